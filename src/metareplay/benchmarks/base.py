@@ -1,0 +1,75 @@
+"""A benchmark is a stream of tasks that can be iterated, indexed and sliced."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Literal, NamedTuple, overload
+
+from torch import Tensor
+
+from metareplay.errors import DataError
+
+Problem = Literal["classification", "regression"]
+
+
+class Scenario(str, Enum):
+    """What differs from task to task, and so what has to be inferred at test time."""
+
+    TASK = "task"
+    """Each task has classes of its own and is known at test time."""
+    DOMAIN = "domain"
+    """All tasks share their classes or targets; the inputs change."""
+    CLASS = "class"
+    """Each task has classes of its own; the task has to be inferred to name the class."""
+
+
+class Split(NamedTuple):
+    """Inputs and targets: ``y`` holds class indices into ``Task.classes`` (int64) or real targets (N, D)."""
+
+    x: Tensor
+    y: Tensor
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: its training and test data, and what its class indices stand for (empty for regression)."""
+
+    name: str
+    train: Split
+    test: Split
+    classes: tuple[int | str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for part, (x, y) in (("train", self.train), ("test", self.test)):
+            if len(x) != len(y):
+                raise DataError(f"task {self.name!r}: {len(x)} {part} inputs but {len(y)} targets; both must have one row per example")
+        if len(self.train.x) == 0:
+            raise DataError(f"task {self.name!r} has no training examples; every task needs at least one")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A named stream of tasks; ``make_task(i)`` builds the i-th when it is asked for."""
+
+    name: str
+    problem: Problem
+    scenario: Scenario
+    input_shape: tuple[int, ...]
+    num_tasks: int
+    make_task: Callable[[int], Task]
+
+    def __len__(self) -> int:
+        return self.num_tasks
+
+    def __iter__(self) -> Iterator[Task]:
+        return (self.make_task(index) for index in range(self.num_tasks))
+
+    @overload
+    def __getitem__(self, index: int) -> Task: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Benchmark": ...
+    def __getitem__(self, index: int | slice) -> "Task | Benchmark":
+        chosen = range(self.num_tasks)[index]  # raises IndexError like any sequence
+        if isinstance(chosen, int):
+            return self.make_task(chosen)
+        return replace(self, num_tasks=len(chosen), make_task=lambda i: self.make_task(chosen[i]))

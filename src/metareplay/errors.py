@@ -1,0 +1,25 @@
+"""Every error a user can cause. The command line shows the message alone and exits with code 2."""
+
+
+class MetaReplayError(Exception):
+    """Base of all errors with a message for the user: what was wrong, what is allowed, what to do."""
+
+
+class ConfigError(MetaReplayError):
+    """A setting is unknown, has a senseless value or does not fit the others."""
+
+
+class DataError(MetaReplayError):
+    """Data is missing, corrupt or has the wrong shape, size or labels."""
+
+
+class CheckpointError(MetaReplayError):
+    """A checkpoint or a saved model is missing, truncated, or belongs to something else."""
+
+
+class NotTrainedError(MetaReplayError):
+    """A prediction was asked of a model that has not learned any task yet."""
+
+
+class TrainingDiverged(MetaReplayError):  # noqa: N818 (a name others rely on)
+    """The loss became NaN or infinite; the last good state is kept."""

@@ -1,0 +1,20 @@
+"""Random numbers: every use has a generator of its own, derived from the run's seed and a name.
+
+Streams with different names are independent, so that drawing more numbers in one place
+never changes what another place draws.
+"""
+
+import hashlib
+
+import torch
+
+
+def derive_seed(seed: int, *path: str | int) -> int:
+    """A 63-bit seed that depends on the run's seed and on a path of names."""
+    key = "/".join(str(part) for part in (seed, *path))
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") >> 1
+
+
+def generator_for(seed: int, *path: str | int) -> torch.Generator:
+    """A fresh generator for one purpose, e.g. ``generator_for(seed, "batches", task)``."""
+    return torch.Generator().manual_seed(derive_seed(seed, *path))
