@@ -1,0 +1,56 @@
+# Everything happens in the virtual environment .venv; `make` alone lists the targets.
+PYTHON ?= python3
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+DEMO := runs/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow lint format clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: $(VENV)/.installed  ## Install the package and its command into .venv
+
+demo: $(VENV)/.installed  ## Learn the five tasks of split-digits and write a report
+	rm -rf $(DEMO)
+	$(BIN)/metareplay run split-digits --method pr-bbb --out $(DEMO)
+	@echo "Done. Open $(CURDIR)/$(DEMO)/report.html in a browser."
+
+test: lint  ## Lint, check the types and run the tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.installed-test  ## Run only the tests marked slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-test  ## Check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src
+
+format: $(VENV)/.installed-test  ## Repair style and format where that can be done by machine
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove .venv, caches and build files; runs are kept
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps make each installation happen once, and again when the requirements change.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "metareplay needs Python 3.11 or newer, but '$(PYTHON)' is older or missing; name another one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.created
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(VENV)/.created
+	$(PIP) -e '.[test]'
+	@touch $@ $(VENV)/.installed

@@ -1,0 +1,30 @@
+"""What every test shares: one thread, no display, a cache of its own, seeded random numbers."""
+
+import os
+from collections.abc import Iterator
+
+os.environ["MPLBACKEND"] = "Agg"  # before anything imports matplotlib
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or fills the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("METAREPLAY_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def seeded_torch() -> None:
+    """PyTorch initialises its modules from the global generator: the same in every order of the tests."""
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def rng() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
