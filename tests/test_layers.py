@@ -42,11 +42,13 @@ NEIGHBOURS = {
     "hypernets.chunked": {"hypernet", "initialise", "task_maps"},
     "hypernets.hypernet": {"initialise", "task_maps"},
     "hypernets.replay_distance": {"chunked", "hypernet", "task_maps"},
+    "inference.criteria": {"predictive"},
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.gaussian": {"dirac"},
     "posteriors.local_reparametrisation": {"gaussian"},
     "report.figures": {"canvas"},
     "report.predictive_figures": {"canvas"},
+    "training.loop": {"batches"},
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
