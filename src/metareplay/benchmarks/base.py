@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Literal, NamedTuple, overload
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from metareplay.errors import DataError
 Problem = Literal["classification", "regression"]
 
 
-class Scenario(str, Enum):
+class Scenario(StrEnum):
     """What differs from task to task, and so what has to be inferred at test time."""
 
     TASK = "task"
@@ -43,6 +43,8 @@ class Task:
         for part, (x, y) in (("train", self.train), ("test", self.test)):
             if len(x) != len(y):
                 raise DataError(f"task {self.name!r}: {len(x)} {part} inputs but {len(y)} targets; both must have one row per example")
+            if self.classes and len(y) and (y.min() < 0 or y.max() >= len(self.classes)):
+                raise DataError(f"task {self.name!r}: {part} targets must be indices from 0 to {len(self.classes) - 1}, one per class")
         if len(self.train.x) == 0:
             raise DataError(f"task {self.name!r} has no training examples; every task needs at least one")
 
