@@ -99,7 +99,7 @@ def _locate(source: ImageSource, data_dir: Path | None) -> Path:
     else:
         root, origin = Path(named).expanduser(), "--data-dir" if data_dir is not None else DATA_VARIABLE
     if not root.is_dir():
-        raise DataError(f"{root} (from {origin}) is not a folder; name the one that holds the {source.name} parquet files, or the one above it")
+        raise DataError(f"{root} (from {origin}) is not a folder; name the one with the {source.name} parquet files, or the one above it")
     inside = list(dict.fromkeys((".", source.subfolder, source.name, f"{source.name}/{source.subfolder}")))
     for place in inside:
         if any(any((root / place).glob(f"{split}-*.parquet")) for split in SPLITS):
