@@ -1,0 +1,140 @@
+"""Evaluation: accuracy with the task given, during and after training; task inference; regression errors."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from metareplay.benchmarks.base import Split
+from metareplay.hypernets.task_maps import SharedParameters
+from metareplay.inference.criteria import CRITERIA, predictive_variance
+from metareplay.inference.predictive import log_likelihoods, log_predictive, predictive_outputs
+from metareplay.inference.settings import InferenceSettings
+from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
+from metareplay.model import ContinualModel, HeadLayout
+from metareplay.seeding import generator_for
+
+VARIANCE = "variance"
+"""The only criterion of regression: the task with the lowest predictive variance."""
+
+
+class Answers(NamedTuple):
+    """What one task's posterior says about some inputs: predictions (N,) or (N, D), and scores (N,) by criterion."""
+
+    predictions: Tensor
+    scores: dict[str, Tensor]
+
+
+class Inference(NamedTuple):
+    """Task inference with one criterion, over all test inputs; percentages, or squared errors."""
+
+    score: float
+    """Accuracy (a wrong task is a wrong answer) or mean squared error."""
+    right_task: float
+    batch_wise: float | None
+    confusion: list[list[float]]
+    """Row: the true task; column: how often each task was inferred, in percent."""
+
+
+class Evaluator:
+    """Evaluates a model with the same weight samples each time, so that scores differ only by what training changed."""
+
+    def __init__(self, model: ContinualModel, settings: InferenceSettings, *, regression: bool, seed: int) -> None:
+        self.model, self.settings, self.regression, self.seed = model, settings, regression, seed
+
+    def criteria(self) -> list[str]:
+        """The criteria that apply: none where all tasks share one answer, some only for Bayesian posteriors."""
+        deterministic = self.model.family.deterministic
+        one_answer = isinstance(self.model.task_map, SharedParameters) and self.model.layout is HeadLayout.SINGLE
+        if one_answer or self.model.layout is HeadLayout.GROWING:
+            return []
+        if self.regression:
+            return [] if deterministic else [VARIANCE]
+        return [name for name, criterion in CRITERIA.items() if not (deterministic and criterion.needs_samples)]
+
+    def outputs(self, x: Tensor, task: int, *, every_output: bool = False) -> Tensor:
+        """Outputs of one task's networks (S, N, C), always with the same weight samples."""
+        generator, settings = generator_for(self.seed, "evaluate", task), self.settings
+        return predictive_outputs(
+            self.model, x, task, settings.samples, generator=generator, batch_size=settings.batch_size, every_output=every_output
+        )
+
+    def answers(self, x: Tensor, task: int, criteria: Sequence[str] = ()) -> Answers:
+        """Predictions of one task's posterior and how uncertain it is."""
+        outputs = self.outputs(x, task)  # (S, N, C)
+        if self.regression:
+            return Answers(outputs.mean(0), {name: predictive_variance(outputs) for name in criteria})
+        log_probs = log_likelihoods(outputs)
+        return Answers(log_predictive(log_probs).argmax(-1), {name: CRITERIA[name].score(log_probs) for name in criteria})
+
+    def error_or_hit(self, predictions: Tensor, y: Tensor) -> Tensor:
+        """Per input: the squared error, or 100 for a right class and 0 for a wrong one: (N,)."""
+        if self.regression:
+            return (predictions.double() - y.double()).square().mean(-1)  # (N, D) -> (N,)
+        return 100.0 * (predictions == y).double()
+
+    def given(self, task: int, test: Split) -> float:
+        """Accuracy in percent, or mean squared error, with the task given."""
+        return float(self.error_or_hit(self.answers(test.x, task).predictions, test.y).mean())
+
+    def inferred(self, tests: Sequence[Split]) -> dict[str, Inference]:
+        """All criteria on all tasks' test data: the mean over tasks of each figure."""
+        criteria, tasks = self.criteria(), range(self.model.num_tasks)
+        if not criteria or not tests:
+            return {}
+        rows: dict[str, list[tuple[float, float, float, list[float]]]] = {name: [] for name in criteria}
+        for true, test in enumerate(tests):
+            answers = [self.answers(test.x, task, criteria) for task in tasks]
+            values = torch.stack([self.error_or_hit(answer.predictions, test.y) for answer in answers])  # (T, N)
+            for name in criteria:
+                rows[name].append(self._row(torch.stack([answer.scores[name] for answer in answers]), values, true))
+        return {name: self._summary(found) for name, found in rows.items()}
+
+    def _row(self, scores: Tensor, values: Tensor, true: int) -> tuple[float, float, float, list[float]]:
+        """One true task: score, share of right tasks, batch-wise score, confusion row."""
+        chosen, together = infer_tasks(scores), infer_tasks_batch_wise(scores, self.settings.batch_wise)  # (T, N) -> (N,)
+        shares = 100.0 * torch.bincount(chosen, minlength=len(scores)).double() / scores.shape[1]
+        return self._value(values, chosen, true), float(shares[true]), self._value(values, together, true), shares.tolist()
+
+    def _value(self, values: Tensor, chosen: Tensor, true: int) -> float:
+        found = values.gather(0, chosen.unsqueeze(0)).squeeze(0)  # (T, N) -> (N,)
+        return float(found.mean() if self.regression else (found * (chosen == true)).mean())  # a wrong task is a wrong answer
+
+    def _summary(self, rows: list[tuple[float, float, float, list[float]]]) -> Inference:
+        score, right, together, confusion = zip(*rows, strict=True)
+        batch_wise = None if self.regression else mean(together)
+        return Inference(mean(score), mean(right), batch_wise, list(confusion))
+
+    def shared_softmax(self, tests: Sequence[Split]) -> float | None:
+        """Accuracy over all classes at once, where one softmax spans all tasks; None elsewhere."""
+        if self.model.layout is not HeadLayout.GROWING or self.regression:
+            return None
+        hits = []
+        for task, test in enumerate(tests):
+            predicted = log_predictive(log_likelihoods(self.outputs(test.x, task, every_output=True))).argmax(-1)  # (S, N, C) -> (N,)
+            hits.append(float(100.0 * (predicted == test.y + self.model.heads[task].start).double().mean()))
+        return mean(hits)
+
+
+def mean(values: Sequence[float]) -> float:
+    """The plain mean of some numbers."""
+    return sum(values) / len(values)
+
+
+def during(matrix: Sequence[Sequence[float]]) -> float:
+    """Mean score of each task right after it was learned: the diagonal of the matrix."""
+    return mean([row[task] for task, row in enumerate(matrix)])
+
+
+def final(matrix: Sequence[Sequence[float]]) -> float:
+    """Mean score of all tasks after the last one."""
+    return mean(matrix[-1])
+
+
+def backward_transfer(matrix: Sequence[Sequence[float]]) -> float | None:
+    """Mean change of the earlier tasks' scores from right after they were learned to the end."""
+    earlier = len(matrix) - 1
+    if earlier == 0:
+        return None
+    return mean([matrix[-1][task] - matrix[task][task] for task in range(earlier)])

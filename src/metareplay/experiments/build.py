@@ -1,0 +1,132 @@
+"""Put a configuration's parts together: model and strategy."""
+
+from math import ceil, prod
+
+from torch import Generator, Tensor, nn
+
+from metareplay.benchmarks.base import Problem, Scenario
+from metareplay.errors import ConfigError
+from metareplay.experiments.config import RunConfig
+from metareplay.hypernets.chunked import ChunkedHypernetwork
+from metareplay.hypernets.hypernet import Hypernetwork, PerTaskHypernetworks, PlainHypernetwork
+from metareplay.hypernets.initialise import hyperfan_variances
+from metareplay.hypernets.settings import HypernetSettings
+from metareplay.hypernets.task_maps import PerTaskParameters, SharedParameters, TaskMap
+from metareplay.likelihoods import Categorical, Gaussian
+from metareplay.model import ContinualModel, HeadLayout
+from metareplay.nets.registry import network_factory
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import PosteriorFamily
+from metareplay.posteriors.dirac import DiracFamily
+from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
+from metareplay.strategies.base import Strategy
+from metareplay.strategies.baselines import Joint, Unbound
+from metareplay.strategies.posterior_replay import PosteriorReplay
+
+
+def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_shape: tuple[int, ...]) -> ContinualModel:
+    """The model of a configuration, without tasks yet."""
+    if prod(input_shape) == 0:
+        raise ConfigError(f"inputs of shape {input_shape} are empty; every input needs at least one number")
+    factory = network_factory(config.network, input_shape, config.activation)
+    family: PosteriorFamily = (
+        DiracFamily() if config.kind().deterministic else GaussianFamily(keep_network_init=config.posterior.keep_network_init)
+    )
+    likelihood = Categorical() if problem == "classification" else Gaussian(config.posterior.likelihood_scale)
+    return ContinualModel(
+        factory,
+        family,
+        lambda size, generator: build_task_map(config, size, generator),
+        head_layout(config, problem, scenario),
+        likelihood,
+        lambda family, network, spec: wished_variances(config, family, network, spec),
+    )
+
+
+def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> HeadLayout:
+    """Tasks with weights of their own share one set of outputs; tasks that share weights need outputs of their own."""
+    method = config.kind()
+    if method.task_map != "shared" or problem == "regression" or scenario is Scenario.DOMAIN:
+        return HeadLayout.SINGLE
+    return HeadLayout.GROWING if method.strategy == "joint" else HeadLayout.MULTI
+
+
+def build_task_map(config: RunConfig, size: int, generator: Generator) -> TaskMap:
+    """Who stores theta (size elements)."""
+    kind = config.kind().task_map
+    if kind == "shared":
+        return SharedParameters(size)
+    if kind == "per-task":
+        return PerTaskParameters(size)
+    if kind == "per-task-hypernetwork":
+        return PerTaskHypernetworks(size, lambda outputs, rng: build_hypernetwork(config.hypernet, outputs, rng))
+    return build_hypernetwork(config.hypernet, size, generator)
+
+
+def build_hypernetwork(settings: HypernetSettings, size: int, generator: Generator) -> Hypernetwork:
+    """A plain or chunked hypernetwork with so many outputs."""
+    if settings.kind == "plain":
+        return PlainHypernetwork(
+            size,
+            hidden=settings.hidden,
+            activation=settings.activation,
+            task_embedding_size=settings.task_embedding_size,
+            task_embedding_std=settings.task_embedding_std,
+            generator=generator,
+        )
+    return ChunkedHypernetwork(
+        size,
+        hidden=settings.hidden,
+        chunk_size=min(size, settings.chunk_size or chosen_chunk_size(settings, size)),
+        activation=settings.activation,
+        task_embedding_size=settings.task_embedding_size,
+        task_embedding_std=settings.task_embedding_std,
+        chunk_embedding_size=settings.chunk_embedding_size,
+        chunk_embedding_std=settings.chunk_embedding_std,
+        chunk_embeddings_per_task=settings.chunk_embeddings_per_task,
+        generator=generator,
+    )
+
+
+def chosen_chunk_size(settings: HypernetSettings, size: int) -> int:
+    """The largest chunk whose output layer takes at most 80 % of the posterior's size, but no more than 20 chunks' worth on small ones."""
+    inputs = settings.task_embedding_size + settings.chunk_embedding_size
+    width = (inputs, *settings.hidden)[-1] + 1
+    return max(ceil(size / 20) if size < 20_000 else 1, int(0.8 * size / width))
+
+
+def wished_variances(config: RunConfig, family: PosteriorFamily, network: nn.Module, spec: WeightSpec) -> Tensor | None:
+    """The variances a hypernetwork's outputs should start with; None for Xavier."""
+    if not config.kind().has_hypernetwork or config.hypernet.initialisation == "xavier":
+        return None
+    variances = family.initial_variances(network, spec)
+    if config.hypernet.initialisation == "hyperfan":
+        mask = family.weight_mask(spec)
+        variances[mask] = hyperfan_variances(spec, relu=config.activation == "relu")
+    return variances
+
+
+def build_strategy(config: RunConfig) -> Strategy:
+    """What binds the tasks."""
+    prior = GaussianPrior(config.posterior.prior_variance)
+    kind = config.kind().strategy
+    if kind == "posterior-replay":
+        return PosteriorReplay(config.strategy, prior)
+    return Joint(prior) if kind == "joint" else Unbound(prior)
+
+
+def check_size(config: RunConfig, model: ContinualModel, expected_tasks: int) -> None:
+    """Refuse a hypernetwork that outgrows the posterior it generates, where the configuration asks for that."""
+    if not (config.kind().has_hypernetwork and config.hypernet.smaller_than_posterior):
+        return
+    counts = model.parameter_counts()
+    if config.kind().task_map == "per-task-hypernetwork":
+        trained = counts["per_task"]
+    else:
+        trained = counts["trained"] + counts["per_task"] * max(0, expected_tasks - model.num_tasks)
+    if trained >= counts["posterior"]:
+        raise ConfigError(
+            f"the hypernetwork has {trained:,} parameters for {max(expected_tasks, model.num_tasks)} tasks, not fewer than the "
+            f"{counts['posterior']:,} of one task's posterior; choose a smaller hypernet.chunk_size or narrower hypernet.hidden, "
+            "or allow it with hypernet.smaller_than_posterior=false"
+        )

@@ -1,0 +1,181 @@
+"""The configuration of a run: typed, frozen, composed of the parts' own settings; unknown and senseless settings are refused."""
+
+import difflib
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from metareplay.errors import ConfigError
+from metareplay.experiments.methods import Method, method_named
+from metareplay.hypernets.settings import Activation, HypernetSettings
+from metareplay.inference.settings import InferenceSettings
+from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.settings import Settings
+from metareplay.strategies.settings import StrategySettings
+from metareplay.training.settings import TrainingSettings
+
+
+class RunConfig(Settings):
+    """Everything that fixes a run, bit for bit on one machine."""
+
+    benchmark: str = Field("split-digits", description="which tasks to learn")
+    method: str = Field("pr-bbb", description="how to learn them")
+    network: str = Field("mlp-100-100", description="the main network")
+    activation: Activation = Field("relu", description="activation of the main network")
+    seed: int = Field(0, ge=0, description="fixes all random numbers of a run")
+    data_seed: int = Field(
+        4, ge=0, description="fixes generated data (toy benchmarks); 4 is the first whose regression inputs reach all ends of their domains"
+    )
+    data_dir: str | None = Field(None, description="folder of the data set; null: METAREPLAY_DATA, then the hub")
+    threads: int = Field(1, ge=1, description="processor threads; results are bit-identical for the same number only")
+    posterior: PosteriorSettings = PosteriorSettings()
+    hypernet: HypernetSettings = HypernetSettings()
+    strategy: StrategySettings = StrategySettings()
+    training: TrainingSettings = TrainingSettings()
+    inference: InferenceSettings = InferenceSettings()
+
+    def kind(self) -> Method:
+        """The method's parts."""
+        return method_named(self.method)
+
+    def dump(self) -> dict[str, Any]:
+        """Nested plain values of every setting that means something for this method."""
+        flat = flatten(self.model_dump(mode="json"))
+        return nest({key: value for key, value in flat.items() if why_senseless(key, self.kind(), flat) is None})
+
+    def to_yaml(self) -> str:
+        """As ``config.yaml`` holds it."""
+        return yaml.safe_dump(self.dump(), sort_keys=False, allow_unicode=True)
+
+    def fingerprint(self) -> str:
+        """Equal for two configurations that give the same training run."""
+        facts = {key: value for key, value in flatten(self.dump()).items() if key not in PASSIVE_KEYS}
+        return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+PASSIVE_KEYS = frozenset({"data_dir", "training.log_every", "training.checkpoint_every", "inference.batch_size"})
+"""Settings that do not change what a run computes."""
+
+
+def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"training": {"epochs": 3}} -> {"training.epochs": 3}."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The reverse of ``flatten``."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        group, _, name = key.rpartition(".")
+        (nested.setdefault(group, {}) if group else nested)[name] = value
+    return nested
+
+
+def setting_descriptions(model: type[BaseModel] = RunConfig, prefix: str = "") -> dict[str, str]:
+    """Every setting's dotted key with its explanation."""
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            found |= setting_descriptions(field.annotation, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = field.description or ""
+    return found
+
+
+def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
+    """Why a setting means nothing for this method; None if it does."""
+    group = key.partition(".")[0]
+    if group == "hypernet" and not method.has_hypernetwork:
+        return f"{method.name} has no hypernetwork"
+    if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":
+        return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
+    if group == "strategy" and method.strategy != "posterior-replay":
+        return f"{method.name} has no replay penalty"
+    bayesian_only = ("prior_variance", "prior_scale", "train_samples", "local_reparametrisation", "keep_network_init")
+    if group == "posterior" and method.deterministic and key.partition(".")[2] in bayesian_only:
+        return f"{method.name} has a Dirac posterior, which has no prior and no samples"
+    return None
+
+
+def check_keys(given: Mapping[str, Any], source: str) -> None:
+    """Refuse settings that do not exist, with the closest one that does."""
+    known = setting_descriptions()
+    for key in given:
+        if key in known:
+            continue
+        close = difflib.get_close_matches(key, known, n=1)
+        group = key.partition(".")[0]
+        allowed = [name for name in known if name.startswith(f"{group}.")] or list(known)
+        hint = f"; did you mean {close[0]}?" if close else "."
+        raise ConfigError(f"{source}: unknown setting {key!r}{hint} Allowed: {', '.join(allowed)}")
+
+
+def build_config(defaults: Mapping[str, Any], given: Mapping[str, Any], source: str) -> RunConfig:
+    """Lay the user's settings (dotted keys) over the defaults, and check the whole."""
+    check_keys(given, source)
+    merged = {**defaults, **given}
+    method = method_named(str(merged.get("method", "pr-bbb")))
+    if "training.epochs" in given and given["training.epochs"] is not None and "training.iterations" not in given:
+        merged["training.iterations"] = None
+    if given.get("training.iterations") is not None and "training.epochs" not in given:
+        merged["training.epochs"] = None
+    try:
+        config = RunConfig.model_validate(nest(merged))
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_sentence(error)}") from error
+    flat = flatten(config.model_dump())
+    for key in given:
+        if (reason := why_senseless(key, method, flat)) is not None:
+            raise ConfigError(f"{source}: {key} means nothing here: {reason}. Leave it out or choose another method")
+    _check_combination(config, method, source)
+    return config
+
+
+def _check_combination(config: RunConfig, method: Method, source: str) -> None:
+    if method.deterministic and config.strategy.penalty in ("fkl", "rkl") and method.strategy == "posterior-replay":
+        raise ConfigError(
+            f"{source}: strategy.penalty={config.strategy.penalty} needs densities, but {method.name} has a Dirac posterior; choose mse or w2"
+        )
+    if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):
+        raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}")
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first problem of a validation, in words: key, what came, what is allowed."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    came = "" if isinstance(first["input"], dict) else f"={first['input']!r}"
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{key}{came}: {message[0].lower()}{message[1:]}"
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """``key=value`` of the command line; the value is read as YAML (numbers, true, null, [1, 2])."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {text!r} is no setting; write key=value, e.g. --set training.iterations=500")
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {text!r}: the value cannot be read ({error.__class__.__name__})") from error
+    return key.strip(), _number(parsed)
+
+
+def _number(value: Any) -> Any:
+    """YAML 1.1 reads 1e-3 as a string; people mean the number."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value

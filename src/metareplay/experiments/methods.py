@@ -1,0 +1,64 @@
+"""Methods by name: each is a task map, a posterior family and a strategy put together."""
+
+import difflib
+from dataclasses import dataclass
+from typing import Literal
+
+from metareplay.errors import ConfigError
+
+TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
+FamilyName = Literal["dirac", "bbb"]
+StrategyName = Literal["posterior-replay", "unbound", "joint"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table of methods: who stores theta, what it means, what binds the tasks."""
+
+    name: str
+    task_map: TaskMapName
+    family: FamilyName
+    strategy: StrategyName
+    description: str
+    stochastic: bool = False
+    """Regularise a random subset of the old tasks in each step (suffix -sr)."""
+
+    @property
+    def has_hypernetwork(self) -> bool:
+        """Whether theta is generated."""
+        return "hypernetwork" in self.task_map
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether the posterior is a point."""
+        return self.family == "dirac"
+
+
+def _all_methods() -> list[Method]:
+    names: list[tuple[FamilyName, str]] = [("dirac", "point estimates"), ("bbb", "mean-field Gaussian posteriors")]
+    methods = []
+    for family, words in names:
+        methods += [
+            Method(f"pr-{family}", "hypernetwork", family, "posterior-replay", f"posterior replay with {words}"),
+            Method(f"pr-{family}-sr", "hypernetwork", family, "posterior-replay", f"pr-{family}, a random old task a step", True),
+            Method(f"sp-{family}", "per-task", family, "unbound", f"a separate network per task, {words}"),
+            Method(f"sp-tc-{family}", "per-task-hypernetwork", family, "unbound", f"a separate hypernetwork per task, {words}"),
+        ]
+    return [
+        *methods,
+        Method("fine-tuning", "shared", "dirac", "unbound", "one network trained on, with no measure against forgetting"),
+        Method("hnet-fine-tuning", "hypernetwork", "dirac", "unbound", "one hypernetwork trained on, with no measure against forgetting"),
+        Method("joint", "shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound"),
+    ]
+
+
+METHODS: dict[str, Method] = {method.name: method for method in _all_methods()}
+
+
+def method_named(name: str) -> Method:
+    """The method with that name."""
+    if name not in METHODS:
+        close = difflib.get_close_matches(name, METHODS, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ConfigError(f"method={name!r} is unknown{hint} Choose one of {', '.join(METHODS)}")
+    return METHODS[name]

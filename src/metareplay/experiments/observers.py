@@ -1,0 +1,154 @@
+"""Who watches a run: nothing, a live progress bar, TensorBoard. Observers only look; they never change what is computed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from metareplay.errors import ConfigError
+from metareplay.training.loop import Step
+
+
+class Observer(Protocol):
+    """What a run tells while it works."""
+
+    def message(self, text: str) -> None:
+        """A sentence for people."""
+        ...
+
+    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+        """A task starts, or continues at an iteration."""
+        ...
+
+    def step(self, step: Step) -> None:
+        """One training step was done."""
+        ...
+
+    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+        """A task was learned and all tasks so far were tested."""
+        ...
+
+    def close(self) -> None:
+        """The run is over, for whatever reason."""
+        ...
+
+
+class Silent:
+    """Watches without a word."""
+
+    def message(self, text: str) -> None:
+        return None
+
+    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+        return None
+
+    def step(self, step: Step) -> None:
+        return None
+
+    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+@final
+class LiveProgress(Silent):
+    """A progress bar: task, iteration, loss terms, time left (of the whole run). Plain lines where there is no terminal."""
+
+    def __init__(self, console: Console, *, unit: str = "%") -> None:
+        self.console, self.unit = console, unit
+        self.bar = Progress(
+            TextColumn("[bold]{task.fields[title]}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[terms]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.row: Any = None
+        self.title = ""
+
+    def message(self, text: str) -> None:
+        self.console.print(text, highlight=False)
+
+    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+        self.title = f"task {task + 1}/{num_tasks} ({name})"
+        done = task * iterations + iteration
+        if self.row is None:
+            self.bar.start()
+            self.row = self.bar.add_task("", title=self.title, terms="", total=num_tasks * iterations)
+        self.bar.update(self.row, completed=done, total=num_tasks * iterations, title=self.title, terms="")
+
+    def step(self, step: Step) -> None:
+        due = step.iteration % 10 == 0 or step.iteration == step.iterations
+        if self.row is not None and due:
+            terms = "  ".join(f"{name} {float(value):.3g}" for name, value in step.terms._asdict().items())
+            self.bar.update(self.row, completed=step.task * step.iterations + step.iteration, terms=terms)
+
+    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+        shown = "  ".join(f"{score:.4g}{self.unit}" for score in scores)
+        self.console.print(f"{self.title} learned; with the task given: {shown}", highlight=False)
+
+    def close(self) -> None:
+        self.bar.stop()
+
+
+@final
+class TensorBoard(Silent):
+    """Writes the loss terms and the scores of each task for TensorBoard (extra ``tensorboard``)."""
+
+    def __init__(self, folder: Path, every: int) -> None:
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError as error:
+            raise ConfigError('--tensorboard needs the package tensorboard; install it with pip install "metareplay[tensorboard]"') from error
+        self.writer, self.every, self.offset = SummaryWriter(str(folder)), every, 0  # type: ignore[no-untyped-call]
+
+    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+        self.offset = task * iterations
+
+    def step(self, step: Step) -> None:
+        if step.iteration % self.every == 0:
+            for name, value in step.terms._asdict().items():
+                self.writer.add_scalar(f"loss/{name}", float(value), self.offset + step.iteration)  # type: ignore[no-untyped-call]
+
+    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+        for index, score in enumerate(scores):
+            self.writer.add_scalar(f"given/task-{index}", score, task)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        self.writer.close()  # type: ignore[no-untyped-call]
+
+
+@final
+class Several:
+    """Passes everything on to some observers."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self.observers = observers
+
+    def message(self, text: str) -> None:
+        for observer in self.observers:
+            observer.message(text)
+
+    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+        for observer in self.observers:
+            observer.task_begins(task, name, num_tasks, iteration, iterations)
+
+    def step(self, step: Step) -> None:
+        for observer in self.observers:
+            observer.step(step)
+
+    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+        for observer in self.observers:
+            observer.task_ends(task, scores)
+
+    def close(self) -> None:
+        for observer in self.observers:
+            observer.close()

@@ -1,0 +1,76 @@
+"""Recipes: settings for benchmark, method and network, as data in recipes/*.yaml."""
+
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from metareplay.experiments.config import flatten
+from metareplay.experiments.methods import method_named
+
+CUSTOM = "custom"
+"""The name under which a user's own data run."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings that were published with the paper or tuned by this project."""
+
+    benchmark: str
+    method: str
+    network: str
+    source: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """How lists show it."""
+        return f"{self.benchmark}/{self.method}/{self.network}"
+
+
+@cache
+def all_recipes() -> tuple[Recipe, ...]:
+    """Every recipe that ships with the package."""
+    folder = resources.files("metareplay.experiments") / "recipes"
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".yaml"):
+            benchmark = file.name.removesuffix(".yaml")
+            for entry in yaml.safe_load(file.read_text()):
+                settings = flatten(entry["settings"])
+                found.append(Recipe(benchmark, entry["method"], entry["network"], entry["source"], settings))
+    return tuple(found)
+
+
+def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
+    """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
+
+    A borrowed recipe leaves the chunk size to be chosen for the network at hand.
+    """
+    kind = method_named(method)
+    base = method.removesuffix("-sr") if kind.stochastic else method
+    for name in dict.fromkeys((method, base)):
+        matching = [recipe for recipe in all_recipes() if recipe.benchmark == benchmark and recipe.method == name]
+        exact = [recipe for recipe in matching if recipe.network == network]
+        if exact and name == method:
+            return exact[0]
+        if matching:
+            nearest = (exact or matching)[0]
+            settings = dict(nearest.settings)
+            if not exact:
+                settings.pop("hypernet.chunk_size", None)
+            if name != method:
+                settings |= {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
+            return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)
+    return None
+
+
+def default_settings(benchmark: str, method: str, network: str) -> tuple[dict[str, Any], str]:
+    """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
+    recipe = recipe_for(benchmark, method, network) or recipe_for(CUSTOM, method, network)
+    base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
+    if recipe is None:
+        return base, "general defaults"
+    return {**base, **recipe.settings}, recipe.source

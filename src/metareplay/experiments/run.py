@@ -1,0 +1,221 @@
+"""One run: learn a benchmark's tasks, test them, leave a folder that says everything. Can be killed at any moment and resumed."""
+
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+
+from metareplay.benchmarks.base import Benchmark, Split, Task
+from metareplay.benchmarks.registry import build_benchmark
+from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.evaluation.evaluate import backward_transfer, during, final
+from metareplay.experiments.config import RunConfig
+from metareplay.experiments.curves import predictive_picture
+from metareplay.experiments.learner import ContinualLearner
+from metareplay.experiments.observers import Observer, Silent
+from metareplay.experiments.store import TaskInfo, save_model
+from metareplay.training.checkpoint import Checkpoint, CheckpointFolder, write_atomically
+from metareplay.training.loop import Step, TaskTrainer
+from metareplay.version import __version__
+
+
+class Interrupted(MetaReplayError):
+    """The user asked to stop; the state is saved."""
+
+
+class Run:
+    """A configuration at work in a folder."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        out: Path,
+        *,
+        observer: Observer | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        benchmark: Benchmark | None = None,
+    ) -> None:
+        self.config, self.out, self.observer, self.should_stop = config, out, observer or Silent(), should_stop
+        torch.set_num_threads(config.threads)
+        data_dir = Path(config.data_dir) if config.data_dir else None
+        self.benchmark = benchmark or build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir)
+        self.learner = ContinualLearner(config, self.benchmark.problem, self.benchmark.scenario, self.benchmark.input_shape)
+        self.checkpoints = CheckpointFolder(out / "checkpoint", config.fingerprint())
+        self.matrix: list[list[float]] = []
+        self.seconds = {"train": 0.0, "evaluate": 0.0}
+        self.serial = 0
+
+    def execute(self, *, resume: bool = False) -> dict[str, Any]:
+        """Do what is left to do; returns what ``results.json`` holds."""
+        try:
+            found = self._prepare(resume)
+            tests: list[Split] = []
+            for index, task in enumerate(self.benchmark):
+                tests.append(task.test)
+                if index < len(self.matrix):  # finished before the restart
+                    self.learner.remember_data(index, task.train)
+                    continue
+                self._learn(index, task, found)
+                found = None
+                self._test(index, tests)
+            return self._finish(tests)
+        except OSError as error:
+            raise MetaReplayError(f"cannot write to {self.out}: {error.strerror or error}; what was stored before is untouched") from error
+        finally:
+            self.observer.close()
+
+    def _prepare(self, resume: bool) -> Checkpoint | None:
+        """Make the folder, or read where an earlier run of this configuration stopped."""
+        found = None
+        if resume:
+            found = self.checkpoints.last_good()
+            for problem in self.checkpoints.problems:
+                self._log(f"passed over: {problem}")
+        elif self.out.exists() and any(self.out.iterdir()):
+            raise ConfigError(f"{self.out} already exists; continue it with --resume, replace it with --overwrite, or choose another --out")
+        write_atomically(self.out / "config.yaml", self.config.to_yaml())
+        metrics = self.out / "metrics.jsonl"
+        if found is None:
+            write_atomically(metrics, "")
+            self._log(f"{self.config.method} on {self.benchmark.name} (scenario {self.benchmark.scenario.value}), seed {self.config.seed}")
+            return None
+        self.matrix, self.seconds, self.serial = found.facts["matrix"], found.facts["seconds"], found.facts["serial"]
+        self.learner.restore(found.facts, found.tensors)
+        kept = metrics.read_bytes()[: found.facts["metrics_bytes"]] if metrics.exists() else b""
+        write_atomically(metrics, kept)  # what was logged after the checkpoint will be logged again
+        self._log(f"resumed from checkpoint {self.serial} after {len(self.matrix)} finished tasks")
+        return found if found.facts["training"] else None
+
+    def _learn(self, index: int, task: Task, found: Checkpoint | None) -> None:
+        width = len(task.classes) if self.benchmark.problem == "classification" else task.train.y.shape[1]
+        if found is None:
+            trainer = self.learner.begin_task(task.train, width, expected_tasks=len(self.benchmark))
+        else:
+            trainer = self.learner.continue_task(task.train, found.tensors)
+        self.observer.task_begins(index, task.name, len(self.benchmark), trainer.iteration, trainer.iterations)
+        began = time.perf_counter()
+        with (self.out / "metrics.jsonl").open("a") as metrics:
+            for step in trainer:
+                self._note(step, metrics)
+                if step.iteration % self.config.training.checkpoint_every == 0 or self.should_stop():
+                    metrics.flush()
+                    self.seconds["train"] += time.perf_counter() - began
+                    began = time.perf_counter()
+                    self._save(trainer)
+                    if self.should_stop():
+                        raise Interrupted(f"stopped; the state is saved in {self.out}: continue with --resume")
+        self.seconds["train"] += time.perf_counter() - began
+
+    def _note(self, step: Step, metrics: Any) -> None:
+        self.observer.step(step)
+        if step.iteration % self.config.training.log_every == 0 or step.iteration in (1, step.iterations):
+            terms = {name: float(value) for name, value in step.terms._asdict().items()}
+            line = {"task": step.task, "iteration": step.iteration, "loss": sum(terms.values()), **terms}
+            metrics.write(json.dumps(line) + "\n")
+
+    def _save(self, trainer: TaskTrainer | None) -> None:
+        """Write a checkpoint, if the state is worth keeping."""
+        if not self.learner.is_finite():
+            return  # the next loss will not be finite either, and stop the run
+        self.serial += 1
+        facts = {
+            **self.learner.facts(),
+            "training": trainer is not None,
+            "matrix": self.matrix,
+            "seconds": self.seconds,
+            "serial": self.serial,
+            "metrics_bytes": (self.out / "metrics.jsonl").stat().st_size,
+        }
+        self.checkpoints.write(self.serial, self.learner.tensors(training=trainer is not None), facts)
+
+    def _test(self, index: int, tests: list[Split]) -> None:
+        """Test all tasks so far with the task given: the next row of the matrix."""
+        began = time.perf_counter()
+        self.matrix.append([self.learner.evaluator.given(task, test) for task, test in enumerate(tests)])
+        with (self.out / "metrics.jsonl").open("a") as metrics:
+            metrics.write(json.dumps({"event": "task", "task": index, "tgiven": self.matrix[-1]}) + "\n")
+        self.seconds["evaluate"] += time.perf_counter() - began
+        self._save(None)
+        self._log(f"task {index} learned: {[round(score, 4) for score in self.matrix[-1]]}")
+        self.observer.task_ends(index, self.matrix[-1])
+
+    def _finish(self, tests: list[Split]) -> dict[str, Any]:
+        """Infer tasks, write the results and the model."""
+        began = time.perf_counter()
+        results = self._results(tests)
+        self.seconds["evaluate"] += time.perf_counter() - began
+        results["seconds"] = {name: round(value, 3) for name, value in self.seconds.items()}
+        tasks = [TaskInfo(task.name, task.classes) for task in self.benchmark]
+        save_model(self.out / "model", self.learner, tasks, {})
+        if (picture := predictive_picture(self.learner.evaluator, self.benchmark)) is not None:
+            write_atomically(self.out / "predictive.safetensors", save({name: value.contiguous() for name, value in picture.items()}))
+        write_atomically(self.out / "results.json", json.dumps(results, indent=1))
+        self._log("finished")
+        return results
+
+    def _results(self, tests: list[Split]) -> dict[str, Any]:
+        evaluator, regression = self.learner.evaluator, self.benchmark.problem == "regression"
+        inferred, softmax = evaluator.inferred(tests), evaluator.shared_softmax(tests)
+        accuracy: dict[str, Any] = {"tgiven_during": None, "tgiven_final": None, "forgetting": None, "backward_transfer": None}
+        found: dict[str, Any] = {"tinfer_final": None, "batch_wise": None, "mse": None}
+        if regression:
+            score = inferred["variance"].score if inferred else None
+            found["mse"] = {"tgiven_during": during(self.matrix), "tgiven_final": final(self.matrix), "tinfer_final": score}
+        else:
+            forgetting = during(self.matrix) - final(self.matrix)
+            accuracy = {"tgiven_during": during(self.matrix), "tgiven_final": final(self.matrix), "forgetting": forgetting}
+            accuracy["backward_transfer"] = backward_transfer(self.matrix)
+            names = ("ent", "conf", "agree", "ku")
+            found["tinfer_final"] = {name: inferred[name].score if name in inferred else None for name in names}
+            found["batch_wise"] = {name: inferred[name].batch_wise if name in inferred else None for name in names}
+            if softmax is not None:
+                found["tinfer_final"]["softmax"] = softmax
+        return {
+            **self._identity(),
+            **accuracy,
+            **found,
+            "task_inference_accuracy": {name: result.right_task for name, result in inferred.items()},
+            "batch_wise_size": self.config.inference.batch_wise,
+            "tgiven_matrix": self.matrix,
+            "task_confusion": {name: result.confusion for name, result in inferred.items()},
+            "parameters": self.learner.model.parameter_counts(),
+            "environment": environment(self.config.threads),
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        config, benchmark = self.config, self.benchmark
+        return {
+            "schema": 1,
+            "benchmark": benchmark.name,
+            "method": config.method,
+            "network": config.network,
+            "scenario": benchmark.scenario.value,
+            "problem": benchmark.problem,
+            "seed": config.seed,
+            "num_tasks": len(benchmark),
+            "task_names": [task.name for task in benchmark],
+        }
+
+    def _log(self, text: str) -> None:
+        self.out.mkdir(parents=True, exist_ok=True)
+        with (self.out / "log.txt").open("a") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        if text.startswith(("passed over", "resumed")):
+            self.observer.message(text)
+
+
+def environment(threads: int) -> dict[str, Any]:
+    """What a run was made with."""
+    return {
+        "metareplay": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "platform": platform.platform(terse=True),
+        "processor": platform.machine(),
+        "threads": threads,
+    }

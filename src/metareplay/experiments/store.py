@@ -1,0 +1,99 @@
+"""A learned model on disk: ``model.json`` and one safetensors file, replaced together or not at all."""
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from metareplay.benchmarks.base import Scenario
+from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
+from metareplay.experiments.config import build_config, flatten
+from metareplay.experiments.learner import ContinualLearner
+from metareplay.training.checkpoint import read_tensors, tensors_checksum, write_atomically, write_tensors
+
+FORMAT = "metareplay-model-1"
+
+
+class TaskInfo(NamedTuple):
+    """What a learned task is called, and what its class indices stand for (empty for regression)."""
+
+    name: str
+    classes: tuple[Hashable, ...] = ()
+
+
+class StoredModel(NamedTuple):
+    """What ``load_model`` gives back."""
+
+    learner: ContinualLearner
+    tasks: list[TaskInfo]
+    scaling: dict[str, Tensor]
+
+
+def save_model(folder: Path, learner: ContinualLearner, tasks: Sequence[TaskInfo], scaling: Mapping[str, Tensor]) -> None:
+    """Write a model. An older one in the folder stays whole until the new one is complete."""
+    described = [{"name": task.name, "classes": [encode_label(label) for label in task.classes]} for task in tasks]
+    tensors = {**learner.tensors(training=False), **{f"scaling.{name}": tensor for name, tensor in scaling.items()}}
+    weights = f"weights-{tensors_checksum(tensors):08x}.safetensors"
+    facts = {
+        "format": FORMAT,
+        "problem": learner.problem,
+        "scenario": learner.scenario.value,
+        "input_shape": list(learner.input_shape),
+        "tasks": described,
+        **learner.facts(),
+        "weights": weights,
+        "config": learner.config.dump(),
+    }
+    write_tensors(folder / weights, tensors, {"model": FORMAT})
+    write_atomically(folder / "model.json", json.dumps(facts, indent=1))
+    for old in folder.glob("weights-*.safetensors"):
+        if old.name != weights:
+            old.unlink(missing_ok=True)
+
+
+def load_model(folder: Path) -> StoredModel:
+    """Read a model that ``save_model`` wrote, or a run left in its folder."""
+    folder = folder / "model" if (folder / "model" / "model.json").is_file() else folder
+    facts = _read_facts(folder / "model.json")
+    tensors = read_tensors(folder / facts["weights"]).tensors
+    config = build_config({}, flatten(facts["config"]), str(folder / "model.json"))
+    learner = ContinualLearner(config, facts["problem"], Scenario(facts["scenario"]), tuple(facts["input_shape"]))
+    learner.restore(facts, tensors)
+    tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]
+    scaling = {name.removeprefix("scaling."): tensor for name, tensor in tensors.items() if name.startswith("scaling.")}
+    return StoredModel(learner, tasks, scaling)
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path.parent} holds no model: model.json is missing; give the folder that save() or a run wrote") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged or no model of metareplay") from error
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is no model of this version of metareplay (its format is not {FORMAT})")
+    return facts
+
+
+def encode_label(label: Hashable) -> Any:
+    """A class label as JSON: plain values as they are, tuples marked."""
+    if label is None or isinstance(label, bool | int | float | str):
+        return label
+    if isinstance(label, tuple):
+        return {"tuple": [encode_label(part) for part in label]}
+    raise ConfigError(
+        f"the class label {label!r} of type {type(label).__name__} cannot be saved; use strings, numbers, booleans, None or tuples of them"
+    )
+
+
+def decode_label(stored: Any) -> Hashable:
+    """The reverse of ``encode_label``."""
+    if isinstance(stored, dict):
+        return tuple(decode_label(part) for part in stored["tuple"])
+    if isinstance(stored, list):
+        raise MetaReplayError(f"the stored class label {stored!r} is damaged")
+    label: Hashable = stored
+    return label

@@ -1,0 +1,51 @@
+"""Initialisation of hypernetworks by the variance of what they emit [Chang2020], adapted to chunks.
+
+An output is a linear function of the last hidden layer, out_i = a_i . h, so Var(out_i) = H * Var(a_i) * E[h^2].
+Given the wished variance of each output, this fixes the variance of the output layer's rows. A row of a chunked
+hypernetwork serves one output in each chunk; it takes the mean of their wished variances.
+"""
+
+from math import prod, sqrt
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+
+
+def activation_second_moment(activation: nn.Module, input_moment: float, layer: nn.Linear) -> float:
+    """E[phi(a)^2] where the pre-activation a = w . x is Gaussian over Xavier weights w and inputs of the given mean square."""
+    weight_variance = 2 / (layer.in_features + layer.out_features)  # Xavier
+    scale = sqrt(layer.in_features * weight_variance * input_moment)
+    values = activation(torch.from_numpy(_NODES * scale)).numpy()
+    return float((values**2 * _WEIGHTS).sum() / _WEIGHTS.sum())  # Gauss-Hermite quadrature over N(0, scale^2)
+
+
+def match_output_variances(layer: nn.Linear, moment: float, variances: Tensor, generator: Generator) -> None:
+    """Draw the output layer's rows uniformly so that its outputs, chunk after chunk, have the wished variances (P,)."""
+    rows = layer.out_features
+    padding = -len(variances) % rows
+    known = torch.nn.functional.pad(variances, (0, padding), value=float("nan")).view(-1, rows)  # (P,) -> (L, R)
+    wished = known.nanmean(0).nan_to_num(0.0)  # mean over the chunks; (L, R) -> (R,)
+    spread = (3 * wished / (layer.in_features * moment)).sqrt()  # U(-s, s) has variance s^2 / 3
+    noise = torch.rand(layer.weight.shape, generator=generator) * 2 - 1
+    layer.weight.data.copy_(noise * spread.unsqueeze(1))  # (R, H)
+    layer.bias.data.zero_()
+
+
+def hyperfan_variances(spec: WeightSpec, *, relu: bool) -> Tensor:
+    """Hyperfan-in [Chang2020, table 1]: variances of generated weights (W,) that keep the main network's activations stable.
+
+    Where biases are generated too, weights and biases share the variance of a layer's output equally.
+    """
+    gain = 2.0 if relu else 1.0
+    has_bias = any(len(shape) == 1 for shape in spec.shapes)
+    share = 2.0 if has_bias else 1.0
+    parts = []
+    for shape, size in zip(spec.shapes, spec.sizes, strict=True):
+        variance = gain / (share * prod(shape[1:])) if len(shape) > 1 else gain / share
+        parts.append(torch.full((size,), variance))
+    return torch.cat(parts)

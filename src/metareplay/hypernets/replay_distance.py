@@ -1,0 +1,58 @@
+"""The squared change of a hypernetwork's outputs, without generating them where that is cheaper.
+
+The L2 replay penalty [Henning2021, eq. hnet:reg:l2] sums |out - out*|^2 over old tasks. With the output layer
+out = A v, where A = [W b] and v = [h; 1], and their old values A*, v*, write D = A - A* and e = v - v*. Then
+out - out* = D v + A* e, and its summed square over all rows is
+
+    tr(D'D VV') + 2 tr(D'A* EV') + tr(A*'A* EE'),
+
+all small matrices whose cost does not grow with the number of rows. In this form nothing cancels: at D = E = 0 the
+value and its gradient are exactly zero.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from metareplay.hypernets.hypernet import Hypernetwork
+
+
+def squared_change(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], *, small_matrices: bool | None = None) -> Tensor:
+    """Sum over tasks and outputs of the squared difference of two hypernetworks' outputs; gradients reach ``current``.
+
+    ``small_matrices`` forces one form or the other; by default the cheaper one is taken.
+    """
+    if small_matrices is None:
+        rows, width = len(tasks) * len(current.rows([0])[0]), current.output_layer.in_features + 1
+        small_matrices = 3 * rows > 4 * width  # multiplications per output column: 3 rows * width against 4 width^2
+    if not small_matrices:
+        with torch.no_grad():
+            target = old.thetas(tasks)
+        return (current.thetas(tasks) - target).square().sum()  # eq. hnet:reg:l2
+    return _small_matrix_form(current, old, tasks)
+
+
+def _small_matrix_form(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int]) -> Tensor:
+    a = torch.cat([current.output_layer.weight, current.output_layer.bias.unsqueeze(1)], dim=1)  # (R, H + 1)
+    v = _with_ones(current.hidden(tasks))  # (T, L, H + 1)
+    with torch.no_grad():
+        a_old = torch.cat([old.output_layer.weight, old.output_layer.bias.unsqueeze(1)], dim=1)
+        v_old = _with_ones(old.hidden(tasks))
+    row_size = a.shape[0]
+    used = current.num_outputs - (v.shape[1] - 1) * row_size  # outputs of the last chunk that exist
+    full = v.shape[1] if used == row_size else v.shape[1] - 1
+    total = _product_distance(a - a_old, a_old, v[:, :full].flatten(0, 1), v_old[:, :full].flatten(0, 1))
+    if full < v.shape[1]:  # the last chunk is cut
+        total = total + _product_distance((a - a_old)[:used], a_old[:used], v[:, -1], v_old[:, -1])
+    return total
+
+
+def _with_ones(h: Tensor) -> Tensor:
+    return torch.cat([h, torch.ones_like(h[..., :1])], dim=-1)  # (T, L, H) -> (T, L, H + 1)
+
+
+def _product_distance(d: Tensor, a_old: Tensor, v: Tensor, v_old: Tensor) -> Tensor:
+    """|d v + a_old (v - v_old)|^2 summed over rows: d, a_old (R, K), v, v_old (N, K)."""
+    e = v - v_old
+    return ((d.T @ d) * (v.T @ v)).sum() + 2 * ((d.T @ a_old) * (v.T @ e)).sum() + ((a_old.T @ a_old) * (e.T @ e)).sum()

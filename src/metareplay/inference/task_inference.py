@@ -1,0 +1,24 @@
+"""Choose the task: the lowest score for each input, or the lowest mean score for a batch from one task."""
+
+import torch
+from torch import Tensor
+
+
+def infer_tasks(scores: Tensor) -> Tensor:
+    """Scores of every task (T, B) -> the task of each input (B,)."""
+    return scores.argmin(0)
+
+
+def infer_tasks_batch_wise(scores: Tensor, size: int) -> Tensor:
+    """One task per batch of ``size`` inputs that are known to belong together: (T, B) -> (B,).
+
+    Uncertainty is averaged over the batch [Henning2021, sec. Task inference, BW]. A rest of less than half
+    a batch joins the batch before it.
+    """
+    total = scores.shape[1]
+    batches = max(1, (total + size // 2) // size) if total >= size else 1
+    bounds = [*(size * index for index in range(batches)), total]
+    chosen = torch.empty(total, dtype=torch.int64)
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        chosen[start:stop] = scores[:, start:stop].mean(1).argmin()  # (T, size) -> (T,) -> ()
+    return chosen

@@ -1,0 +1,125 @@
+"""The model: network + posterior family + task map. (x, task) -> predictive samples, batched over weight samples."""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import cast
+
+import torch
+from torch import Generator, Tensor
+
+from metareplay.errors import CheckpointError, NotTrainedError
+from metareplay.hypernets.task_maps import Start, TaskMap
+from metareplay.likelihoods import Likelihood
+from metareplay.nets.mlp import MLP
+from metareplay.nets.registry import NetworkFactory, build_seeded
+from metareplay.nets.weights import WeightSpec, run_flat
+from metareplay.posteriors.base import Posterior, PosteriorFamily
+from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.local_reparametrisation import run_locally
+
+
+class HeadLayout(str, Enum):
+    """Which of the network's outputs belong to a task."""
+
+    SINGLE = "single"
+    """Every task uses the first outputs, as many as it has classes: its weights are its own, or its classes are shared."""
+    MULTI = "multi"
+    """Every task adds outputs of its own; each task has a softmax of its own."""
+    GROWING = "growing"
+    """Every task adds outputs to one softmax over all classes so far."""
+
+
+class ContinualModel:
+    """A network whose weights have a posterior per task.
+
+    The module itself only says how weights are used; its own parameters are never trained.
+    """
+
+    def __init__(
+        self,
+        factory: NetworkFactory,
+        family: PosteriorFamily,
+        make_task_map: Callable[[int, Generator], TaskMap],
+        layout: HeadLayout,
+        likelihood: Likelihood,
+        wished_variances: Callable[[PosteriorFamily, torch.nn.Module, WeightSpec], Tensor | None],
+    ) -> None:
+        self.factory, self.family, self.make_task_map = factory, family, make_task_map
+        self.layout, self.likelihood, self.wished_variances = layout, likelihood, wished_variances
+        self.heads: list[slice] = []
+        self.outputs = 0
+
+    @property
+    def num_tasks(self) -> int:
+        """How many tasks the model knows."""
+        return len(self.heads)
+
+    def add_task(self, classes: int, *, generator: Generator) -> int:
+        """Make room for a task with so many classes (or regression targets); returns its index."""
+        start = 0 if self.layout is HeadLayout.SINGLE else self.outputs
+        head = slice(start, start + classes)
+        network = build_seeded(self.factory, max(self.outputs, head.stop), generator)
+        spec = WeightSpec.of(network)
+        begin = Start(self.family.initial(network, spec, generator=generator), self.wished_variances(self.family, network, spec))
+        if not self.heads:
+            self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
+        elif head.stop > self.outputs:
+            self.task_map.grow(self.family.positions_in(self.spec, spec), begin, generator=generator)
+        self.network, self.spec, self.outputs = network, spec, max(self.outputs, head.stop)
+        self.task_map.add_task(begin, generator=generator)
+        self.heads.append(head)
+        return len(self.heads) - 1
+
+    def posterior(self, task: int) -> Posterior:
+        """The weight posterior of a task."""
+        if not 0 <= task < self.num_tasks:
+            raise NotTrainedError(f"task {task} has not been learned; the model knows {self.num_tasks} tasks")
+        return self.family.at(self.task_map.theta(task))
+
+    def training_columns(self, task: int) -> slice:
+        """The outputs that compete while a task is learned."""
+        return slice(0, self.heads[task].stop) if self.layout is HeadLayout.GROWING else self.heads[task]
+
+    def run(self, posterior: Posterior, x: Tensor, samples: int, *, generator: Generator, local: bool = False) -> Tensor:
+        """All outputs under fresh weight samples: (S, B, C)."""
+        if local:
+            return run_locally(cast(MLP, self.network), self.spec, cast(MeanFieldGaussian, posterior), x, samples, generator=generator)
+        return run_flat(self.network, self.spec, posterior.rsample(samples, generator=generator), x)
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Weights of the main network, parameters of one task's posterior, all trained parameters, and those a task adds."""
+        return {
+            "main_network": self.spec.numel,
+            "posterior": self.family.num_parameters(self.spec),
+            "trained": self.task_map.num_parameters(),
+            "per_task": self.task_map.per_task_parameters(),
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that has to be stored beside ``head_sizes``."""
+        return {name: tensor.detach() for name, tensor in self.task_map.state_dict().items()}
+
+    def head_bounds(self) -> list[tuple[int, int]]:
+        """First and last-plus-one output of each task, as numbers that JSON can hold."""
+        return [(head.start, head.stop) for head in self.heads]
+
+    def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
+        """Become the model that gave these heads and tensors; what was there before is replaced."""
+        generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
+        self.heads = [slice(start, stop) for start, stop in heads]
+        self.outputs = max(head.stop for head in self.heads)
+        self.network = build_seeded(self.factory, self.outputs, generator)
+        self.spec = WeightSpec.of(self.network)
+        begin = Start(self.family.initial(self.network, self.spec, generator=generator))
+        self.task_map = self.make_task_map(self.family.num_parameters(self.spec), generator)
+        for _ in heads:
+            self.task_map.add_task(begin, generator=generator)
+        for name in (name for name in tensors if name.endswith("slots")):
+            owner = self.task_map.get_submodule(name.rpartition(".")[0])
+            owner.register_buffer("slots", torch.empty_like(tensors[name]))
+        try:
+            self.task_map.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise CheckpointError(
+                f"the stored weights do not fit this model: {str(error).splitlines()[-1].strip()}; they belong to another configuration"
+            ) from error

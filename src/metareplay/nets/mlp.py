@@ -1,0 +1,37 @@
+"""Multilayer perceptrons of any widths. An ordinary module that knows nothing of hypernetworks."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+from torch import Tensor, nn
+
+from metareplay.errors import ConfigError
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "elu": nn.ELU, "linear": nn.Identity}
+
+
+def activation_named(name: str) -> nn.Module:
+    """The activation function with that name."""
+    if name not in ACTIVATIONS:
+        raise ConfigError(f"activation={name!r} is unknown; choose one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]()
+
+
+class MLP(nn.Module):
+    """Fully connected layers; inputs of any shape are flattened. Weights start Xavier-uniform, biases at zero."""
+
+    def __init__(self, input_shape: Sequence[int], hidden: Sequence[int], outputs: int, activation: str = "relu") -> None:
+        super().__init__()
+        self.activation = activation_named(activation)
+        widths = (prod(input_shape), *hidden, outputs)
+        self.layers = nn.ModuleList([nn.Linear(n_in, n_out) for n_in, n_out in pairwise(widths)])
+        for layer in self.layers:
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x.flatten(1)  # (B, ...) -> (B, D)
+        for index, layer in enumerate(self.layers):
+            h = layer(h if index == 0 else self.activation(h))
+        return h  # (B, outputs)

@@ -1,0 +1,53 @@
+"""Point estimates: q(W) = delta(W - theta) [Henning2021, sec. 3], which makes the method of von Oswald et al. 2020."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+
+
+@final
+@dataclass(frozen=True)
+class Dirac:
+    """All mass on one weight vector."""
+
+    weights: Tensor
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """The same weights n times: (n, W), without a copy."""
+        return self.weights.unsqueeze(0).expand(n, -1)  # (W,) -> (n, W)
+
+
+@final
+class DiracFamily:
+    """theta is the weight vector itself."""
+
+    name = "dirac"
+    deterministic = True
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return spec.numel
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        return spec.flatten(network)
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        return initial_weight_variances(network, spec)
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        return torch.ones(spec.numel, dtype=torch.bool)
+
+    def at(self, theta: Tensor) -> Dirac:
+        return Dirac(theta)
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        return spec.positions_in(larger)
+
+
+def initial_weight_variances(network: nn.Module, spec: WeightSpec) -> Tensor:
+    """Empirical second moment of each weight tensor at its own initialisation, repeated for its elements: (W,)."""
+    weights = spec.flatten(network)
+    return torch.cat([part.square().mean().expand(part.numel()) for part in weights.split(spec.sizes)])

@@ -1,0 +1,84 @@
+"""Mean-field Gaussian posteriors: Bayes-by-Backprop [Blundell2015; Henning2021, SM sec. Bayes-by-Backprop]."""
+
+from dataclasses import dataclass
+from math import log, pi
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.dirac import initial_weight_variances
+
+RHO_OFFSET = -2.5
+"""sigma = softplus(rho - 2.5): scales start near 0.08 where theta starts around zero, as in the published runs."""
+
+
+@final
+@dataclass(frozen=True)
+class MeanFieldGaussian:
+    """Independent Gaussians, one per weight: q(W) = prod_i N(W_i; mean_i, scale_i^2)."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Reparametrised samples (n, W)."""
+        noise = torch.randn(n, *self.mean.shape, generator=generator, dtype=self.mean.dtype)
+        return torch.addcmul(self.mean, self.scale, noise)  # w = mu + sigma * eps, SM eq. reparam:trick; (n, W)
+
+    def log_prob(self, weights: Tensor) -> Tensor:
+        """Log-density of weight samples: (n, W) -> (n,)."""
+        z = (weights - self.mean) / self.scale
+        return (-0.5 * z.square() - self.scale.log() - 0.5 * log(2 * pi)).sum(-1)  # (n, W) -> (n,)
+
+
+@final
+@dataclass(frozen=True)
+class GaussianPrior:
+    """The fixed prior p(W) = N(0, variance I)."""
+
+    variance: float = 1.0
+
+    def log_prob(self, weights: Tensor) -> Tensor:
+        """Log-density of weight samples: (n, W) -> (n,)."""
+        return (-0.5 * weights.square() / self.variance - 0.5 * log(2 * pi * self.variance)).sum(-1)  # (n, W) -> (n,)
+
+
+@final
+class GaussianFamily:
+    """theta = [means, rhos], scales = softplus(rho + offset).
+
+    Without a hypernetwork, means start uniform in [-0.1, 0.1], or where the network itself would start
+    (``keep_network_init``), and rho uniform in [-0.5, 0.5] around the offset.
+    """
+
+    name = "bbb"
+    deterministic = False
+
+    def __init__(self, *, keep_network_init: bool = False) -> None:
+        self.keep_network_init = keep_network_init
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return 2 * spec.numel
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        mean = torch.rand(spec.numel, generator=generator) * 0.2 - 0.1
+        rho = torch.rand(spec.numel, generator=generator) - 0.5
+        return torch.cat([spec.flatten(network) if self.keep_network_init else mean, rho])  # (2W,)
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        mean = initial_weight_variances(network, spec) if self.keep_network_init else torch.full((spec.numel,), 0.2**2 / 12)
+        return torch.cat([mean, torch.full((spec.numel,), 1 / 12)])  # variances of the uniform distributions above
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        return torch.arange(2 * spec.numel) < spec.numel
+
+    def at(self, theta: Tensor) -> MeanFieldGaussian:
+        mean, rho = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
+        return MeanFieldGaussian(mean, F.softplus(rho + RHO_OFFSET))
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        means = spec.positions_in(larger)
+        return torch.cat([means, means + larger.numel])

@@ -1,0 +1,158 @@
+"""What tables, figures and page share: estimates over seeds, how numbers are shown, what each figure means, atomic files."""
+
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metareplay.errors import DataError
+
+Results = Mapping[str, Any]
+"""The contents of one results.json."""
+
+Kind = Literal["percent", "mse", "seconds"]
+
+MISSING = "—"
+
+CRITERIA: dict[str, str] = {
+    "ent": "the task whose prediction has the lowest entropy",
+    "conf": "the task whose most likely class has the highest probability",
+    "agree": "the task whose weight samples agree most with one another",
+    "ku": "the task with the least uncertainty about its weights (mutual information of weights and label)",
+    "grad": "the task whose entropy changes least when its embedding moves",
+    "variance": "the task with the smallest predictive variance",
+    "softmax": "one softmax over the classes of all tasks, no task is inferred",
+}
+"""How each criterion chooses a task, in the order in which tables show them."""
+
+
+class Measure(NamedTuple):
+    """A scalar of results.json: where it is, what it is called, how it is shown and what it means."""
+
+    path: tuple[str, ...]
+    label: str
+    kind: Kind
+    meaning: str
+    higher_is_better: bool = True
+
+
+TASK_GIVEN = (
+    Measure(("tgiven_during",), "TGiven-During", "percent", "Accuracy on each task right after learning it, the task being known."),
+    Measure(("tgiven_final",), "TGiven-Final", "percent", "Accuracy on all tasks after the last one, the task being known."),
+    Measure(("forgetting",), "Forgetting", "percent", "Accuracy on earlier tasks lost by the end, in percentage points; 0 is best.", False),
+    Measure(("backward_transfer",), "Backward transfer", "percent", "What later tasks changed on earlier ones, in percentage points."),
+)
+MSE = (
+    Measure(("mse", "tgiven_during"), "MSE TGiven-During", "mse", "Squared error on each task right after learning it, task known.", False),
+    Measure(("mse", "tgiven_final"), "MSE TGiven-Final", "mse", "Squared error on all tasks after the last one, task known.", False),
+    Measure(("mse", "tinfer_final"), "MSE TInfer-Final", "mse", "Squared error after the last task, the task being inferred.", False),
+)
+
+
+class Estimate(NamedTuple):
+    """Mean over seeds, its standard error (sample standard deviation over the root of n; None for one seed), and n."""
+
+    mean: float
+    standard_error: float | None
+    n: int
+
+
+def lookup(results: Results, *path: str) -> float | None:
+    """The number at a path of keys, or None if it is null, absent or not finite."""
+    value: Any = results
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def estimate(runs: Sequence[Results], *path: str) -> Estimate | None:
+    """Mean and standard error of one figure over the runs that have it, None if no run has it."""
+    values = [value for value in (lookup(run, *path) for run in runs) if value is not None]
+    n = len(values)
+    if n == 0:
+        return None
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Estimate(mean, None, 1)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
+    return Estimate(mean, math.sqrt(variance / n), n)
+
+
+def criteria_of(runs: Sequence[Results]) -> list[str]:
+    """The criteria for which any run has a figure, in the order of ``CRITERIA``, unknown ones last by name."""
+    keys = ("tinfer_final", "task_inference_accuracy", "batch_wise")
+    found = {name for run in runs for key in keys for name in (run.get(key) or {}) if lookup(run, key, name) is not None}
+    order = list(CRITERIA)
+    return sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
+
+
+def show_number(value: float, kind: Kind) -> str:
+    """A number as tables show it: percentages with two decimals, errors with three digits, seconds with one decimal."""
+    if kind == "mse":
+        return f"{value:.3g}"
+    text = f"{value:.1f}" if kind == "seconds" else f"{value:.2f}"
+    return text[1:] if float(text) == 0 and text.startswith("-") else text
+
+
+def show(value: Estimate | None, kind: Kind) -> str:
+    """An estimate as tables show it, e.g. ``99.70 ± 0.02``."""
+    if value is None:
+        return MISSING
+    if value.standard_error is None:
+        return show_number(value.mean, kind)
+    return f"{show_number(value.mean, kind)} ± {show_number(value.standard_error, kind)}"
+
+
+def show_duration(seconds: float) -> str:
+    """A length of time for people, e.g. ``1 h 2 min``."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def task_names(results: Results) -> list[str]:
+    """The names of the tasks, or their numbers if the run did not name them."""
+    names = results.get("task_names") or []
+    count = int(results["num_tasks"])
+    return [str(names[i]) if i < len(names) else str(i + 1) for i in range(count)]
+
+
+def mean_matrix(matrices: Sequence[Any], tasks: int) -> NDArray[np.float64] | None:
+    """The mean over seeds of (possibly triangular) task matrices, (T, T), NaN where nothing is known; None if no seed has one."""
+    padded = []
+    for matrix in matrices:
+        if not matrix:
+            continue
+        square = np.full((tasks, tasks), np.nan)
+        for i, row in enumerate(matrix):
+            if i >= tasks or len(row) > tasks:
+                raise DataError(f"a matrix in results.json is larger than the {tasks} tasks of the run; repeat the run to write it anew")
+            square[i, : len(row)] = [np.nan if value is None else value for value in row]
+        padded.append(square)
+    return np.stack(padded).mean(axis=0) if padded else None  # (seeds, T, T) -> (T, T)
+
+
+def write_atomically(path: Path, content: bytes) -> Path:
+    """Write a whole file or nothing: a temporary file in the same folder takes the place of the old one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror}; choose another place with --out") from error
+    return path

@@ -1,0 +1,111 @@
+"""What all figures share: colours, themes, axes, and how a figure becomes a file or a part of a page."""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from metareplay.errors import ConfigError
+from metareplay.report.base import write_atomically
+
+# Okabe and Ito's colours for all kinds of colour vision; yellow last, it is faint on white.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
+BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, YELLOW = PALETTE
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of everything that is not data."""
+
+    ink: str
+    muted: str
+    line: str
+    paper: str
+
+
+LIGHT = Theme(ink="#1c2128", muted="#59636e", line="#d1d9e0", paper="#ffffff")
+DARK = Theme(ink="#e6e9ee", muted="#9aa4b1", line="#3a424d", paper="#14171c")
+PAGE = Theme(ink="#010203", muted="#010204", line="#010205", paper="#010206")
+"""Stand-ins that `inline_svg` turns into the colours of the page, whatever they are."""
+
+_PAGE_COLOURS = {PAGE.ink: "currentColor", PAGE.muted: "var(--muted)", PAGE.line: "var(--line)", PAGE.paper: "var(--card)"}
+_FORMATS = ("svg", "png")
+_NO_METADATA: dict[str, Any] = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure in inches; its background is left to whatever it lies on."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure.patch.set_alpha(0.0)
+    return figure
+
+
+def style_axes(axes: Axes, theme: Theme, *, frame: Sequence[str] = ("left", "bottom")) -> None:
+    """Quiet axes: only the named sides of the frame, small ticks, text in the theme's colours."""
+    axes.patch.set_alpha(0.0)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in frame)
+        spine.set_color(theme.line)
+    axes.tick_params(colors=theme.muted, labelcolor=theme.muted, labelsize=9, length=3)
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set_color(theme.ink)
+        label.set_fontsize(10)
+    axes.title.set_color(theme.ink)
+    axes.title.set_fontsize(11)
+
+
+def plain(names: Sequence[str]) -> list[str]:
+    """Names as they are, not as formulas: matplotlib would read what is between two dollar signs as mathematics."""
+    return [name.replace("$", r"\$") for name in names]
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure as .svg or .png, the same bytes for the same figure; the file appears whole or not at all."""
+    path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in _FORMATS:
+        raise ConfigError(f"a figure cannot be saved as {path.name!r}; give a name that ends in .svg or .png")
+    buffer = io.BytesIO()
+    metadata = _NO_METADATA if kind == "svg" else {"Software": None}
+    with _drawing("path", path.name):
+        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    return write_atomically(path, buffer.getvalue())
+
+
+def inline_svg(figure: Figure, name: str, description: str) -> str:
+    """The figure as an <svg> element for a page: ids begin with ``name``, text stays text, colours follow the page.
+
+    ``name`` has to be unique in the page and ``description`` HTML-escaped.
+    """
+    buffer = io.StringIO()
+    with _drawing("none", name):
+        figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    svg = buffer.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    assert box is not None, "matplotlib writes a viewBox"
+    body = svg[svg.index(">", svg.index("<svg")) + 1 :].strip()
+    body = body.replace("xlink:href", "href")
+    body = re.sub(r'\bid="', f'id="{name}-', body)
+    body = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", body)
+    body = re.sub(r"\s*\n\s*", "\n", body)
+    for colour, replacement in _PAGE_COLOURS.items():
+        body = body.replace(colour, replacement)
+    width, height = (round(float(size)) for size in box.groups())
+    return f'<svg role="img" aria-label="{description}" viewBox="0 0 {width} {height}" style="max-width:{width * 4 / 3:.0f}px">{body}'
+
+
+@contextmanager
+def _drawing(text: str, salt: str) -> Iterator[None]:
+    """Draw text as paths or leave it text ("none"); scripts that matplotlib's font lacks are left to the viewer's fonts."""
+    with matplotlib.rc_context({"svg.fonttype": text, "svg.hashsalt": salt}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+        yield

@@ -1,0 +1,123 @@
+"""Small pieces of HTML. Text given to these functions is plain; they escape it."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import NamedTuple
+
+from metareplay.report.base import MISSING, Estimate, Kind, show_number
+
+
+class Cell(NamedTuple):
+    """One cell of a table: its text, what it is sorted by, and how it looks."""
+
+    text: str
+    sort: str = ""
+    error: str = ""
+    best: bool = False
+    meaning: str = ""
+
+
+class Card(NamedTuple):
+    """One headline figure with a sentence that says what it means."""
+
+    label: str
+    value: str
+    unit: str
+    meaning: str
+
+
+def estimate_cell(value: Estimate | None, kind: Kind, *, best: bool = False) -> Cell:
+    """A number with its standard error; a figure that does not apply is a dash and is sorted last."""
+    if value is None:
+        return Cell(MISSING)
+    error = "" if value.standard_error is None else show_number(value.standard_error, kind)
+    return Cell(show_number(value.mean, kind), repr(value.mean), error, best)
+
+
+def text_cell(text: str, meaning: str = "") -> Cell:
+    return Cell(text, text, meaning=meaning)
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, sortable: bool = False, css: str = "") -> str:
+    """A table in a box that scrolls sideways where it has to; the first cell of a row is its heading."""
+    heads = "".join(_head(header, sortable) for header in headers)
+    body = "\n".join(f"<tr>{_cell(row[0], 'th')}{''.join(_cell(cell, 'td') for cell in row[1:])}</tr>" for row in rows)
+    classes = " ".join(filter(None, ("sortable" if sortable else "", css)))
+    names = f' class="{classes}"' if classes else ""
+    return f'<div class="panel scroll"><table{names}><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+
+
+def cards(items: Iterable[Card]) -> str:
+    """Headline figures as cards."""
+    return f'<ul class="cards">{"".join(_card(item) for item in items)}</ul>'
+
+
+def figure(svg: str, title: str, caption: str, *, wide: bool = False) -> str:
+    """A drawing with a title and a sentence on how to read it; ``svg`` is markup already."""
+    css = "panel wide" if wide else "panel"
+    return (
+        f'<figure class="{css}"><figcaption><b>{escape(title)}</b> {escape(caption)}</figcaption><div class="scroll">{svg}</div></figure>\n'
+    )
+
+
+def details(summary: str, content: str, *, css: str = "panel", remark: str = "", opened: bool = False) -> str:
+    """Something the reader opens; ``content`` is markup already."""
+    small = f"<span>{escape(remark)}</span>" if remark else ""
+    return f'<details class="{css}"{" open" if opened else ""}><summary>{escape(summary)}{small}</summary>{content}</details>\n'
+
+
+def code(text: str, *, css: str = "") -> str:
+    """Text as it is, in a box that scrolls sideways."""
+    names = f' class="{css}"' if css else ""
+    return f"<pre{names}>{escape(text.rstrip())}</pre>"
+
+
+def document(title: str, header: str, main: str, footer: str) -> str:
+    """The whole page. It fetches nothing, and the policy in its head forbids that it ever does."""
+    folder = files("metareplay.report")
+    css, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{escape(title)}</title>
+<style>
+{css}</style>
+</head>
+<body>
+<header>{header}</header>
+<main>
+{main}
+</main>
+<footer>{footer}</footer>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+
+
+def _head(header: str, sortable: bool) -> str:
+    if not sortable:
+        return f'<th scope="col">{escape(header)}</th>'
+    return f'<th scope="col" aria-sort="none"><button type="button">{escape(header)}</button></th>'
+
+
+def _cell(cell: Cell, tag: str) -> str:
+    attributes = f' data-sort="{escape(cell.sort)}"' + (' class="best"' if cell.best else "") + (' scope="row"' if tag == "th" else "")
+    error = f' <span class="error">± {escape(cell.error)}</span>' if cell.error else ""
+    meaning = f'<span class="meaning">{escape(cell.meaning)}</span>' if cell.meaning else ""
+    return f"<{tag}{attributes}>{escape(cell.text)}{error}{meaning}</{tag}>"
+
+
+def _card(card: Card) -> str:
+    unit = f" <small>{escape(card.unit)}</small>" if card.unit else ""
+    return (
+        f'<li><span class="label">{escape(card.label)}</span><span class="value">{escape(card.value)}{unit}</span>'
+        f'<span class="why">{escape(card.meaning)}</span></li>'
+    )

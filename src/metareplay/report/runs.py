@@ -1,0 +1,178 @@
+"""Read finished runs from their folders and put the seeds of one method together."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from metareplay.errors import DataError
+from metareplay.report.base import Results
+
+SCHEMA = 1
+_REQUIRED = ("benchmark", "method", "network", "seed", "num_tasks")
+_NOT_A_RUN = {"model", "checkpoint"}
+_NO_VARIANT = {"seed", "seeds", "out", "data_dir", "jobs"}  # keys in which runs of one method may differ
+
+Tensors = dict[str, NDArray[np.floating]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run, as its folder tells it; the model is never opened."""
+
+    folder: Path
+    results: Results
+    config_text: str | None
+    config: dict[str, str]
+    history: list[dict[str, Any]]
+
+    def predictive(self) -> Tensors | None:
+        """The arrays for the figure of a toy problem, if the run kept them."""
+        path = self.folder / "predictive.safetensors"
+        if not path.exists():
+            return None
+        try:
+            return {name: np.asarray(array, dtype=np.float64) for name, array in load_file(path).items()}
+        except (SafetensorError, OSError) as error:
+            raise DataError(f"{path} cannot be read ({error}); delete it to make the report without its figure") from error
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one method that differ in nothing but the seed."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+    @property
+    def results(self) -> list[Results]:
+        return [run.results for run in self.runs]
+
+    @property
+    def first(self) -> Results:
+        return self.runs[0].results
+
+    @property
+    def regression(self) -> bool:
+        return self.first.get("problem") == "regression"
+
+
+class FoundRuns(NamedTuple):
+    """The finished runs in some folders, and the folders of runs that have not finished."""
+
+    runs: list[Run]
+    unfinished: list[Path]
+
+
+def read_run(folder: Path) -> Run:
+    """Read one run's folder; only results.json has to be there."""
+    config_text = _read_text(folder / "config.yaml")
+    return Run(folder, read_results(folder), config_text, _read_config(folder, config_text), _read_history(folder / "metrics.jsonl"))
+
+
+def read_results(folder: Path) -> Results:
+    """Read and check a run's results.json."""
+    path = folder / "results.json"
+    text = _read_text(path)
+    if text is None:
+        raise DataError(
+            f"{folder} is no finished run: results.json is missing; "
+            "name a folder that metareplay run has written, or finish the run with metareplay run --resume"
+        )
+    try:
+        results = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path} is no valid JSON ({error}); repeat the run to write it anew") from error
+    if not isinstance(results, dict) or results.get("schema") != SCHEMA:
+        raise DataError(f"{path} does not say schema {SCHEMA}; this version of metareplay reads only that, repeat the run with it")
+    missing = [key for key in _REQUIRED if results.get(key) is None]
+    if missing:
+        raise DataError(f"{path} lacks {', '.join(missing)}; a finished run has all of them, repeat the run to write it anew")
+    return results
+
+
+def find_runs(folders: Sequence[Path]) -> FoundRuns:
+    """All runs in the folders: a folder is a run itself, or holds runs (``seed-0/``, ``pr-bbb/seed-0/``, ...)."""
+    runs: dict[Path, Run] = {}
+    unfinished: list[Path] = []
+    for folder in map(Path, folders):
+        found = [folder] if (folder / "results.json").exists() else _folders_with(folder, "results.json")
+        if not found:
+            read_results(folder)  # raises the error that says what is missing
+        for path in found:
+            runs.setdefault(path.resolve(), read_run(path))
+        if folder not in found:
+            unfinished += [path for path in _folders_with(folder, "config.yaml") if path not in found]
+    return FoundRuns(list(runs.values()), unfinished)
+
+
+def group_runs(runs: Sequence[Run]) -> list[Group]:
+    """Put runs together that differ only in the seed; where one method has several settings, the label says which."""
+    variants: dict[tuple[str, ...], dict[tuple[tuple[str, str], ...], list[Run]]] = {}
+    for run in runs:
+        identity = tuple(str(run.results.get(key)) for key in ("benchmark", "method", "network", "scenario", "num_tasks"))
+        setting = tuple(sorted((key, value) for key, value in run.config.items() if key.split(".")[-1] not in _NO_VARIANT))
+        variants.setdefault(identity, {}).setdefault(setting, []).append(run)
+    groups = []
+    for identity, by_setting in variants.items():
+        common = set.intersection(*(set(setting) for setting in by_setting))
+        for setting, members in by_setting.items():
+            differing = ", ".join(f"{key.split('.')[-1]}={value}" for key, value in setting if (key, value) not in common)
+            label = f"{identity[1]} ({differing})" if differing else identity[1]
+            groups.append(Group(label, tuple(sorted(members, key=lambda run: int(run.results["seed"])))))
+    return groups
+
+
+def _folders_with(folder: Path, name: str) -> list[Path]:
+    found = (path.parent for path in folder.rglob(name)) if folder.is_dir() else iter(())
+    return sorted(path for path in found if not _NOT_A_RUN.intersection(path.relative_to(folder).parts))
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}); repeat the run to write it anew") from error
+
+
+def _read_config(folder: Path, text: str | None) -> dict[str, str]:
+    """The configuration as dotted keys and shown values."""
+    try:
+        content = yaml.safe_load(text or "")
+    except yaml.YAMLError as error:
+        raise DataError(f"{folder / 'config.yaml'} is no valid YAML; repeat the run to write it anew") from error
+    return _flatten(content) if isinstance(content, Mapping) else {}
+
+
+def _flatten(content: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = str(value)
+    return flat
+
+
+def _read_history(path: Path) -> list[dict[str, Any]]:
+    """The training lines, in order; a resumed run may have written a line twice, the later one counts."""
+    lines: dict[tuple[int, int], dict[str, Any]] = {}
+    for number, text in enumerate((_read_text(path) or "").splitlines(), start=1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+            if isinstance(line, dict) and "event" not in line:
+                lines[int(line["task"]), int(line["iteration"])] = line
+        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path}, line {number} is no training record; delete the line or repeat the run") from error
+    return [lines[key] for key in sorted(lines)]

@@ -1,0 +1,169 @@
+"""The parts of the page that describe one method: headline figures, tables, and how to repeat it."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from metareplay.report import html
+from metareplay.report.base import (
+    CRITERIA,
+    MISSING,
+    MSE,
+    TASK_GIVEN,
+    Estimate,
+    Kind,
+    Results,
+    criteria_of,
+    estimate,
+    lookup,
+    mean_matrix,
+    show_duration,
+    show_number,
+    task_names,
+)
+from metareplay.report.runs import Group
+
+SCENARIOS = {
+    "task": "each task has its own classes and is known at test time",
+    "domain": "all tasks share their outputs, the inputs change",
+    "class": "each task has its own classes, and the task has to be inferred to name the class",
+}
+
+_MOST_ROWS = 12  # a longer table of tasks is folded
+
+
+def headline_criterion(runs: Sequence[Results]) -> str | None:
+    """The criterion the paper reports first: entropy, or whatever the method has instead; never the best one by hindsight."""
+    names = [name for name in criteria_of(runs) if any(lookup(run, "tinfer_final", name) is not None for run in runs)]
+    return names[0] if names else None
+
+
+def headline(group: Group) -> str:
+    """The cards on top: what was reached, at which cost."""
+    runs = group.results
+    if group.regression:
+        items = [_card(estimate(runs, *m.path), m.label, m.kind, m.meaning) for m in MSE[1:]]
+        right = estimate(runs, "task_inference_accuracy", "variance")
+        items.append(_card(right, "Right task", "percent", "Share of inputs given to the task they belong to, by predictive variance."))
+    else:
+        name = headline_criterion(runs)
+        items = [_card(estimate(runs, *m.path), m.label, m.kind, m.meaning) for m in (TASK_GIVEN[1], TASK_GIVEN[2])]
+        if name is not None:
+            how = f"Accuracy after the last task, task unknown: {CRITERIA.get(name, name)}."
+            items.insert(1, _card(estimate(runs, "tinfer_final", name), f"TInfer-Final ({name})", "percent", how))
+            size = group.first.get("batch_wise_size")
+            how = f"The same when {size or 'several'} inputs of one task are judged together."
+            items.insert(2, _card(estimate(runs, "batch_wise", name), f"Batch-wise ({name})", "percent", how))
+    return html.cards(item for item in (*items, *_costs(group)) if item is not None)
+
+
+def results_table(group: Group) -> str:
+    """All figures of a method, with what they mean."""
+    runs = group.results
+    regression = group.regression
+    rows = [
+        [html.text_cell(m.label, m.meaning), html.estimate_cell(value, m.kind)]
+        for m in (MSE if regression else TASK_GIVEN)
+        if (value := estimate(runs, *m.path)) is not None
+    ]
+    parts = [html.table(("Error" if regression else "Task known", "MSE" if regression else "%"), rows)]
+    criteria = criteria_of(runs)
+    meanings = ""
+    if criteria:
+        size = group.first.get("batch_wise_size")
+        columns = [("task_inference_accuracy", "Right task")]
+        if not regression:
+            batches = f"Batches of {size}" if size else "Batches"
+            columns = [("tinfer_final", "Each input"), ("batch_wise", batches), *columns]
+        cells = [
+            [html.text_cell(name), *(html.estimate_cell(estimate(runs, key, name), "percent") for key, _ in columns)] for name in criteria
+        ]
+        parts.append(html.table(("Task inferred by, %", *(label for _, label in columns)), cells, sortable=True))
+        known = "; ".join(f"<b>{name}</b>: {escape(CRITERIA[name])}" for name in criteria if name in CRITERIA)
+        meanings = f'<p class="note">How the task is chosen. {known}.</p>' if known else ""
+    return f'<h3>Results</h3><div class="tables">{"".join(parts)}</div>{meanings}'
+
+
+def tasks_table(group: Group) -> str:
+    """Each task right after it was learned and at the end."""
+    names = task_names(group.first)
+    matrix = mean_matrix([run.get("tgiven_matrix") for run in group.results], len(names))
+    if matrix is None:
+        return ""
+    kind: Kind = "mse" if group.regression else "percent"
+    unit = "MSE" if group.regression else "%"
+    rows = [
+        [html.Cell(name, str(task)), *(_number_cell(value, kind) for value in (during, final, final - during))]
+        for task, (name, during, final) in enumerate(zip(names, np.diagonal(matrix), matrix[-1], strict=True))
+    ]
+    headers = ("Task", f"After learning it, {unit}", f"At the end, {unit}", "Change")
+    content = html.table(headers, rows, sortable=True)
+    if len(names) > _MOST_ROWS:
+        return html.details(f"Each of the {len(names)} tasks", content.replace('class="panel scroll"', 'class="scroll"'))
+    return f"<h3>Tasks</h3>{content}"
+
+
+def how_to_repeat(group: Group) -> str:
+    """The command that repeats the runs, their configuration and the environment they ran in."""
+    run = group.runs[0]
+    command = ["metareplay", "run", "--config", str(run.folder / "config.yaml")]
+    seeds = [int(run.results["seed"]) for run in group.runs]
+    if len(seeds) == 1:
+        commands = [[*command, "--out", "repeated"]]
+    elif seeds == list(range(len(seeds))):
+        commands = [[*command, "--seeds", str(len(seeds)), "--out", "repeated"]]
+    else:
+        commands = [[*command, "--seed", str(seed), "--out", f"repeated/seed-{seed}"] for seed in seeds]
+    environment = [(key, value) for key, value in (group.first.get("environment") or {}).items()]
+    seconds = [(f"{key}, seconds", lookup(group.first, "seconds", key)) for key in (group.first.get("seconds") or {})]
+    rows = [[html.text_cell(str(key)), html.text_cell(_plain(value))] for key, value in (*environment, *seconds)]
+    others = "" if len(seeds) == 1 else "<p class='note'>Of the first seed; the others differ in the seed alone.</p>"
+    config = html.code(run.config_text) if run.config_text else "<p class='note'>The folder holds no config.yaml.</p>"
+    return (
+        "<h3>Repeat it</h3>"
+        + html.code("\n".join(shlex.join(words) for words in commands), css="panel")
+        + html.details("Configuration (config.yaml)", others + config)
+        + html.details("Environment", html.table(("", ""), rows, css="words").replace('class="panel scroll"', 'class="scroll"'))
+    )
+
+
+def description(group: Group) -> str:
+    """One sentence about a method's runs, as markup."""
+    first = group.first
+    seeds = f"seed {first['seed']}" if len(group.runs) == 1 else f"{len(group.runs)} seeds, mean ± standard error"
+    scenario = SCENARIOS.get(str(first.get("scenario")), "")
+    remark = f" ({first.get('scenario')}-incremental: {scenario})" if scenario and not group.regression else ""
+    return escape(f"{first['num_tasks']} tasks learned one after another{remark}; network {first['network']}; {seeds}.")
+
+
+def _costs(group: Group) -> Iterator[html.Card]:
+    counts: Mapping[str, float | None] = {key: lookup(group.first, "parameters", key) for key in ("trained", "posterior", "main_network")}
+    trained, whole = counts["trained"], counts["posterior"] or counts["main_network"]
+    if trained and whole:
+        whose = "the posterior of a single task" if counts["posterior"] else "the main network"
+        meaning = f"{trained:,.0f} numbers are trained for all tasks; {whose} has {whole:,.0f}."
+        yield html.Card("Memory", f"{trained / whole:.2f}×", "", meaning)
+    seconds = estimate(group.results, "seconds", "train")
+    if seconds is not None:
+        yield html.Card("Training time", show_duration(seconds.mean), "", "All tasks, on the machine described at the end of the page.")
+
+
+def _card(value: Estimate | None, label: str, kind: Kind, meaning: str) -> html.Card | None:
+    if value is None:
+        return None
+    error = "" if value.standard_error is None else f"± {show_number(value.standard_error, kind)}"
+    return html.Card(label, show_number(value.mean, kind), f"{error} {'%' if kind == 'percent' else ''}".strip(), meaning)
+
+
+def _number_cell(value: float, kind: Kind) -> html.Cell:
+    return html.Cell(show_number(value, kind), repr(float(value))) if np.isfinite(value) else html.Cell(MISSING)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,120 @@
+"""Tables for the terminal, and the summary of several seeds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from metareplay.errors import DataError
+from metareplay.report.base import CRITERIA, MSE, TASK_GIVEN, Measure, Results, criteria_of, estimate, lookup, show
+
+_SAME = ("benchmark", "method", "network", "scenario", "problem", "num_tasks")
+_NO_FIGURES = {"schema", "seed", "num_tasks", "batch_wise_size", "parameters", "environment"}
+
+
+def summarise(runs: Sequence[Results]) -> dict[str, Any]:
+    """The content of summary.json: results.json with each figure replaced by its mean, standard error and number of seeds.
+
+    A figure that is null in all seeds is null; the standard error is null for one seed.
+    """
+    first = _check_same(runs)
+    summary: dict[str, Any] = {"schema": 1} | {key: first.get(key) for key in _SAME}
+    summary["seeds"] = sorted(int(run["seed"]) for run in runs)
+    for key in dict.fromkeys(key for run in runs for key in run):
+        if key in _NO_FIGURES or key in summary:
+            continue
+        values = [run.get(key) for run in runs]
+        names = dict.fromkeys(name for value in values if isinstance(value, Mapping) for name in value)
+        if names and not any(isinstance(value[name], list) for value in values if value for name in value):
+            summary[key] = {name: _entry(runs, key, name) for name in names}
+        elif all(value is None or isinstance(value, int | float) for value in values):
+            summary[key] = _entry(runs, key)
+    summary["parameters"] = first.get("parameters")
+    return summary
+
+
+def run_table(results: Results) -> Table:
+    """The figures of one run, for a terminal of 80 columns or more."""
+    return _figures_table([results], f"{results['method']} on {results['benchmark']}, seed {results['seed']}")
+
+
+def seeds_table(runs: Sequence[Results]) -> Table:
+    """The figures of several seeds of one method: mean ± standard error."""
+    first = _check_same(runs)
+    seeds = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds, mean ± standard error"
+    return _figures_table(runs, f"{first['method']} on {first['benchmark']}, {seeds}")
+
+
+def comparison_table(groups: Mapping[str, Sequence[Results]]) -> Table:
+    """One row per method (the keys name them), the paper's columns, each over the seeds of that method."""
+    every = [run for runs in groups.values() for run in runs]
+    regression = bool(every) and all(run.get("problem") == "regression" for run in every)
+    figures = [*(MSE if regression else TASK_GIVEN[:2]), *_inferred(every, regression)]
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table.add_column("Method", overflow="fold", vertical="top")
+    table.add_column("Seeds", justify="right")
+    for figure in figures:
+        table.add_column("\n".join(figure.label.replace("-", " ").split(" ", 1)), justify="right", no_wrap=True)
+    for label, runs in groups.items():  # the standard error stands below its mean: seven columns fit into 80 characters
+        values = (show(estimate(runs, *figure.path), figure.kind) for figure in figures)
+        table.add_row(label, str(len(runs)), *(value.replace(" ± ", "\n±") for value in values))
+    return table
+
+
+def parameters_line(results: Results) -> str | None:
+    """How many parameters are trained, against what one task's posterior and the main network have."""
+    counts = {name: lookup(results, "parameters", name) for name in ("trained", "posterior", "main_network", "per_task")}
+    trained = counts["trained"]
+    if trained is None:
+        return None
+    parts = [f"{trained:,.0f} parameters trained"]
+    for name, words in (("posterior", "the posterior of one task"), ("main_network", "the main network")):
+        count = counts[name]
+        if count:
+            parts.append(f"{trained / count:.2f} times {words} ({count:,.0f})")
+    if counts["per_task"] is not None:
+        parts.append(f"{counts['per_task']:,.0f} more per task")
+    return "; ".join(parts)
+
+
+def _inferred(runs: Sequence[Results], regression: bool) -> list[Measure]:
+    if regression:
+        return [Measure(("task_inference_accuracy", "variance"), "Right task", "percent", "")]
+    return [Measure(("tinfer_final", name), f"TInfer {name}", "percent", CRITERIA.get(name, "")) for name in criteria_of(runs)]
+
+
+def _figures_table(runs: Sequence[Results], title: str) -> Table:
+    regression = runs[0].get("problem") == "regression"
+    table = Table(title=title, box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", caption_style="dim", pad_edge=False)
+    table.add_column("Figure", no_wrap=True)
+    size = runs[0].get("batch_wise_size")
+    headers = ("Value", "Right task %") if regression else ("Each input %", f"Batches of {size} %" if size else "Batches %", "Right task %")
+    for header in headers:
+        table.add_column(header, justify="right")
+    for figure in MSE if regression else TASK_GIVEN:
+        value = estimate(runs, *figure.path)
+        if value is not None or figure.label != "Backward transfer":
+            table.add_row(figure.label, show(value, figure.kind))
+    table.add_section()
+    for name in criteria_of(runs):
+        keys = ("task_inference_accuracy",) if regression else ("tinfer_final", "batch_wise", "task_inference_accuracy")
+        cells = [show(estimate(runs, key, name), "percent") for key in keys]
+        table.add_row(*([f"Task by {name}", "", *cells] if regression else [f"TInfer-Final {name}", *cells]))
+    table.caption = parameters_line(runs[0])
+    return table
+
+
+def _entry(runs: Sequence[Results], *path: str) -> dict[str, float | int | None] | None:
+    value = estimate(runs, *path)
+    return None if value is None else value._asdict()
+
+
+def _check_same(runs: Sequence[Results]) -> Results:
+    if not runs:
+        raise DataError("there is nothing to summarise; give the results of at least one run")
+    for key in _SAME:
+        different = sorted({str(run.get(key)) for run in runs})
+        if len(different) > 1:
+            raise DataError(f"runs with different {key} ({', '.join(different)}) have no common mean; summarise each of them on its own")
+    return runs[0]

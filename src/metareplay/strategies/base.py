@@ -1,0 +1,56 @@
+"""The contract of strategies: few hooks, each a question with an answer."""
+
+from typing import NamedTuple, Protocol
+
+from torch import Generator, Tensor
+
+from metareplay.model import ContinualModel
+from metareplay.posteriors.gaussian import GaussianPrior
+
+
+class TrainingData(NamedTuple):
+    """What a task is trained on, with targets as columns of the outputs that compete (or real numbers)."""
+
+    x: Tensor
+    y: Tensor
+
+
+class LossTerms(NamedTuple):
+    """The parts of the loss of one step, each already scaled."""
+
+    data: Tensor
+    prior: Tensor
+    replay: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """What is minimised."""
+        return self.data + self.prior + self.replay
+
+
+class Strategy(Protocol):
+    """What binds the tasks: prior, penalty, extra data."""
+
+    def prior_for(self, task: int) -> GaussianPrior:
+        """The prior of this task's posterior."""
+        ...
+
+    def data_for(self, task: int, data: TrainingData) -> TrainingData:
+        """What to train on, given the task's own data."""
+        ...
+
+    def before_task(self, model: ContinualModel, task: int) -> None:
+        """Remember what the model was; called once the new task has its place in it."""
+        ...
+
+    def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
+        """The term that keeps old tasks, already scaled; None where there is none."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What ``before_task`` remembered, for a checkpoint."""
+        ...
+
+    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
+        """Remember again what a checkpoint holds."""
+        ...

@@ -1,0 +1,19 @@
+"""Settings of strategies."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from metareplay.posteriors.divergences import Penalty
+from metareplay.settings import Settings
+
+
+class StrategySettings(Settings):
+    """What binds the tasks."""
+
+    strength: float = Field(1.0, ge=0, description="beta: weight of the replay penalty")
+    penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl or w2")
+    old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
+    targets: Literal["stored", "recomputed"] = Field(
+        "stored", description="old posteriors kept for the time of a task, or recomputed in each step from the checkpointed hypernetwork"
+    )

@@ -1,0 +1,42 @@
+"""Mini-batches without worker processes: shuffled epochs over data that lies in memory, resumable at any batch."""
+
+import torch
+from torch import Generator, Tensor
+
+from metareplay.errors import CheckpointError
+
+
+class BatchOrder:
+    """Indices of the next mini-batch; every epoch visits each example once, in a new order."""
+
+    def __init__(self, size: int, batch_size: int, generator: Generator) -> None:
+        self.size, self.batch_size, self.generator = size, min(batch_size, size), generator
+        self.order, self.position = torch.empty(0, dtype=torch.int64), 0
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches that visit every example at least once."""
+        return -(-self.size // self.batch_size)
+
+    def next(self) -> Tensor:
+        """Indices of the next batch (B,); a batch that crosses an epoch's end takes its rest from the next one."""
+        chosen = self.order[self.position : self.position + self.batch_size]
+        self.position += len(chosen)
+        if len(chosen) < self.batch_size:
+            self.order = torch.randperm(self.size, generator=self.generator)
+            self.position = self.batch_size - len(chosen)
+            chosen = torch.cat([chosen, self.order[: self.position]])
+        return chosen
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Position in the data, for a checkpoint."""
+        return {"order": self.order, "position": torch.tensor(self.position), "generator": self.generator.get_state()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue where a checkpoint stopped."""
+        if len(tensors["order"]) not in (0, self.size):
+            raise CheckpointError(
+                f"the checkpoint was made with {len(tensors['order'])} training examples, this task has {self.size}; the data has changed"
+            )
+        self.order, self.position = tensors["order"], int(tensors["position"])
+        self.generator.set_state(tensors["generator"])

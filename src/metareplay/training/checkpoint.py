@@ -1,0 +1,110 @@
+"""Checkpoints: one safetensors file each, written atomically, verified when read; the last good ones are kept."""
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from metareplay.errors import CheckpointError, MetaReplayError
+
+FORMAT = "metareplay-checkpoint-1"
+KEPT = 2
+
+
+class Checkpoint(NamedTuple):
+    """Tensors and facts (anything JSON can hold) of one moment of a run."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write a file so that it is there in full or not at all, whatever happens meanwhile."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise MetaReplayError(f"cannot write {path}: {error.strerror or error}; what was stored before is untouched") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """One safetensors file that also holds JSON facts and a checksum over all tensors."""
+    plain = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    header = {"format": FORMAT, "facts": json.dumps(facts, sort_keys=True), "checksum": str(tensors_checksum(plain))}
+    write_atomically(path, save(plain, metadata=header))
+
+
+def read_tensors(path: Path) -> Checkpoint:
+    """Read what ``write_tensors`` wrote; a truncated, damaged or foreign file is refused."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} does not exist") from error
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is truncated or no checkpoint ({error})") from error
+    if header.get("format") != FORMAT:
+        raise CheckpointError(f"{path} was not written by metareplay or by another version (format {header.get('format')!r}, not {FORMAT!r})")
+    if header.get("checksum") != str(tensors_checksum(tensors)):
+        raise CheckpointError(f"{path} is damaged: its checksum does not match")
+    return Checkpoint(tensors, json.loads(header["facts"]))
+
+
+def tensors_checksum(tensors: Mapping[str, Tensor]) -> int:
+    """CRC-32 over names, types, shapes and contents."""
+    total = 0
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().contiguous().cpu()
+        total = zlib.crc32(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode(), total)
+        total = zlib.crc32(tensor.numpy().tobytes(), total)
+    return total
+
+
+class CheckpointFolder:
+    """A run's checkpoints, numbered; the last two are kept, so that a damaged one is not the end."""
+
+    def __init__(self, folder: Path, fingerprint: str) -> None:
+        self.folder, self.fingerprint = folder, fingerprint
+        self.problems: list[str] = []
+        """Why newer checkpoints were passed over when the last good one was read."""
+
+    def _files(self) -> list[Path]:
+        names = [path for path in self.folder.glob("step-*.safetensors") if re.fullmatch(r"step-\d{9}", path.stem)]
+        return sorted(names)
+
+    def write(self, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Add a checkpoint and drop those that are no longer needed."""
+        write_tensors(self.folder / f"step-{number:09d}.safetensors", tensors, {**facts, "fingerprint": self.fingerprint})
+        for old in self._files()[:-KEPT]:
+            old.unlink(missing_ok=True)
+
+    def last_good(self) -> Checkpoint | None:
+        """The newest checkpoint that can be read and belongs to this run; None if there is no file at all."""
+        self.problems = []
+        files = self._files()
+        for path in reversed(files):
+            try:
+                found = read_tensors(path)
+                if found.facts.get("fingerprint") != self.fingerprint:
+                    raise CheckpointError(f"{path} belongs to a run with another configuration")
+                return found
+            except CheckpointError as error:
+                self.problems.append(str(error))
+        if files:
+            raise CheckpointError(f"no usable checkpoint: {'; '.join(self.problems)}. Start afresh in another folder with --out")
+        return None

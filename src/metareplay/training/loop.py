@@ -1,0 +1,107 @@
+"""The only training loop."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from metareplay.errors import TrainingDiverged
+from metareplay.model import ContinualModel
+from metareplay.posteriors.divergences import kl
+from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.seeding import generator_for
+from metareplay.strategies.base import LossTerms, Strategy, TrainingData
+from metareplay.training.batches import BatchOrder
+from metareplay.training.settings import TrainingSettings
+
+
+class Step(NamedTuple):
+    """What a training step reports."""
+
+    task: int
+    iteration: int
+    """Steps done so far in this task."""
+    iterations: int
+    terms: LossTerms
+
+
+class TaskTrainer:
+    """Learns one task, step by step: ``for step in trainer: ...``. Its state can be taken and restored between any two steps."""
+
+    def __init__(
+        self,
+        model: ContinualModel,
+        strategy: Strategy,
+        task: int,
+        data: TrainingData,
+        settings: TrainingSettings,
+        posterior: PosteriorSettings,
+        *,
+        seed: int,
+    ) -> None:
+        self.model, self.strategy, self.task, self.data = model, strategy, task, data
+        self.settings, self.posterior = settings, posterior
+        self.noise = generator_for(seed, "noise", task)
+        self.batches = BatchOrder(len(data.x), settings.batch_size, generator_for(seed, "batches", task))
+        self.iterations = settings.iterations or self.batches.batches_per_epoch * (settings.epochs or 1)
+        self.iteration = 0
+        self.parameters = model.task_map.trained_parameters(task)
+        self.optimiser = torch.optim.Adam(self.parameters, lr=settings.learning_rate, fused=True)
+
+    def __iter__(self) -> Iterator[Step]:
+        while self.iteration < self.iterations:
+            terms = self._step()
+            self.iteration += 1
+            yield Step(self.task, self.iteration, self.iterations, terms)
+
+    def _step(self) -> LossTerms:
+        index = self.batches.next()
+        terms = self.loss_terms(self.data.x[index], self.data.y[index])
+        loss = terms.total
+        if not loss.isfinite():
+            parts = ", ".join(f"{name} {float(value):.3g}" for name, value in terms._asdict().items())
+            raise TrainingDiverged(
+                f"the loss of task {self.task} became {float(loss):.3g} in iteration {self.iteration + 1} ({parts}); the last good state is "
+                "kept. Try a smaller training.learning_rate, set training.clip_norm, or check the inputs for extreme values"
+            )
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if self.settings.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
+        self.optimiser.step()
+        return LossTerms(*(term.detach() for term in terms))
+
+    def loss_terms(self, x: Tensor, y: Tensor) -> LossTerms:
+        """Negative ELBO of the task, scaled to its whole data set, plus the strategy's penalty."""
+        model, zero = self.model, torch.zeros(())
+        posterior = model.posterior(self.task)
+        samples = 1 if model.family.deterministic else self.posterior.train_samples
+        outputs = model.run(posterior, x, samples, generator=self.noise, local=self.posterior.local_reparametrisation)  # (K, B, C)
+        nll = model.likelihood.nll(outputs[..., model.training_columns(self.task)], y)
+        data = len(self.data.x) * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
+        prior = zero
+        if not model.family.deterministic and self.posterior.prior_scale > 0:
+            prior = self.posterior.prior_scale * kl(posterior, self.strategy.prior_for(self.task))  # second term of SM eq. elbo, tempered
+        replay = self.strategy.penalty(model, self.task, generator=self.noise)
+        return LossTerms(data, prior, zero if replay is None else replay)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Optimiser, random generators and position in the data; the model and the strategy store themselves."""
+        stored = {f"batches.{name}": tensor for name, tensor in self.batches.tensors().items()}
+        stored["noise"] = self.noise.get_state()
+        stored["iteration"] = torch.tensor(self.iteration)
+        for index, parameter in enumerate(self.parameters):
+            for name, value in self.optimiser.state.get(parameter, {}).items():
+                stored[f"optimiser.{index}.{name}"] = value
+        return stored
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue where a checkpoint stopped."""
+        self.batches.restore({name.removeprefix("batches."): value for name, value in tensors.items() if name.startswith("batches.")})
+        self.noise.set_state(tensors["noise"])
+        self.iteration = int(tensors["iteration"])
+        for name, value in tensors.items():
+            if name.startswith("optimiser."):
+                _, index, key = name.split(".")
+                self.optimiser.state[self.parameters[int(index)]][key] = value.clone()

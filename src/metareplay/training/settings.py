@@ -1,0 +1,23 @@
+"""Settings of training."""
+
+from pydantic import Field, model_validator
+
+from metareplay.settings import Settings
+
+
+class TrainingSettings(Settings):
+    """How a task is learned: Adam, started anew with each task."""
+
+    iterations: int | None = Field(2000, ge=1, description="training steps per task; null if epochs are given")
+    epochs: int | None = Field(None, ge=1, description="passes over a task's data; null if iterations are given")
+    batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer gives all it has")
+    learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
+    clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; null: no clipping")
+    checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints inside a task")
+    log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "TrainingSettings":
+        if (self.iterations is None) == (self.epochs is None):
+            raise ValueError("give either iterations or epochs, and set the other to null")
+        return self
