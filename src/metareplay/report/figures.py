@@ -170,9 +170,9 @@ def _heat_map(axes: Axes, values: Array, strength: Array, colour: str, number: s
         if not np.isfinite(value):
             continue
         alpha = float(opacity[row, column])
-        axes.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=colour, alpha=alpha, linewidth=0))
+        axes.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=colour, alpha=alpha, linewidth=0, in_layout=False))
         ink = "#ffffff" if alpha > 0.8 else theme.ink
-        axes.text(column, row, number.format(value), ha="center", va="center", size=9, color=ink)
+        axes.text(column, row, number.format(value), ha="center", va="center", size=9, color=ink, in_layout=False)
 
 
 def _label_matrix(axes: Axes, names: Sequence[str], x_label: str, y_label: str, theme: Theme) -> None:

@@ -1,0 +1,216 @@
+"""Figures: what is drawn, and how it becomes a file or a part of a page."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from metareplay.errors import ConfigError, DataError
+from metareplay.report import (
+    DARK,
+    comparison_figure,
+    confusion_figure,
+    learning_curves_figure,
+    matrix_figure,
+    modes_figure,
+    regression_figure,
+    save_figure,
+)
+from metareplay.report.base import Estimate
+from metareplay.report.canvas import PAGE, inline_svg
+
+NAMES = ["0/1", "2/3"]
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def history(task_lengths: tuple[int, ...] = (100, 200)) -> list[dict[str, float]]:
+    return [
+        {"task": task, "iteration": iteration, "loss": 1.0 / iteration, "data": 0.5, "prior": -0.5, "replay": 0.0}
+        for task, length in enumerate(task_lengths)
+        for iteration in range(50, length + 1, 50)
+    ]
+
+
+def regression_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+    x = np.linspace(-6, 6, 50)
+    std = np.stack([np.abs(x + 3) + 0.1, np.abs(x - 3) + 0.1])
+    points = [(np.array([-3.0, -2.5]), np.array([0.0, 1.0])), (np.array([3.0, 2.5]), np.array([-1.0, 0.0]))]
+    return x, np.stack([np.sin(x), np.cos(x)]), std, points
+
+
+def test_learning_curves_join_the_tasks_on_one_axis() -> None:
+    figure = learning_curves_figure([history()], NAMES)
+    assert figure is not None
+    assert [axes.get_ylabel() for axes in figure.axes] == ["total loss", "data", "prior matching"]  # replay is zero throughout
+    (line,) = figure.axes[0].get_lines()
+    assert list(line.get_xdata()) == [50, 100, 150, 200, 250, 300]
+    assert figure.axes[-1].get_xlim() == (0, 300)
+    assert texts(figure) == NAMES
+
+
+def test_learning_curves_draw_one_line_per_seed_and_thin_out_long_ones() -> None:
+    figure = learning_curves_figure([history((100_000, 50)), history()], NAMES)
+    assert figure is not None
+    lines = figure.axes[0].get_lines()
+    assert len(lines) == 2
+    assert len(lines[0].get_xdata()) <= 800
+
+
+def test_losses_that_span_decades_get_a_logarithmic_axis_if_positive() -> None:
+    figure = learning_curves_figure([history((5000, 50))], NAMES)
+    assert figure is not None
+    assert [axes.get_yscale() for axes in figure.axes] == ["log", "linear", "linear"]
+
+
+def test_no_history_no_learning_curves() -> None:
+    assert learning_curves_figure([[]], NAMES) is None
+
+
+def test_matrix_shows_its_numbers_and_leaves_unlearned_tasks_empty() -> None:
+    figure = matrix_figure(np.array([[99.9, np.nan], [98.04, 97.0]]), NAMES)
+    assert sorted(texts(figure)) == ["97.0", "98.0", "99.9"]
+    assert figure.axes[0].get_ylabel() == "after learning task"
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == NAMES
+
+
+def test_errors_are_stronger_where_they_are_larger() -> None:
+    figure = matrix_figure(np.array([[0.001, np.nan], [0.1, 0.01]]), NAMES, error=True)
+    strength = [patch.get_alpha() for patch in figure.axes[0].patches]
+    assert strength[0] < strength[2] < strength[1]
+
+
+@pytest.mark.parametrize("value", [0.0, np.inf])
+def test_errors_of_zero_and_infinity_can_be_drawn(value: float) -> None:
+    figure = matrix_figure(np.array([[value, np.nan], [0.1, 0.01]]), NAMES, error=True)
+    assert len(figure.axes[0].patches) == (3 if value == 0 else 2)
+
+
+def test_many_tasks_are_drawn_as_an_image_without_numbers() -> None:
+    names = [str(i) for i in range(40)]
+    figure = confusion_figure(np.eye(40) * 100, names)
+    assert texts(figure) == []
+    (image,) = figure.axes[0].get_images()
+    assert image.get_array().shape == (40, 40, 4)
+    assert len(figure.axes[0].get_xticks()) <= 12
+
+
+def test_comparison_marks_every_method_that_has_the_figure() -> None:
+    rows = {
+        "pr-bbb": {"TGiven": Estimate(99.0, 0.1, 3), "TInfer": Estimate(70.0, 1.0, 3)},
+        "joint": {"TGiven": Estimate(98.0, None, 1), "TInfer": None},
+    }
+    figure = comparison_figure(rows)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["pr-bbb", "joint"]
+    marks = [list(container.lines[0].get_xdata()) for container in figure.axes[0].containers]
+    assert marks == [[99.0, 98.0], [70.0]]
+
+
+def test_regression_shows_bands_points_truth_and_the_inferred_task() -> None:
+    x, mean, std, points = regression_arrays()
+    figure = regression_figure(x, mean, std, points, ["left", "right"], truth=np.stack([x, -x]))
+    axes, strip = figure.axes
+    assert axes.get_xlim() == (-6, 6)
+    assert [len(offsets.get_offsets()) for offsets in axes.collections if len(offsets.get_offsets()) > 1] == [2, 2]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right", "truth"]
+    first = np.asarray(strip.collections[0].get_paths()[0].vertices)
+    assert first[:, 0].min() == -6
+    assert first[:, 0].max() == pytest.approx(0, abs=0.2)  # the left task is surer to the left of zero
+    low, high = axes.get_ylim()
+    assert low < -1
+    assert high > 1
+
+
+def test_regression_without_truth_has_no_dashes() -> None:
+    x, mean, std, points = regression_arrays()
+    figure = regression_figure(x, mean, std, points, ["left", "right"])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right"]
+
+
+def test_arrays_of_the_wrong_shape_are_refused() -> None:
+    x, mean, std, points = regression_arrays()
+    with pytest.raises(DataError, match=r"std has shape \(1, 50\) but \(2, 50\)"):
+        regression_figure(x, mean, std[:1], points, ["left", "right"])
+    with pytest.raises(DataError, match="training points of 1 tasks but 2"):
+        regression_figure(x, mean, std, points[:1], ["left", "right"])
+
+
+def test_modes_share_one_scale_and_put_rows_on_the_vertical_axis() -> None:
+    grid_x, grid_y = np.linspace(-8, 8, 5), np.linspace(-4, 4, 3)
+    entropy = np.zeros((4, 3, 5))
+    entropy[1] = 0.6
+    points = [(np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([0, 1]))] * 4
+    figure = modes_figure(grid_x, grid_y, entropy, points, ["a", "b", "c", "d"])
+    maps = [axes for axes in figure.axes if axes.get_images()]
+    assert [axes.get_title() for axes in maps] == ["a", "b", "c", "d"]
+    assert {axes.get_images()[0].get_clim() for axes in maps} == {(0.0, 0.6)}
+    assert list(maps[0].get_images()[0].get_extent()) == [-8, 8, -4, 4]
+    with pytest.raises(DataError, match="entropy has shape"):
+        modes_figure(grid_y, grid_x, entropy, points, ["a", "b", "c", "d"])
+
+
+def test_saved_figures_are_the_same_every_time_and_carry_no_date(tmp_path: Path) -> None:
+    contents = set()
+    for folder in ("one", "two"):
+        path = save_figure(matrix_figure(np.eye(2) * 100, NAMES, theme=DARK), tmp_path / folder / "matrix.svg")
+        contents.add(path.read_text())
+        assert [file.name for file in path.parent.iterdir()] == ["matrix.svg"]
+    (svg,) = contents
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert "date" not in svg.lower()
+
+
+def test_figures_are_saved_as_png_too(tmp_path: Path) -> None:
+    path = save_figure(matrix_figure(np.eye(2) * 100, NAMES), tmp_path / "matrix.png")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_formats_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\.svg or \.png"):
+        save_figure(Figure(), tmp_path / "figure.gif")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "matrix.svg"
+    path.write_text("old")
+
+    def broken(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("metareplay.report.base.os.replace", broken)
+    with pytest.raises(DataError, match="No space left"):
+        save_figure(matrix_figure(np.eye(2), NAMES), path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_inline_svg_follows_the_page_and_refers_to_its_own_ids() -> None:
+    figure = learning_curves_figure([history()], NAMES, theme=PAGE)
+    assert figure is not None
+    svg = inline_svg(figure, "m0", "curves")
+    root = ElementTree.fromstring(svg)
+    ids = re.findall(r'\bid="([^"]+)"', svg)
+    assert len(ids) == len(set(ids))
+    assert all(name.startswith("m0-") for name in ids)
+    references = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
+    assert references
+    assert references <= set(ids)
+    assert "currentColor" in svg
+    assert not re.search(r"#01020[3-6]|https?:|<style|<metadata", svg)
+    assert any(element.tag == "text" and element.text == "iteration" for element in root.iter())
+
+
+@pytest.mark.parametrize("name", ["$x$ and $", "a_$b^$", "<b>&", "数字"])
+def test_names_of_tasks_are_drawn_as_they_are(name: str) -> None:
+    svg = inline_svg(confusion_figure(np.eye(2) * 100, [name, "other"], theme=PAGE), "m0", "confusion")
+    assert name in [element.text for element in ElementTree.fromstring(svg).iter("text")]
+
+
+def test_a_single_task_can_be_drawn() -> None:
+    assert texts(confusion_figure(np.array([[100.0]]), ["only"])) == ["100"]
+    assert texts(matrix_figure(np.array([[0.1]]), ["only"], error=True)) == ["0.1"]

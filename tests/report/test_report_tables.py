@@ -1,0 +1,164 @@
+"""Means, standard errors and the tables of the terminal."""
+
+import io
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from metareplay.errors import DataError
+from metareplay.report import comparison_table, run_table, seeds_table, summarise
+from metareplay.report.base import Estimate, criteria_of, estimate, mean_matrix, show, show_duration
+
+Results = Callable[..., dict[str, Any]]
+
+
+def text_of(table: Table, width: int = 80) -> str:
+    buffer = io.StringIO()
+    Console(width=width, file=buffer).print(table)
+    return buffer.getvalue()
+
+
+def test_estimate_is_mean_and_standard_error(make_results: Results) -> None:
+    runs = [make_results(seed=seed, tgiven_final=value) for seed, value in enumerate((90.0, 92.0, 97.0))]
+    value = estimate(runs, "tgiven_final")
+    assert value is not None
+    assert value.mean == pytest.approx(93.0)
+    assert value.standard_error == pytest.approx(math.sqrt((9 + 1 + 16) / 2) / math.sqrt(3))
+    assert value.n == 3
+
+
+def test_one_seed_has_no_standard_error(make_results: Results) -> None:
+    assert estimate([make_results(tgiven_final=90)], "tgiven_final") == Estimate(90.0, None, 1)
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, "high", True])
+def test_what_is_no_number_does_not_count(make_results: Results, value: Any) -> None:
+    runs = [make_results(tgiven_final=value), make_results(seed=1, tgiven_final=80.0)]
+    assert estimate(runs, "tgiven_final") == Estimate(80.0, None, 1)
+    assert estimate(runs[:1], "tgiven_final") is None
+
+
+def test_criteria_keep_the_papers_order_and_drop_what_does_not_apply(make_results: Results) -> None:
+    assert criteria_of([make_results()]) == ["ent", "conf", "agree", "ku"]
+    assert criteria_of([make_results("pr-dirac")]) == ["ent", "conf"]
+    shared = make_results(
+        "exp-replay", tinfer_final={"softmax": 90.0, "ent": 80.0, "own": 70.0}, task_inference_accuracy=None, batch_wise=None
+    )
+    assert criteria_of([shared]) == ["ent", "softmax", "own"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (None, "percent", "—"),
+        (Estimate(99.7, None, 1), "percent", "99.70"),
+        (Estimate(99.7, 0.023, 3), "percent", "99.70 ± 0.02"),
+        (Estimate(-0.001, None, 1), "percent", "0.00"),
+        (Estimate(0.0031234, 0.0002, 3), "mse", "0.00312 ± 0.0002"),
+        (Estimate(12.34, None, 1), "seconds", "12.3"),
+    ],
+)
+def test_how_numbers_are_shown(value: Estimate | None, kind: Any, text: str) -> None:
+    assert show(value, kind) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(12.34, "12.3 s"), (600, "10 min"), (3725, "1 h 2 min")])
+def test_how_durations_are_shown(seconds: float, text: str) -> None:
+    assert show_duration(seconds) == text
+
+
+def test_summary_mirrors_results_with_estimates(make_results: Results) -> None:
+    runs = [make_results(seed=2, tgiven_final=90.0), make_results(seed=0, tgiven_final=94.0)]
+    summary = summarise(runs)
+    assert summary["seeds"] == [0, 2]
+    assert summary["benchmark"] == "split-digits"
+    assert summary["tgiven_final"] == {"mean": 92.0, "standard_error": pytest.approx(2.0), "n": 2}
+    assert summary["seconds"]["train"]["mean"] == pytest.approx(13.3)
+    assert set(summary["tinfer_final"]) == {"ent", "conf", "agree", "ku"}
+    assert summary["mse"] is None
+    assert summary["parameters"] == runs[0]["parameters"]
+    assert "tgiven_matrix" not in summary
+    assert "task_confusion" not in summary
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+
+
+def test_summary_of_one_seed_and_of_figures_that_do_not_apply(make_results: Results, make_regression_results: Results) -> None:
+    summary = summarise([make_results("pr-dirac")])
+    assert summary["tgiven_final"]["standard_error"] is None
+    assert summary["tinfer_final"]["agree"] is None
+    regression = summarise([make_regression_results(seed=0), make_regression_results(seed=1)])
+    assert regression["mse"]["tinfer_final"]["n"] == 2
+    assert regression["tgiven_final"] is None
+    assert regression["tinfer_final"] is None
+
+
+def test_summary_refuses_what_has_no_common_mean(make_results: Results) -> None:
+    with pytest.raises(DataError, match="different method"):
+        summarise([make_results("pr-bbb"), make_results("vcl")])
+    with pytest.raises(DataError, match="nothing to summarise"):
+        summarise([])
+
+
+def test_run_table_shows_every_figure_within_80_columns(make_results: Results) -> None:
+    results = make_results()
+    text = text_of(run_table(results))
+    assert max(map(len, text.splitlines())) <= 80
+    for value in (results["tgiven_during"], results["tgiven_final"], results["forgetting"], *results["tinfer_final"].values()):
+        assert f"{value:.2f}" in text
+    for group in ("batch_wise", "task_inference_accuracy"):
+        assert f"{results[group]['ku']:.2f}" in text
+    assert "Batches of 100" in text
+    words = " ".join(text.split())
+    assert "24,960 parameters trained; 0.70 times the posterior of one task (35,620); 1.40 times the main network (17,810)" in words
+    assert "…" not in text
+
+
+def test_run_table_of_regression_shows_errors(make_regression_results: Results) -> None:
+    results = make_regression_results(mse={"tgiven_during": 0.00123, "tgiven_final": 0.00456, "tinfer_final": None})
+    text = text_of(run_table(results))
+    assert "0.00123" in text
+    assert "0.00456" in text
+    assert "98.00" in text
+    assert "—" in text
+    assert "Forgetting" not in text
+
+
+def test_deterministic_methods_have_no_rows_for_weight_samples(make_results: Results) -> None:
+    text = text_of(run_table(make_results("pr-dirac")))
+    assert "conf" in text
+    assert "agree" not in text
+
+
+def test_seeds_table_shows_mean_and_error_within_80_columns(make_results: Results) -> None:
+    text = text_of(seeds_table([make_results(seed=seed, tgiven_final=90.0 + seed) for seed in range(3)]))
+    assert "91.00 ± 0.58" in text
+    assert "3 seeds" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert text_of(seeds_table([make_results()])).count("±") == 0
+
+
+def test_comparison_table_has_a_row_per_method_within_80_columns(make_results: Results) -> None:
+    names = ("pr-bbb", "pr-dirac", "ewc-multihead")
+    text = text_of(comparison_table({name: [make_results(name, seed) for seed in range(3)] for name in names}))
+    assert all(name in text for name in names)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert "±" in text
+
+
+def test_mean_matrix_pads_and_averages() -> None:
+    matrix = mean_matrix([[[90.0], [80.0, 70.0]], None, [[100.0], [90.0, None]]], 2)
+    assert matrix is not None
+    assert matrix[0, 0] == 95.0
+    assert matrix[1, 0] == 85.0
+    assert math.isnan(matrix[0, 1])
+    assert math.isnan(matrix[1, 1])
+    assert mean_matrix([None, []], 2) is None
+    with pytest.raises(DataError, match="larger than the 1 tasks"):
+        mean_matrix([[[1.0], [1.0, 2.0]]], 1)
