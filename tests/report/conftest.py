@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,55 @@ import pytest
 import yaml
 from safetensors.numpy import save_file
 
+from metareplay.report import write_report
+
 DIGITS = ["0/1", "2/3", "4/5", "6/7", "8/9"]
 TRUTH: list[tuple[Callable[[np.ndarray], np.ndarray], float, float]] = [
     (lambda x: (x + 3) ** 3, -4, -2),
     (lambda x: 2 * x**2 - 1, -1, 1),
     (lambda x: (x - 3) ** 3, 2, 4),
 ]  # the functions and input domains of the paper's 1D regression
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Reads a page and refuses tags that are not closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.text = text
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == [], f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self.open):
+            self.words.append(data)
+
+    @property
+    def visible(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    def attributes(self, name: str) -> list[str]:
+        return [value for _, attributes in self.tags if (value := attributes.get(name)) is not None]
+
+    def count(self, tag: str, **wanted: str) -> int:
+        return sum(found == tag and wanted.items() <= attributes.items() for found, attributes in self.tags)
 
 
 def classification_results(method: str = "pr-bbb", seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -183,3 +228,27 @@ def add_regression_arrays() -> Callable[..., None]:
 @pytest.fixture
 def add_modes_arrays() -> Callable[[Path], None]:
     return write_modes_arrays
+
+
+@pytest.fixture
+def make_lean_run(make_run: Callable[..., Path]) -> Callable[..., Path]:
+    """A run without learning curves, for tests that look at something else: drawing takes most of a page's time."""
+
+    def make(*arguments: Any) -> Path:
+        folder = make_run(*arguments)
+        (folder / "metrics.jsonl").unlink()
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def make_lean_results() -> Callable[..., dict[str, Any]]:
+    """Results without matrices of tasks, likewise."""
+    return partial(classification_results, task_confusion=None)
+
+
+@pytest.fixture(scope="session")
+def report() -> Callable[[list[Path], Path], Page]:
+    """`report(folders, out)` writes a page and reads it."""
+    return lambda folders, out: Page(write_report(folders, out).read_text(encoding="utf-8"))

@@ -113,7 +113,8 @@ def _task_starts(histories: Sequence[History], tasks: int) -> list[int]:
 
 
 def _curve(history: History, term: str, starts: Sequence[int]) -> tuple[Array, Array]:
-    points = [(starts[line["task"]] + line["iteration"], line[term]) for line in history if line.get(term) is not None]
+    known = (line for line in history if line["task"] < len(starts) - 1 and line.get(term) is not None)
+    points = [(starts[line["task"]] + line["iteration"], line[term]) for line in known]
     if not points:
         return np.empty(0), np.empty(0)
     x, y = np.array(points[:: -(-len(points) // _MOST_POINTS)], dtype=np.float64).T  # (points, 2) -> (points,), (points,)

@@ -114,7 +114,7 @@ def how_to_repeat(group: Group) -> str:
     seeds = [int(run.results["seed"]) for run in group.runs]
     if len(seeds) == 1:
         commands = [[*command, "--out", "repeated"]]
-    elif seeds == list(range(len(seeds))):
+    elif seeds == list(range(seeds[0], seeds[0] + len(seeds))):  # --seeds counts on from the seed of the configuration
         commands = [[*command, "--seeds", str(len(seeds)), "--out", "repeated"]]
     else:
         commands = [[*command, "--seed", str(seed), "--out", f"repeated/seed-{seed}"] for seed in seeds]
