@@ -52,7 +52,7 @@ def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
         except (TypeError, ValueError) as error:
             raise DataError(f"the inputs are no array of numbers ({error}); give N rows of equal shape") from error
     if found.ndim < 2:
-        raise DataError(f"inputs have shape {tuple(found.shape)}; give one row per example, at least (N, 1): reshape(-1, 1) for one feature")
+        raise DataError(f"inputs have shape {tuple(found.shape)}; give one row per example, (N, 1) for one feature: reshape(-1, 1)")
     if len(found) == 0:
         raise DataError("there are no inputs (0 rows); give at least one example")
     if shape is not None and tuple(found.shape[1:]) != shape:

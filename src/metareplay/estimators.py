@@ -161,7 +161,7 @@ class ContinualClassifier(_ContinualEstimator):
     problem = "classification"
     scenario = Scenario.CLASS
 
-    def learn_task(self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False) -> Self:  # noqa: N803
+    def learn_task(self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False) -> Self:
         """Learn one more task from arrays, tensors or a PyTorch dataset of (input, label) pairs."""
         x, raw = inputs_and_targets(X, y, self.learner.input_shape if self.learner else None)
         labels = plain_labels(raw)
@@ -183,7 +183,7 @@ class ContinualClassifier(_ContinualEstimator):
 
     def predict_full(
         self,
-        X: Inputs,  # noqa: N803
+        X: Inputs,
         task: TaskName | None = None,
         *,
         criterion: str = "ent",
@@ -233,13 +233,13 @@ class ContinualClassifier(_ContinualEstimator):
         epistemic = (total - aleatoric).clamp_min(0.0)  # SM eq. entropy:decomposition
         return ClassPrediction(labels, tasks, probabilities.numpy(), total.numpy(), aleatoric.numpy(), epistemic.numpy())
 
-    def predict(self, X: Inputs, task: TaskName | None = None, *, criterion: str = "ent", batch_wise: int | None = None) -> Array:  # noqa: N803
+    def predict(self, X: Inputs, task: TaskName | None = None, *, criterion: str = "ent", batch_wise: int | None = None) -> Array:
         """The label of each input."""
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).labels
 
     def predict_proba(
         self,
-        X: Inputs,  # noqa: N803
+        X: Inputs,
         task: TaskName | None = None,
         *,
         criterion: str = "ent",
@@ -248,11 +248,11 @@ class ContinualClassifier(_ContinualEstimator):
         """Probabilities of the labels in ``classes_``: (N, number of labels)."""
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).probabilities
 
-    def predict_task(self, X: Inputs, *, criterion: str = "ent", batch_wise: int | None = None) -> list[str]:  # noqa: N803
+    def predict_task(self, X: Inputs, *, criterion: str = "ent", batch_wise: int | None = None) -> list[str]:
         """The name of the task each input is taken to belong to."""
         return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
 
-    def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str = "ent") -> float:  # noqa: N803
+    def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str = "ent") -> float:
         """Share of right labels."""
         inputs, raw = inputs_and_targets(X, y, self._trained().input_shape)
         labels = plain_labels(raw)
@@ -282,7 +282,7 @@ class ContinualRegressor(_ContinualEstimator):
     problem = "regression"
     scenario = Scenario.DOMAIN
 
-    def learn_task(self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False) -> Self:  # noqa: N803
+    def learn_task(self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False) -> Self:
         """Learn one more task from arrays, tensors or a PyTorch dataset of (input, target) pairs."""
         x, raw = inputs_and_targets(X, y, self.learner.input_shape if self.learner else None)
         targets = to_real_targets(raw)
@@ -293,7 +293,7 @@ class ContinualRegressor(_ContinualEstimator):
         self._learn(x, targets, TaskInfo(name or f"task-{len(self.tasks)}"), targets.shape[1], progress)
         return self
 
-    def predict_full(self, X: Inputs, task: TaskName | None = None, *, batch_wise: int | None = None) -> RealPrediction:  # noqa: N803
+    def predict_full(self, X: Inputs, task: TaskName | None = None, *, batch_wise: int | None = None) -> RealPrediction:
         """Mean, standard deviation and task for each input; the task is inferred unless it is given."""
         learner, x = self._trained(), self._inputs(X)
         outputs = [learner.evaluator.outputs(x, index).double() for index in range(len(self.tasks))]  # (S, N, D) each
@@ -312,15 +312,15 @@ class ContinualRegressor(_ContinualEstimator):
         found_mean, found_std = self.scaling.undo_y(mean[chosen, rows], std[chosen, rows])
         return RealPrediction(found_mean.numpy(), found_std.numpy(), names)
 
-    def predict(self, X: Inputs, task: TaskName | None = None, *, batch_wise: int | None = None) -> Array:  # noqa: N803
+    def predict(self, X: Inputs, task: TaskName | None = None, *, batch_wise: int | None = None) -> Array:
         """The predicted mean of each input: (N, number of targets)."""
         return self.predict_full(X, task, batch_wise=batch_wise).mean
 
-    def predict_task(self, X: Inputs, *, batch_wise: int | None = None) -> list[str]:  # noqa: N803
+    def predict_task(self, X: Inputs, *, batch_wise: int | None = None) -> list[str]:
         """The name of the task each input is taken to belong to."""
         return self.predict_full(X, batch_wise=batch_wise).task
 
-    def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:  # noqa: N803
+    def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""
         inputs, raw = inputs_and_targets(X, y, self._trained().input_shape)
         targets = to_real_targets(raw).double().numpy()

@@ -1,7 +1,7 @@
 """The model: network + posterior family + task map. (x, task) -> predictive samples, batched over weight samples."""
 
 from collections.abc import Callable, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import cast
 
 import torch
@@ -18,7 +18,7 @@ from metareplay.posteriors.gaussian import MeanFieldGaussian
 from metareplay.posteriors.local_reparametrisation import run_locally
 
 
-class HeadLayout(str, Enum):
+class HeadLayout(StrEnum):
     """Which of the network's outputs belong to a task."""
 
     SINGLE = "single"
@@ -48,6 +48,9 @@ class ContinualModel:
         self.layout, self.likelihood, self.wished_variances = layout, likelihood, wished_variances
         self.heads: list[slice] = []
         self.outputs = 0
+        self.network: torch.nn.Module
+        self.spec: WeightSpec
+        self.task_map: TaskMap
 
     @property
     def num_tasks(self) -> int:

@@ -10,6 +10,9 @@ from metareplay.benchmarks.images import split_digits, split_mnist
 from metareplay.benchmarks.toy import modes_2d, regression_1d
 from metareplay.errors import ConfigError
 
+DATA_SEED = 4
+"""Fixes generated data. It is the first seed whose 20 regression inputs per task reach within 0.15 of all ends of their domains."""
+
 Builder = Callable[[int, Path | None], Benchmark]
 
 
@@ -80,10 +83,15 @@ _ALL = (
 BENCHMARKS: dict[str, BenchmarkInfo] = {info.name: info for info in _ALL}
 
 
-def build_benchmark(name: str, *, data_seed: int = 42, data_dir: Path | None = None) -> Benchmark:
-    """Build a benchmark by name; ``data_seed`` matters to the generated ones, ``data_dir`` to those that need data."""
+def benchmark_named(name: str) -> BenchmarkInfo:
+    """What is known of a benchmark, by its name."""
     if name not in BENCHMARKS:
         near = difflib.get_close_matches(name, BENCHMARKS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ConfigError(f"benchmark {name!r} is unknown; choose one of {', '.join(BENCHMARKS)}{hint}")
-    return BENCHMARKS[name].build(data_seed, data_dir)
+    return BENCHMARKS[name]
+
+
+def build_benchmark(name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None) -> Benchmark:
+    """Build a benchmark by name; ``data_seed`` matters to the generated ones, ``data_dir`` to those that need data."""
+    return benchmark_named(name).build(data_seed, data_dir)

@@ -1,5 +1,6 @@
 """Put a configuration's parts together: model and strategy."""
 
+from itertools import pairwise
 from math import ceil, prod
 
 from torch import Generator, Tensor, nn
@@ -46,6 +47,8 @@ def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_s
 def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> HeadLayout:
     """Tasks with weights of their own share one set of outputs; tasks that share weights need outputs of their own."""
     method = config.kind()
+    if problem == "classification" and config.heads is not None:
+        return HeadLayout(config.heads)
     if method.task_map != "shared" or problem == "regression" or scenario is Scenario.DOMAIN:
         return HeadLayout.SINGLE
     return HeadLayout.GROWING if method.strategy == "joint" else HeadLayout.MULTI
@@ -89,10 +92,19 @@ def build_hypernetwork(settings: HypernetSettings, size: int, generator: Generat
 
 
 def chosen_chunk_size(settings: HypernetSettings, size: int) -> int:
-    """The largest chunk whose output layer takes at most 80 % of the posterior's size, but no more than 20 chunks' worth on small ones."""
+    """The largest chunk with which the hypernetwork has at most 90 % of the posterior's parameters, else that with the fewest."""
     inputs = settings.task_embedding_size + settings.chunk_embedding_size
-    width = (inputs, *settings.hidden)[-1] + 1
-    return max(ceil(size / 20) if size < 20_000 else 1, int(0.8 * size / width))
+    widths = (inputs, *settings.hidden)
+    fixed = sum((a + 1) * b for a, b in pairwise(widths)) + 10 * settings.task_embedding_size  # leave room for ten tasks
+    counts = {}
+    chunk = float(size)
+    while chunk >= 1:
+        candidate = ceil(chunk)
+        counts[candidate] = fixed + (widths[-1] + 1) * candidate + ceil(size / candidate) * settings.chunk_embedding_size
+        if counts[candidate] <= 0.9 * size:
+            return candidate
+        chunk *= 0.95
+    return min(counts, key=lambda candidate: counts[candidate])
 
 
 def wished_variances(config: RunConfig, family: PosteriorFamily, network: nn.Module, spec: WeightSpec) -> Tensor | None:

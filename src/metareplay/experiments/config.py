@@ -4,11 +4,12 @@ import difflib
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
+from metareplay.benchmarks.registry import DATA_SEED
 from metareplay.errors import ConfigError
 from metareplay.experiments.methods import Method, method_named
 from metareplay.hypernets.settings import Activation, HypernetSettings
@@ -26,10 +27,12 @@ class RunConfig(Settings):
     method: str = Field("pr-bbb", description="how to learn them")
     network: str = Field("mlp-100-100", description="the main network")
     activation: Activation = Field("relu", description="activation of the main network")
-    seed: int = Field(0, ge=0, description="fixes all random numbers of a run")
-    data_seed: int = Field(
-        4, ge=0, description="fixes generated data (toy benchmarks); 4 is the first whose regression inputs reach all ends of their domains"
+    heads: Literal["single", "multi"] | None = Field(
+        None,
+        description="outputs of the network: single, all tasks use the same; multi, each task adds its own; null: as the method needs them",
     )
+    seed: int = Field(0, ge=0, description="fixes all random numbers of a run")
+    data_seed: int = Field(DATA_SEED, ge=0, description="fixes generated data (toy benchmarks), the same for all seeds")
     data_dir: str | None = Field(None, description="folder of the data set; null: METAREPLAY_DATA, then the hub")
     threads: int = Field(1, ge=1, description="processor threads; results are bit-identical for the same number only")
     posterior: PosteriorSettings = PosteriorSettings()
@@ -95,6 +98,8 @@ def setting_descriptions(model: type[BaseModel] = RunConfig, prefix: str = "") -
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
+    if key == "heads" and method.task_map != "hypernetwork":
+        return f"the outputs of {method.name} follow from its kind"
     if group == "hypernet" and not method.has_hypernetwork:
         return f"{method.name} has no hypernetwork"
     if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":
@@ -144,7 +149,7 @@ def build_config(defaults: Mapping[str, Any], given: Mapping[str, Any], source: 
 def _check_combination(config: RunConfig, method: Method, source: str) -> None:
     if method.deterministic and config.strategy.penalty in ("fkl", "rkl") and method.strategy == "posterior-replay":
         raise ConfigError(
-            f"{source}: strategy.penalty={config.strategy.penalty} needs densities, but {method.name} has a Dirac posterior; choose mse or w2"
+            f"{source}: strategy.penalty={config.strategy.penalty} needs a density, but {method.name} is a point estimate; choose mse or w2"
         )
     if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}")

@@ -72,7 +72,7 @@ class ContinualLearner:
             raise DataError(f"the inputs contain NaN or infinite values (first in row {row}); clean the data before learning")
         if self.problem == "regression" and not torch.isfinite(train.y).all():
             raise DataError("the targets contain NaN or infinite values; clean the data before learning")
-        if self.problem == "classification" and not (0 <= int(train.y.min()) and int(train.y.max()) < width):
+        if self.problem == "classification" and not (int(train.y.min()) >= 0 and int(train.y.max()) < width):
             raise DataError(f"class indices must lie in 0..{width - 1}, but go from {int(train.y.min())} to {int(train.y.max())}")
 
     def tensors(self, *, training: bool) -> dict[str, Tensor]:

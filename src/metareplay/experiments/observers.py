@@ -1,5 +1,7 @@
 """Who watches a run: nothing, a live progress bar, TensorBoard. Observers only look; they never change what is computed."""
 
+import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, final
@@ -8,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from metareplay.errors import ConfigError
+from metareplay.training.checkpoint import write_atomically
 from metareplay.training.loop import Step
 
 
@@ -100,6 +103,27 @@ class LiveProgress(Silent):
 
 
 @final
+class ProgressFile(Silent):
+    """Says in a small file how far a run is, for whoever started the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.num_tasks, self.last = path, 1, 0.0
+
+    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+        self.num_tasks = num_tasks
+
+    def step(self, step: Step) -> None:
+        now = time.monotonic()
+        if now - self.last > 0.5:
+            self.last = now
+            share = (step.task + step.iteration / step.iterations) / self.num_tasks
+            write_atomically(self.path, json.dumps({"task": step.task, "share": share}))
+
+    def close(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+@final
 class TensorBoard(Silent):
     """Writes the loss terms and the scores of each task for TensorBoard (extra ``tensorboard``)."""
 
@@ -107,8 +131,8 @@ class TensorBoard(Silent):
         try:
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError as error:
-            raise ConfigError('--tensorboard needs the package tensorboard; install it with pip install "metareplay[tensorboard]"') from error
-        self.writer, self.every, self.offset = SummaryWriter(str(folder)), every, 0  # type: ignore[no-untyped-call]
+            raise ConfigError('--tensorboard needs the package tensorboard: pip install "metareplay[tensorboard]"') from error
+        self.writer, self.every, self.offset = SummaryWriter(str(folder)), every, 0
 
     def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
         self.offset = task * iterations
@@ -116,14 +140,14 @@ class TensorBoard(Silent):
     def step(self, step: Step) -> None:
         if step.iteration % self.every == 0:
             for name, value in step.terms._asdict().items():
-                self.writer.add_scalar(f"loss/{name}", float(value), self.offset + step.iteration)  # type: ignore[no-untyped-call]
+                self.writer.add_scalar(f"loss/{name}", float(value), self.offset + step.iteration)
 
     def task_ends(self, task: int, scores: Sequence[float]) -> None:
         for index, score in enumerate(scores):
-            self.writer.add_scalar(f"given/task-{index}", score, task)  # type: ignore[no-untyped-call]
+            self.writer.add_scalar(f"given/task-{index}", score, task)
 
     def close(self) -> None:
-        self.writer.close()  # type: ignore[no-untyped-call]
+        self.writer.close()
 
 
 @final

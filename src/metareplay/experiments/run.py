@@ -24,7 +24,7 @@ from metareplay.training.loop import Step, TaskTrainer
 from metareplay.version import __version__
 
 
-class Interrupted(MetaReplayError):
+class Interrupted(MetaReplayError):  # noqa: N818
     """The user asked to stop; the state is saved."""
 
 

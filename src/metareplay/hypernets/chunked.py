@@ -73,7 +73,7 @@ class ChunkedHypernetwork(Hypernetwork):
         chunk = self.chunk_embedding_size * self.chunk_embedding_std**2
         return (task + chunk) / (self.task_embedding_size + self.chunk_embedding_size)
 
-    def make_room(self, generator: Generator) -> None:
+    def make_room(self, variances: Tensor | None, generator: Generator) -> None:
         for index, old in enumerate(self.chunk_embeddings):
             new = self._new_embeddings(self.num_chunks - len(old), generator)
             self.chunk_embeddings[index] = nn.Parameter(torch.cat([old.data, new]))

@@ -71,17 +71,17 @@ class Hypernetwork(TaskMap):
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
         if self.num_tasks == 0 and start.variances is not None:
-            self.match_variances(start.variances, generator)
+            self.match_variances(self.output_layer, start.variances, generator)
         embedding = torch.randn(self.task_embedding_size, generator=generator) * self.task_embedding_std
         self.task_embeddings.append(nn.Parameter(embedding))
         self.num_tasks += 1
 
-    def match_variances(self, variances: Tensor, generator: Generator) -> None:
-        """Start the output layer so that outputs have these variances (P,) over embeddings and weights."""
+    def match_variances(self, layer: nn.Linear, variances: Tensor, generator: Generator) -> None:
+        """Start an output layer so that outputs have these variances (P,) over embeddings and weights."""
         moment = self.input_second_moment()
-        for layer in self.hidden_layers:
-            moment = activation_second_moment(self.activation, moment, cast(nn.Linear, layer))
-        match_output_variances(self.output_layer, moment, variances, generator)
+        for hidden in self.hidden_layers:
+            moment = activation_second_moment(self.activation, moment, cast(nn.Linear, hidden))
+        match_output_variances(layer, moment, variances, generator)
 
     def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
         old = self.slots if self.slots is not None else torch.arange(self.num_outputs)
@@ -90,10 +90,14 @@ class Hypernetwork(TaskMap):
         slots[slots < 0] = torch.arange(self.num_outputs, len(start.theta))  # new elements take new slots at the end
         self.slots = slots
         self.num_outputs = len(start.theta)
-        self.make_room(generator)
+        wished = None
+        if start.variances is not None:
+            wished = torch.empty_like(start.variances)
+            wished[slots] = start.variances  # in the order of the slots
+        self.make_room(wished, generator)
 
     @abstractmethod
-    def make_room(self, generator: Generator) -> None:
+    def make_room(self, variances: Tensor | None, generator: Generator) -> None:
         """Add outputs until there are at least ``num_outputs`` slots; those that exist keep their values."""
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:
@@ -134,9 +138,11 @@ class PlainHypernetwork(Hypernetwork):
     def input_second_moment(self) -> float:
         return self.task_embedding_std**2
 
-    def make_room(self, generator: Generator) -> None:
+    def make_room(self, variances: Tensor | None, generator: Generator) -> None:
         old = self.output_layer
         new = xavier_linear(old.in_features, self.num_outputs, generator)
+        if variances is not None:
+            self.match_variances(new, variances, generator)
         new.weight.data[: old.out_features] = old.weight.data
         new.bias.data[: old.out_features] = old.bias.data
         self.output_layer = new

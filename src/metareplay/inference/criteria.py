@@ -68,7 +68,7 @@ CRITERIA: dict[str, Criterion] = {
         Criterion("ent", "lowest entropy of the posterior predictive", total_entropy, needs_samples=False),
         Criterion("conf", "highest probability of the predicted class", lack_of_confidence, needs_samples=False),
         Criterion("agree", "strongest agreement between weight samples", disagreement, needs_samples=True),
-        Criterion("ku", "lowest knowledge uncertainty (mutual information of class and weights)", knowledge_uncertainty, needs_samples=True),
+        Criterion("ku", "lowest knowledge uncertainty (mutual information)", knowledge_uncertainty, needs_samples=True),
     )
 }
 

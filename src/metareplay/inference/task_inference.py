@@ -1,5 +1,7 @@
 """Choose the task: the lowest score for each input, or the lowest mean score for a batch from one task."""
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,6 @@ def infer_tasks_batch_wise(scores: Tensor, size: int) -> Tensor:
     batches = max(1, (total + size // 2) // size) if total >= size else 1
     bounds = [*(size * index for index in range(batches)), total]
     chosen = torch.empty(total, dtype=torch.int64)
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         chosen[start:stop] = scores[:, start:stop].mean(1).argmin()  # (T, size) -> (T,) -> ()
     return chosen

@@ -25,10 +25,11 @@ class MLP(nn.Module):
         super().__init__()
         self.activation = activation_named(activation)
         widths = (prod(input_shape), *hidden, outputs)
-        self.layers = nn.ModuleList([nn.Linear(n_in, n_out) for n_in, n_out in pairwise(widths)])
-        for layer in self.layers:
+        layers = [nn.Linear(n_in, n_out) for n_in, n_out in pairwise(widths)]
+        for layer in layers:
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
+        self.layers = nn.ModuleList(layers)
 
     def forward(self, x: Tensor) -> Tensor:
         h = x.flatten(1)  # (B, ...) -> (B, D)

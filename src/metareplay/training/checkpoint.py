@@ -59,7 +59,7 @@ def read_tensors(path: Path) -> Checkpoint:
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is truncated or no checkpoint ({error})") from error
     if header.get("format") != FORMAT:
-        raise CheckpointError(f"{path} was not written by metareplay or by another version (format {header.get('format')!r}, not {FORMAT!r})")
+        raise CheckpointError(f"{path} was not written by this version of metareplay (format {header.get('format')!r}, not {FORMAT!r})")
     if header.get("checksum") != str(tensors_checksum(tensors)):
         raise CheckpointError(f"{path} is damaged: its checksum does not match")
     return Checkpoint(tensors, json.loads(header["facts"]))

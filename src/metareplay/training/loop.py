@@ -62,11 +62,11 @@ class TaskTrainer:
         if not loss.isfinite():
             parts = ", ".join(f"{name} {float(value):.3g}" for name, value in terms._asdict().items())
             raise TrainingDiverged(
-                f"the loss of task {self.task} became {float(loss):.3g} in iteration {self.iteration + 1} ({parts}); the last good state is "
-                "kept. Try a smaller training.learning_rate, set training.clip_norm, or check the inputs for extreme values"
+                f"the loss of task {self.task} became {float(loss):.3g} in iteration {self.iteration + 1} ({parts}); "
+                "the last good state is kept. Try a smaller training.learning_rate, set training.clip_norm, or look for extreme inputs"
             )
         self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if self.settings.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
         self.optimiser.step()

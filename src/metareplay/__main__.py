@@ -1,0 +1,5 @@
+"""``python -m metareplay`` is the command ``metareplay``."""
+
+from metareplay.cli.main import main
+
+main()

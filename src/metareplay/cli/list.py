@@ -1,0 +1,57 @@
+"""``metareplay list``: what there is to choose from."""
+
+from typing import Annotated
+
+import typer
+
+from metareplay.errors import ConfigError
+
+HELP = """List benchmarks, methods, networks, criteria, recipes or settings.
+
+[bold]Examples[/]
+
+  metareplay list methods
+
+  metareplay list settings
+"""
+
+KINDS = ("benchmarks", "methods", "networks", "criteria", "recipes", "settings")
+
+
+def list_(what: Annotated[str, typer.Argument(help=f"One of {', '.join(KINDS)}.")]) -> None:
+    """Print a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if what not in KINDS:
+        raise ConfigError(f"list {what!r} is unknown; choose one of {', '.join(KINDS)}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    header, rows = entries(what)
+    for column in header:
+        table.add_column(column, overflow="fold", no_wrap=column == header[0])
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table, highlight=False)
+
+
+def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and rows of one list."""
+    from metareplay.benchmarks.registry import BENCHMARKS
+    from metareplay.experiments.config import setting_descriptions
+    from metareplay.experiments.methods import METHODS
+    from metareplay.experiments.recipe_book import all_recipes
+    from metareplay.inference.criteria import CRITERIA
+    from metareplay.nets.registry import NETWORKS
+
+    if what == "benchmarks":
+        found = [(b.name, str(b.num_tasks), b.scenario.value, b.default_network, b.description) for b in BENCHMARKS.values()]
+        return ("benchmark", "tasks", "scenario", "network", "what it is"), [tuple(row) for row in found]
+    if what == "methods":
+        return ("method", "what it is"), [(method.name, method.description) for method in METHODS.values()]
+    if what == "networks":
+        return ("network", "what it is"), list(NETWORKS.items())
+    if what == "criteria":
+        return ("criterion", "chooses the task with the ..."), [(c.name, c.description) for c in CRITERIA.values()]
+    if what == "recipes":
+        return ("recipe", "source"), [(recipe.name, recipe.source) for recipe in all_recipes()]
+    return ("setting", "meaning"), list(setting_descriptions().items())

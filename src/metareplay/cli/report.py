@@ -1,0 +1,26 @@
+"""``metareplay report``: one self-contained page about one run or many."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+HELP = """Write one self-contained HTML page about one run or many.
+
+[bold]Examples[/]
+
+  metareplay report runs/demo
+
+  metareplay report runs/pr-bbb runs/sp-bbb --out compare.html
+"""
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with seed-0, seed-1, ... inside.")],
+    out: Annotated[Path | None, typer.Option(help="The page. Default: report.html in the first folder.")] = None,
+) -> None:
+    """Write the page and say where it is."""
+    from metareplay.report import write_report
+
+    page = write_report(folders, out or folders[0] / "report.html")
+    typer.echo(f"report: {page}")

@@ -1,0 +1,213 @@
+"""``metareplay run``: train and test a method on a benchmark."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from metareplay.errors import ConfigError, MetaReplayError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from metareplay.experiments.config import RunConfig
+
+HELP = """Train a method on a benchmark, task after task, and test it.
+
+[bold]Examples[/]
+
+  metareplay run                                         pr-bbb on the embedded split-digits
+
+  metareplay run split-mnist --method pr-dirac --data-dir ~/data/mnist
+
+  metareplay run modes-2d --seeds 10 --jobs 2            ten seeds, two at a time
+
+  metareplay run --set training.iterations=500 --set strategy.strength=0.1
+
+  metareplay run --out runs/mine --resume                continue what was interrupted
+
+The folder --out holds config.yaml, results.json, metrics.jsonl, checkpoint/, model/, log.txt and report.html.
+"""
+
+
+def run(
+    benchmark: Annotated[str | None, typer.Argument(help="Benchmark (metareplay list benchmarks). Default: split-digits.")] = None,
+    method: Annotated[str | None, typer.Option(help="Method (metareplay list methods). Default: pr-bbb.")] = None,
+    network: Annotated[str | None, typer.Option(help="Main network, e.g. mlp-400-400. Default: the benchmark's own.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run, or the first of --seeds. Default: 0.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Run this many seeds and report mean and standard error.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many seeds run side by side.")] = 1,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeat it (metareplay list settings).")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings from a YAML file, e.g. another run's config.yaml.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data set. Default: METAREPLAY_DATA, then the hub.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/BENCHMARK-METHOD-NETWORK.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run in --out; a finished one is not repeated.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
+    batch_wise: Annotated[int | None, typer.Option(min=1, help="Inputs per batch in batch-wise task inference. Default: 100.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to OUT/tensorboard.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
+) -> None:
+    """Train and test."""
+    from rich.console import Console
+
+    given: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network, "seed": seed}
+    given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
+    chosen = {key: value for key, value in given.items() if value is not None}
+    resolved, folder, source = resolve(chosen, config, set_ or [], out, jobs, resume=resume)
+    console = Console()
+    if overwrite and not resume:
+        remove_run(folder)
+    if not quiet:
+        introduce(console, resolved, folder, source)
+    if seeds is None:
+        _one(console, resolved, folder, resume=resume, tensorboard=tensorboard, quiet=quiet)
+    else:
+        _several(console, resolved, seeds, folder, jobs=jobs, resume=resume, quiet=quiet)
+
+
+def resolve(
+    chosen: dict[str, Any], file: Path | None, pairs: list[str], out: Path | None, jobs: int, *, resume: bool
+) -> tuple["RunConfig", Path, str]:
+    """The configuration (defaults, recipe, file, options, --set: the later wins), the run's folder, and where defaults came from."""
+    from metareplay.benchmarks.registry import benchmark_named
+    from metareplay.experiments.config import build_config, parse_setting
+    from metareplay.experiments.recipe_book import default_settings
+
+    told = bool(chosen or pairs or file)
+    if resume and out is not None and not told and (stored := stored_config(out)) is not None:
+        file = stored
+    settings = {**(read_settings(file) if file else {}), **chosen, **dict(parse_setting(pair) for pair in pairs)}
+    info = benchmark_named(str(settings.get("benchmark", "split-digits")))
+    method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
+    defaults, source = default_settings(info.name, method, network)
+    cores = os.cpu_count() or 1
+    defaults["threads"] = max(1, cores // jobs) if info.needs_data else 1
+    source_name = str(file) if file else "settings"
+    folder = out or Path("runs") / f"{info.name}-{method}-{network}"
+    return build_config(defaults, settings, source_name), folder, source
+
+
+def stored_config(out: Path) -> Path | None:
+    """The configuration an interrupted run left, of one seed or of several."""
+    return next((path for path in (out / "config.yaml", *sorted(out.glob("seed-*/config.yaml"))) if path.is_file()), None)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Settings of a YAML file, as dotted keys."""
+    import yaml
+
+    from metareplay.experiments.config import flatten
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"--config {path} cannot be read: {error.strerror or error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--config {path} is no valid YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"--config {path} must hold settings like 'training: {{iterations: 500}}'")
+    return flatten(content)
+
+
+def remove_run(folder: Path) -> None:
+    """Remove an earlier run, and nothing that is none."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not ((folder / "config.yaml").is_file() or any(folder.glob("seed-*"))):
+        raise ConfigError(f"--overwrite: {folder} does not look like a run (no config.yaml); remove it yourself if you mean it")
+    shutil.rmtree(folder)
+
+
+def introduce(console: "Console", config: "RunConfig", folder: Path, source: str) -> None:
+    """Say what is going to happen."""
+    from metareplay.benchmarks.registry import benchmark_named
+
+    info = benchmark_named(config.benchmark)
+    what = f"(scenario {info.scenario.value}, {info.num_tasks} tasks), {config.network}"
+    console.print(f"[bold]{config.method}[/] on [bold]{info.name}[/] {what}", highlight=False)
+    console.print(f"settings: {source}; folder: {folder}", highlight=False)
+
+
+def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool, tensorboard: bool, quiet: bool) -> None:
+    from metareplay.experiments.observers import LiveProgress, Observer, Several, TensorBoard
+    from metareplay.experiments.run import Run
+    from metareplay.experiments.seeds import stop_on_signal
+    from metareplay.report import run_table
+
+    results = finished_results(folder, config) if resume else None
+    if results is None:
+        unit = "" if config.benchmark.startswith("regression") else "%"
+        watchers: list[Observer] = [] if quiet else [LiveProgress(console, unit=unit)]
+        if tensorboard:
+            watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))
+        results = Run(config, folder, observer=Several(watchers), should_stop=stop_on_signal()).execute(resume=resume)
+    console.print(run_table(results))
+    _report(console, folder)
+
+
+def finished_results(folder: Path, config: "RunConfig") -> dict[str, Any] | None:
+    """The results of a finished run of this configuration."""
+    from metareplay.experiments.config import build_config
+
+    path = folder / "results.json"
+    if not path.is_file():
+        return None
+    stored = build_config({}, read_settings(folder / "config.yaml"), str(folder / "config.yaml"))
+    if stored.fingerprint() != config.fingerprint():
+        raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or --overwrite it")
+    results: dict[str, Any] = json.loads(path.read_text())
+    return results
+
+
+def _several(console: "Console", config: "RunConfig", seeds: int, folder: Path, *, jobs: int, resume: bool, quiet: bool) -> None:
+    from metareplay.experiments.seeds import run_seeds, stop_on_signal
+    from metareplay.report import seeds_table, summarise
+    from metareplay.training.checkpoint import write_atomically
+
+    if folder.exists() and any(folder.iterdir()) and not resume:
+        raise ConfigError(f"{folder} already exists; continue it with --resume, replace it with --overwrite, or choose another --out")
+    configs = [config.model_copy(update={"seed": config.seed + index}) for index in range(seeds)]
+    with _SeedBars(console, quiet) as bars:
+        results = run_seeds(configs, folder, jobs=jobs, resume=resume, report=bars.show, should_stop=stop_on_signal())
+    write_atomically(folder / "summary.json", json.dumps(summarise(results), indent=1))
+    console.print(seeds_table(results))
+    _report(console, folder)
+
+
+class _SeedBars:
+    """One progress bar per seed."""
+
+    def __init__(self, console: "Console", quiet: bool) -> None:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("seed {task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
+        self.bars = Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal)
+        self.rows: dict[int, Any] = {}
+
+    def __enter__(self) -> "_SeedBars":
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def show(self, statuses: Any) -> None:
+        """Draw how far each seed is."""
+        for status in statuses:
+            if status.seed not in self.rows:
+                self.rows[status.seed] = self.bars.add_task(str(status.seed), total=1.0, state="waiting")
+            self.bars.update(self.rows[status.seed], completed=status.share, state=status.state)
+
+
+def _report(console: "Console", folder: Path) -> None:
+    from metareplay.report import write_report
+
+    try:
+        page = write_report([folder], folder / "report.html")
+    except MetaReplayError as problem:  # the results are safe: say so instead of failing
+        console.print(f"[yellow]the report could not be written:[/] {problem}", highlight=False)
+        return
+    console.print(f"report: {page}", highlight=False)

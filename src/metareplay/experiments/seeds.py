@@ -1,0 +1,128 @@
+"""Several seeds side by side, each in a process and a folder of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from metareplay.errors import MetaReplayError
+from metareplay.experiments.config import RunConfig
+from metareplay.experiments.run import Run
+from metareplay.training.checkpoint import write_atomically
+
+
+class SeedStatus(NamedTuple):
+    """How far one seed is: finished tasks, and the share of the whole run in [0, 1]."""
+
+    seed: int
+    task: int
+    share: float
+    state: str
+
+
+def run_seeds(
+    configs: Sequence[RunConfig],
+    out: Path,
+    *,
+    jobs: int,
+    resume: bool,
+    report: Callable[[list[SeedStatus]], None] = lambda statuses: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> list[dict[str, Any]]:
+    """Run configurations that differ in their seed, ``jobs`` at a time; returns their results in order.
+
+    A finished seed is not run again with ``resume``. If one fails the others go on; then the first error is raised.
+    """
+    folders = [out / f"seed-{config.seed}" for config in configs]
+    waiting = [index for index, folder in enumerate(folders) if not (resume and (folder / "results.json").is_file())]
+    running: dict[int, subprocess.Popen[str]] = {}
+    failures: dict[int, str] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs and not should_stop():
+                index = waiting.pop(0)
+                running[index] = _start(configs[index], folders[index], resume)
+            time.sleep(0.2)
+            for index in [index for index, process in running.items() if process.poll() is not None]:
+                process = running.pop(index)
+                if process.returncode != 0:
+                    failures[index] = _last_words(process)
+            report([_status(configs[index], folders[index], index in running, index in failures) for index in range(len(configs))])
+            if should_stop() and not running:
+                break
+    finally:
+        for process in running.values():
+            process.terminate()
+    if failures:
+        index, words = next(iter(failures.items()))
+        kept = f"{len(folders) - len(failures)} of {len(folders)} seeds are kept"
+        raise MetaReplayError(f"seed {configs[index].seed} stopped: {words} ({kept})")
+    return [json.loads((folder / "results.json").read_text()) for folder in folders]
+
+
+def _start(config: RunConfig, folder: Path, resume: bool) -> "subprocess.Popen[str]":
+    folder.mkdir(parents=True, exist_ok=True)
+    request = folder / "request.json"
+    write_atomically(request, json.dumps({"config": config.model_dump(mode="json"), "resume": resume}))
+    environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads)}
+    command = [sys.executable, "-m", "metareplay.experiments.seeds", str(folder)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+
+def _last_words(process: "subprocess.Popen[str]") -> str:
+    text = (process.stderr.read() if process.stderr else "").strip()
+    return text.splitlines()[-1] if text else f"its process ended with code {process.returncode}"
+
+
+def _status(config: RunConfig, folder: Path, running: bool, failed: bool) -> SeedStatus:
+    """Read how far a seed is from what it has logged."""
+    if (folder / "results.json").is_file() and not running:
+        return SeedStatus(config.seed, 0, 1.0, "finished")
+    task, share = 0, 0.0
+    try:
+        last = (folder / "progress.json").read_text()
+        facts = json.loads(last)
+        task, share = facts["task"], facts["share"]
+    except (OSError, ValueError):
+        pass
+    return SeedStatus(config.seed, task, share, "failed" if failed else "running" if running else "waiting")
+
+
+def _child(folder: Path) -> None:
+    """What the process of one seed does."""
+    from metareplay.experiments.observers import ProgressFile
+
+    request = json.loads((folder / "request.json").read_text())
+    (folder / "request.json").unlink()
+    config = RunConfig.model_validate(request["config"])
+    stop = stop_on_signal()
+    run = Run(config, folder, observer=ProgressFile(folder / "progress.json"), should_stop=stop)
+    run.execute(resume=request["resume"])
+
+
+def stop_on_signal() -> Callable[[], bool]:
+    """After the first Ctrl-C (or a polite kill) the run saves its state and stops; a second one stops at once."""
+    import signal
+
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    return lambda: bool(asked)
+
+
+if __name__ == "__main__":
+    try:
+        _child(Path(sys.argv[1]))
+    except MetaReplayError as problem:
+        print(problem, file=sys.stderr)
+        sys.exit(2)
