@@ -132,6 +132,16 @@ def test_regression_without_truth_has_no_dashes() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right"]
 
 
+def test_regression_without_uncertainty_infers_no_task() -> None:
+    x, mean, std, points = regression_arrays()
+    figure = regression_figure(x, mean, np.zeros_like(std), points, ["left", "right"])
+    axes, strip = figure.axes
+    assert len(strip.collections) == 0
+    assert strip.get_xlabel() == "x"
+    bold = [line for line in axes.get_lines() if line.get_label() in ("left", "right")]
+    assert [np.isfinite(np.asarray(line.get_ydata())).all() for line in bold] == [True, True]
+
+
 def test_arrays_of_the_wrong_shape_are_refused() -> None:
     x, mean, std, points = regression_arrays()
     with pytest.raises(DataError, match=r"std has shape \(1, 50\) but \(2, 50\)"):

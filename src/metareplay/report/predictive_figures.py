@@ -27,27 +27,30 @@ def regression_figure(
 
     ``x`` is (N,); ``mean``, ``std`` and ``truth`` are (T, N); a ``truth`` of NaN is not drawn. A mean is bold, and the
     strip below has the task's colour, where the task's standard deviation is the smallest: there task inference chooses it.
+    Without any uncertainty (a deterministic method) nothing can be inferred: all means are bold and there is no strip.
     """
     _check_shapes({"mean": mean, "std": std, "truth": truth}, (len(names), len(x)), len(train))
     figure = new_figure(7.4, 4.0)
     axes, strip = figure.subplots(2, 1, sharex=True, height_ratios=[18, 1])
     style_axes(axes, theme, frame=("left",))
     style_axes(strip, theme, frame=())
+    uncertain = bool(np.any(std > 0))
     chosen = np.argmin(std, axis=0)  # (T, N) -> (N,)
     for task, name in enumerate(plain(names)):
         colour = PALETTE[task % len(PALETTE)]
         axes.fill_between(x, mean[task] - std[task], mean[task] + std[task], color=colour, alpha=0.2, linewidth=0, zorder=1)
         axes.plot(x, mean[task], color=colour, linewidth=1.4, alpha=0.5, zorder=2)
-        axes.plot(x, np.where(chosen == task, mean[task], np.nan), color=colour, linewidth=2.4, label=name, zorder=3)
+        axes.plot(x, np.where((chosen == task) | (not uncertain), mean[task], np.nan), color=colour, linewidth=2.4, label=name, zorder=3)
         if truth is not None:
             axes.plot(x, truth[task], color=theme.ink, linewidth=1.2, linestyle=(0, (4, 3)), alpha=0.75, zorder=4)
         axes.scatter(*train[task], s=22, color=colour, edgecolors=theme.paper, linewidths=0.7, zorder=5)
-        strip.fill_between(x, 0, 1, where=(chosen == task).tolist(), step="mid", color=colour, linewidth=0)
+        if uncertain:
+            strip.fill_between(x, 0, 1, where=(chosen == task).tolist(), step="mid", color=colour, linewidth=0)
     _frame_regression(axes, x, train)
     axes.tick_params(axis="x", length=0)
     axes.set_ylabel("y")
     strip.set(yticks=[], ylim=(0, 1))
-    strip.set_xlabel("x      (strip: the task inferred from the smallest uncertainty)")
+    strip.set_xlabel("x      (strip: the task inferred from the smallest uncertainty)" if uncertain else "x")
     handles, labels = axes.get_legend_handles_labels()
     if truth is not None:
         handles += axes.plot([], [], color=theme.ink, linewidth=1.2, linestyle=(0, (4, 3)), alpha=0.75)
