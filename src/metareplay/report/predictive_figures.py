@@ -103,9 +103,13 @@ def _modes_panel(axes: Axes, grid_x: Array, grid_y: Array, entropy: Array, highe
 def _scatter_classes(axes: Axes, points: Array, labels: Array, *, own: bool) -> None:
     for number, label in enumerate(np.unique(labels)):
         chosen = points[labels == label]  # (n, 2)
-        style: dict[str, Any] = {"marker": "o^sDv"[number % 5], "s": 24 if own else 16, "linewidths": 0.8}
-        face = PALETTE[(1, 3, 2, 4)[number % 4]] if own else "none"
-        axes.scatter(chosen[:, 0], chosen[:, 1], facecolors=face, edgecolors="#ffffff" if own else "#46505c", **style)
+        style: dict[str, Any] = {"marker": "o^sDv"[number % 5], "s": 24 if own else 16}
+        if own:
+            face = PALETTE[(1, 3, 2, 4)[number % 4]]
+            axes.scatter(*chosen.T, facecolors=face, edgecolors="#ffffff", linewidths=0.8, **style)
+        else:  # a pale line below a dark one is seen on every colour of the map
+            axes.scatter(*chosen.T, facecolors="none", edgecolors="#ffffff", linewidths=2.0, alpha=0.6, **style)
+            axes.scatter(*chosen.T, facecolors="none", edgecolors="#2b333d", linewidths=0.8, **style)
 
 
 def _frame_regression(axes: Axes, x: Array, train: Points) -> None:
