@@ -2,9 +2,7 @@
 
 import sys
 
-import click
 import typer
-from rich.console import Console
 
 from metareplay.cli import list as list_command
 from metareplay.cli import predict, report, run, tasks
@@ -34,30 +32,19 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 
 
 def main() -> None:
-    """Run a command; a user's error ends with code 2 and one message, Ctrl-C with code 130."""
+    """Run a command; a user's error ends with code 2 and one message."""
     try:
-        code = app(standalone_mode=False)
+        app()
     except MetaReplayError as problem:
         _complain(str(problem))
-        code = 2
-    except click.ClickException as problem:
-        problem.show()
-        code = 2
-    except (KeyboardInterrupt, click.Abort):
-        _complain("stopped; continue a run with --resume")
-        code = 130
-    sys.exit(code if isinstance(code, int) else 0)
+        sys.exit(2)
 
 
 def _complain(text: str) -> None:
-    console = Console(stderr=True)
-    console.print(f"[bold red]error:[/] {_escaped(text)}", highlight=False, soft_wrap=True)
-
-
-def _escaped(text: str) -> str:
+    from rich.console import Console
     from rich.markup import escape
 
-    return escape(text)
+    Console(stderr=True).print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

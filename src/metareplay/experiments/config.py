@@ -119,7 +119,7 @@ def check_keys(given: Mapping[str, Any], source: str) -> None:
         if key in known:
             continue
         close = difflib.get_close_matches(key, known, n=1)
-        group = key.partition(".")[0]
+        group = (close[0] if close else key).partition(".")[0]
         allowed = [name for name in known if name.startswith(f"{group}.")] or list(known)
         hint = f"; did you mean {close[0]}?" if close else "."
         raise ConfigError(f"{source}: unknown setting {key!r}{hint} Allowed: {', '.join(allowed)}")
