@@ -13,7 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Folders and single files from the first layer to the last. A file imports only from layers above its own.
 LAYERS = (
     ("errors",),
-    ("seeding", "settings"),
+    ("arrays", "files", "scaling", "seeding", "settings", "version"),
     ("data",),
     ("benchmarks",),
     ("nets",),
@@ -38,16 +38,24 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 NEIGHBOURS = {
     "data.sources": {"cache", "parquet"},
     "experiments.build": {"config"},
-    "experiments.run": {"build", "config"},
+    "experiments.config": {"methods"},
+    "experiments.learner": {"build", "config"},
+    "experiments.recipe_book": {"config", "methods"},
+    "experiments.run": {"config", "curves", "learner", "observers", "store"},
+    "experiments.seeds": {"config", "observers", "run"},
+    "experiments.store": {"config", "learner"},
     "hypernets.chunked": {"hypernet", "initialise", "task_maps"},
     "hypernets.hypernet": {"initialise", "task_maps"},
-    "hypernets.replay_distance": {"chunked", "hypernet", "task_maps"},
+    "hypernets.replay_distance": {"hypernet"},
     "inference.criteria": {"predictive"},
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.gaussian": {"dirac"},
     "posteriors.local_reparametrisation": {"gaussian"},
     "report.figures": {"canvas"},
+    "report.page": {"canvas", "figures", "html", "pictures", "runs", "sections"},
+    "report.pictures": {"canvas", "figures", "html", "predictive_figures", "runs"},
     "report.predictive_figures": {"canvas"},
+    "report.sections": {"html", "runs"},
     "training.loop": {"batches"},
 }
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from metareplay.errors import ConfigError, DataError
+from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.report import (
     DARK,
     comparison_figure,
@@ -192,8 +192,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("metareplay.report.base.os.replace", broken)
-    with pytest.raises(DataError, match="No space left"):
+    monkeypatch.setattr("metareplay.files.os.replace", broken)
+    with pytest.raises(MetaReplayError, match="No space left"):
         save_figure(matrix_figure(np.eye(2), NAMES), path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -16,6 +16,9 @@ REGRESSION_NOISE = 0.05
 """Standard deviation of the noise on regression-1d's training targets."""
 REGRESSION_TRAIN_SAMPLES = 20
 REGRESSION_TEST_SAMPLES = 100
+DATA_SEED = 4
+"""Fixes generated data. It is the first seed whose 20 regression inputs per task reach within 0.15 of all ends of their domains."""
+
 REGRESSION_DOMAINS: tuple[tuple[float, float], ...] = ((-4.0, -2.0), (-1.0, 1.0), (2.0, 4.0))
 """Inputs of task t are uniform between these two bounds: p^(t)(X), sm:sec:exp:details:regression."""
 
@@ -54,13 +57,13 @@ def mode_centres() -> Tensor:
     return centres.float()
 
 
-def regression_1d(seed: int = 42) -> Benchmark:
+def regression_1d(seed: int = DATA_SEED) -> Benchmark:
     """Three polynomials on inputs that do not overlap; 20 noisy training samples each, 100 noise-free test points each."""
     tasks = [_polynomial_task(seed, index) for index in range(len(REGRESSION_FUNCTIONS))]
     return Benchmark("regression-1d", "regression", Scenario.DOMAIN, (1,), len(tasks), tasks.__getitem__)
 
 
-def modes_2d(seed: int = 42) -> Benchmark:
+def modes_2d(seed: int = DATA_SEED) -> Benchmark:
     """Six Gaussian modes on a circle; each of three tasks tells two neighbours apart from 10 training samples per mode."""
     tasks = [_modes_task(seed, index) for index in range(MODES_COUNT // MODES_PER_TASK)]
     return Benchmark("modes-2d", "classification", Scenario.CLASS, (2,), len(tasks), tasks.__getitem__)

@@ -32,7 +32,7 @@ def predict(
 ) -> None:
     """Write one line per input."""
     from metareplay.experiments.store import load_model
-    from metareplay.training.checkpoint import write_atomically
+    from metareplay.files import write_atomically
 
     stored = load_model(model)
     x = read_inputs(inputs, stored.learner.input_shape)

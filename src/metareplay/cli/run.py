@@ -164,8 +164,8 @@ def finished_results(folder: Path, config: "RunConfig") -> dict[str, Any] | None
 
 def _several(console: "Console", config: "RunConfig", seeds: int, folder: Path, *, jobs: int, resume: bool, quiet: bool) -> None:
     from metareplay.experiments.seeds import run_seeds, stop_on_signal
+    from metareplay.files import write_atomically
     from metareplay.report import seeds_table, summarise
-    from metareplay.training.checkpoint import write_atomically
 
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise ConfigError(f"{folder} already exists; continue it with --resume, replace it with --overwrite, or choose another --out")

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from metareplay.data.base import LabelledImages
-from metareplay.errors import DataError
+from metareplay.errors import DataError, MetaReplayError
+from metareplay.files import write_atomically
 
 CACHE_VARIABLE = "METAREPLAY_CACHE"
 
@@ -44,13 +44,5 @@ def load_cached(path: Path, checksums: Mapping[str, str]) -> LabelledImages | No
 def store(path: Path, images: LabelledImages) -> None:
     """Write the cache file in one step, so that no other process ever sees half of it."""
     content = save({"train_x": images.train_x, "train_y": images.train_y, "test_x": images.test_x, "test_y": images.test_y})
-    with contextlib.suppress(OSError):  # an unwritable cache costs time only
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+    with contextlib.suppress(MetaReplayError):  # an unwritable cache costs time only
+        write_atomically(path, content)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
-from metareplay.benchmarks.registry import DATA_SEED
+from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.errors import ConfigError
 from metareplay.experiments.methods import Method, method_named
 from metareplay.hypernets.settings import Activation, HypernetSettings

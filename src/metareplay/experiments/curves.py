@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark
+from metareplay.benchmarks.toy import REGRESSION_DOMAINS, REGRESSION_FUNCTIONS
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.inference.criteria import total_entropy
 from metareplay.inference.predictive import log_likelihoods
@@ -13,6 +14,8 @@ def predictive_picture(evaluator: Evaluator, benchmark: Benchmark) -> dict[str, 
     """Tensors for the figure of 1D regression (mean and standard deviation) or of 2D classification (entropy); None otherwise."""
     if benchmark.input_shape == (1,) and evaluator.regression:
         found = _lines(evaluator)
+        if benchmark.name == "regression-1d":
+            found["truth"] = _true_functions(found["x"])
     elif benchmark.input_shape == (2,) and not evaluator.regression:
         found = _maps(evaluator)
     else:
@@ -28,6 +31,12 @@ def _lines(evaluator: Evaluator, points: int = 401) -> dict[str, Tensor]:
     mean = torch.stack([values.mean(0) for values in outputs])  # (T, N)
     std = torch.stack([values.std(0, correction=0) for values in outputs])  # (T, N)
     return {"x": x, "mean": mean, "std": std}
+
+
+def _true_functions(x: Tensor) -> Tensor:
+    """The polynomials of 1D regression on their own domains, NaN elsewhere: (T, N)."""
+    functions = zip(REGRESSION_FUNCTIONS, REGRESSION_DOMAINS, strict=True)
+    return torch.stack([torch.where((x >= low) & (x <= high), function(x), torch.nan) for function, (low, high) in functions])
 
 
 def _maps(evaluator: Evaluator, points: int = 101) -> dict[str, Tensor]:

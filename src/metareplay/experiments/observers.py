@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from metareplay.errors import ConfigError
-from metareplay.training.checkpoint import write_atomically
+from metareplay.files import write_atomically
 from metareplay.training.loop import Step
 
 

@@ -19,7 +19,8 @@ from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
 from metareplay.experiments.store import TaskInfo, save_model
-from metareplay.training.checkpoint import Checkpoint, CheckpointFolder, write_atomically
+from metareplay.files import write_atomically
+from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.version import __version__
 

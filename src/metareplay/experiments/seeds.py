@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from metareplay.errors import MetaReplayError
 from metareplay.experiments.config import RunConfig
 from metareplay.experiments.run import Run
-from metareplay.training.checkpoint import write_atomically
+from metareplay.files import write_atomically
 
 
 class SeedStatus(NamedTuple):

@@ -11,7 +11,8 @@ from metareplay.benchmarks.base import Scenario
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.experiments.config import build_config, flatten
 from metareplay.experiments.learner import ContinualLearner
-from metareplay.training.checkpoint import read_tensors, tensors_checksum, write_atomically, write_tensors
+from metareplay.files import write_atomically
+from metareplay.training.checkpoint import read_tensors, tensors_checksum, write_tensors
 
 FORMAT = "metareplay-model-1"
 

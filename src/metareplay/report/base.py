@@ -1,10 +1,7 @@
-"""What tables, figures and page share: estimates over seeds, how numbers are shown, what each figure means, atomic files."""
+"""What tables, figures and page share: estimates over seeds, how numbers are shown, what each figure means."""
 
 import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -138,21 +135,3 @@ def mean_matrix(matrices: Sequence[Any], tasks: int) -> NDArray[np.float64] | No
             square[i, : len(row)] = [np.nan if value is None else value for value in row]
         padded.append(square)
     return np.stack(padded).mean(axis=0) if padded else None  # (seeds, T, T) -> (T, T)
-
-
-def write_atomically(path: Path, content: bytes) -> Path:
-    """Write a whole file or nothing: a temporary file in the same folder takes the place of the old one."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}; choose another place with --out") from error
-    return path

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from metareplay.errors import ConfigError
-from metareplay.report.base import write_atomically
+from metareplay.files import write_atomically
 
 # Okabe and Ito's colours for all kinds of colour vision; yellow last, it is faint on white.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")

@@ -5,8 +5,9 @@ from html import escape
 from pathlib import Path
 
 from metareplay.errors import DataError
+from metareplay.files import write_atomically
 from metareplay.report import html
-from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, lookup, write_atomically
+from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, lookup
 from metareplay.report.canvas import PAGE, inline_svg
 from metareplay.report.figures import comparison_figure
 from metareplay.report.pictures import pictures, predictive_picture

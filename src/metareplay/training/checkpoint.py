@@ -1,7 +1,6 @@
 """Checkpoints: one safetensors file each, written atomically, verified when read; the last good ones are kept."""
 
 import json
-import os
 import re
 import zlib
 from collections.abc import Mapping
@@ -12,7 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from metareplay.errors import CheckpointError, MetaReplayError
+from metareplay.errors import CheckpointError
+from metareplay.files import write_atomically
 
 FORMAT = "metareplay-checkpoint-1"
 KEPT = 2
@@ -23,22 +23,6 @@ class Checkpoint(NamedTuple):
 
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
-
-
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a file so that it is there in full or not at all, whatever happens meanwhile."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise MetaReplayError(f"cannot write {path}: {error.strerror or error}; what was stored before is untouched") from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:

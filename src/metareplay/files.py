@@ -1,0 +1,35 @@
+"""Files that are there in full or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from metareplay.errors import MetaReplayError
+
+
+def write_atomically(path: Path, content: bytes | str) -> Path:
+    """Write a file in one step, whatever happens meanwhile: readers see the old content or the new, never half of it."""
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise MetaReplayError(f"cannot write {path}: {error.strerror or error}; what was stored before is untouched") from error
+    return path
+
+
+def _umask() -> int:
+    """The process's file-creation mask, which temporary files ignore."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
