@@ -1,0 +1,89 @@
+"""A linear network with Gaussian noise: the loss and what training finds, against the exact posterior."""
+
+import math
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.hypernets.task_maps import PerTaskParameters
+from metareplay.likelihoods import Gaussian
+from metareplay.model import ContinualModel, HeadLayout
+from metareplay.nets.mlp import MLP
+from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.strategies.base import TrainingData
+from metareplay.strategies.baselines import Unbound
+from metareplay.training.loop import TaskTrainer
+from metareplay.training.settings import TrainingSettings
+
+NOISE = 0.5
+PRIOR_VARIANCE = 2.0
+
+
+def _data(rng: Generator) -> TrainingData:
+    x = torch.randn(12, 1, generator=rng)
+    x = x - x.mean()  # weight and bias are then independent in the posterior, which is a product of two normals
+    return TrainingData(x, 1.5 * x - 0.7 + NOISE * torch.randn(12, 1, generator=rng))
+
+
+def _trainer(data: TrainingData, training: TrainingSettings, posterior: PosteriorSettings, rng: Generator) -> TaskTrainer:
+    model = ContinualModel(
+        lambda outputs: MLP((1,), (), outputs),
+        GaussianFamily(),
+        lambda size, _: PerTaskParameters(size),
+        HeadLayout.SINGLE,
+        Gaussian(NOISE),
+        lambda family, network, spec: None,
+    )
+    model.add_task(1, generator=rng)
+    return TaskTrainer(model, Unbound(GaussianPrior(PRIOR_VARIANCE)), 0, data, training, posterior, seed=0)
+
+
+def _features(data: TrainingData) -> Tensor:
+    return torch.cat([data.x, torch.ones_like(data.x)], dim=1)  # (N, 1) -> (N, 2): what weight and bias see
+
+
+def _expected_loss(trainer: TaskTrainer, data: TrainingData) -> tuple[float, float]:
+    """Data term (without constants) and prior-matching term of the negative ELBO, in closed form."""
+    q = trainer.model.posterior(0)
+    assert isinstance(q, MeanFieldGaussian)
+    features = _features(data)
+    squared = (features @ q.mean - data.y[:, 0]).square() + features.square() @ q.scale.square()
+    prior = 0.5 * (q.scale.square() / PRIOR_VARIANCE + q.mean.square() / PRIOR_VARIANCE - 1 - (q.scale.square() / PRIOR_VARIANCE).log())
+    return float(squared.detach().sum() / (2 * NOISE**2)), float(prior.detach().sum())
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_the_loss_is_the_negative_elbo(local: bool, rng: Generator) -> None:
+    data = _data(rng)
+    settings = PosteriorSettings(train_samples=1000, local_reparametrisation=local, prior_scale=0.5)
+    trainer = _trainer(data, TrainingSettings(batch_size=4), settings, rng)
+    expected_data, expected_prior = _expected_loss(trainer, data)
+    terms = [
+        [trainer.loss_terms(data.x[part], data.y[part]) for part in (slice(0, 4), slice(4, 8), slice(8, 12))] for _ in range(25)
+    ]  # mini-batches: each term stands for the whole data set
+    estimates = torch.tensor([sum(float(step.data.detach()) for step in epoch) / 3 for epoch in terms])
+    error = float(estimates.std()) / math.sqrt(len(estimates))
+    assert error < 0.01 * expected_data
+    assert abs(float(estimates.mean()) - expected_data) < 5 * error
+    assert abs(float(terms[0][0].prior.detach()) - 0.5 * expected_prior) < 1e-4 * expected_prior  # tempered
+    assert float(terms[0][0].replay) == 0
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None:
+    data = _data(rng)
+    settings = PosteriorSettings(train_samples=20, local_reparametrisation=local)
+    trainer = _trainer(data, TrainingSettings(iterations=1200, batch_size=12, learning_rate=0.02), settings, rng)
+    visited = []
+    for step in trainer:
+        if step.iteration > 600:  # the mean of where the noisy descent walks around
+            visited.append(trainer.model.task_map.theta(0).detach().clone())
+    q = trainer.model.family.at(torch.stack(visited).mean(0))
+    assert isinstance(q, MeanFieldGaussian)
+    features = _features(data)
+    precision = features.square().sum(0) / NOISE**2 + 1 / PRIOR_VARIANCE  # diagonal, since the inputs are centred
+    mean = (features * data.y).sum(0) / NOISE**2 / precision
+    assert ((q.mean - mean).abs() < 0.05 / precision.sqrt()).all()  # a twentieth of the posterior's own width
+    torch.testing.assert_close(q.scale, 1 / precision.sqrt(), rtol=0.03, atol=0)
