@@ -53,6 +53,9 @@ def run(
     """Train and test."""
     from rich.console import Console
 
+    if resume and seeds is None and out is not None and (out / "seeds.json").is_file():
+        earlier = json.loads((out / "seeds.json").read_text())
+        seeds, seed = earlier["count"], earlier["first"]
     given: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network, "seed": seed}
     given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
     chosen = {key: value for key, value in given.items() if value is not None}
@@ -76,7 +79,7 @@ def resolve(
     from metareplay.experiments.config import build_config, parse_setting
     from metareplay.experiments.recipe_book import default_settings
 
-    told = bool(chosen or pairs or file)
+    told = bool(set(chosen) - {"seed", "data_dir"} or pairs or file)
     if resume and out is not None and not told and (stored := stored_config(out)) is not None:
         file = stored
     settings = {**(read_settings(file) if file else {}), **chosen, **dict(parse_setting(pair) for pair in pairs)}
@@ -169,6 +172,7 @@ def _several(console: "Console", config: "RunConfig", seeds: int, folder: Path, 
 
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise ConfigError(f"{folder} already exists; continue it with --resume, replace it with --overwrite, or choose another --out")
+    write_atomically(folder / "seeds.json", json.dumps({"first": config.seed, "count": seeds}))
     configs = [config.model_copy(update={"seed": config.seed + index}) for index in range(seeds)]
     with _SeedBars(console, quiet) as bars:
         results = run_seeds(configs, folder, jobs=jobs, resume=resume, report=bars.show, should_stop=stop_on_signal())

@@ -1,0 +1,127 @@
+"""What classifier and regressor share: learning, storing, and knowing their tasks."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from metareplay.arrays import Inputs, to_inputs
+from metareplay.benchmarks.base import Problem, Scenario, Split
+from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
+from metareplay.experiments.config import build_config
+from metareplay.experiments.learner import ContinualLearner
+from metareplay.experiments.observers import LiveProgress, Observer, Silent
+from metareplay.experiments.recipe_book import CUSTOM, default_settings
+from metareplay.experiments.store import TaskInfo, load_model, save_model
+from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
+from metareplay.scaling import Scaling
+
+Array = npt.NDArray[Any]
+TaskName = str | int
+
+
+class ContinualEstimator:
+    """What classifier and regressor share: learning, storing, and knowing their tasks."""
+
+    problem: Problem
+    scenario: Scenario
+
+    def __init__(
+        self,
+        method: str = "pr-bbb",
+        network: str = "mlp-100-100",
+        *,
+        seed: int = 0,
+        standardise: bool = True,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        defaults, _ = default_settings(CUSTOM, method, network)
+        given = {**(settings or {}), "seed": seed}
+        self.config = build_config(defaults, given, type(self).__name__)
+        self.standardise = standardise
+        self.learner: ContinualLearner | None = None
+        self.tasks: list[TaskInfo] = []
+        self.scaling = Scaling({})
+
+    @property
+    def task_names(self) -> list[str]:
+        """The learned tasks, in the order in which they were learned."""
+        return [task.name for task in self.tasks]
+
+    def _learn(self, x: Tensor, y: Tensor, info: TaskInfo, width: int, progress: bool) -> None:
+        """Train on a new task; whatever goes wrong, the model stays what it was before."""
+        if info.name in self.task_names:
+            raise ConfigError(f"a task named {info.name!r} was learned already; choose another name (known: {', '.join(self.task_names)})")
+        fresh = self.learner is None
+        if self.learner is None:
+            self.scaling = Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
+            self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
+        before = (self.learner.facts(), {name: tensor.clone() for name, tensor in self._tensors().items()})
+        observer: Observer = _terminal_progress() if progress else Silent()
+        try:
+            trainer = self.learner.begin_task(Split(self.scaling.x(x), self.scaling.y(y)), width)
+            observer.task_begins(0, info.name, 1, 0, trainer.iterations)
+            for step in trainer:
+                observer.step(step._replace(task=0))
+        except BaseException:
+            if fresh:
+                self.learner = None
+            else:
+                self.learner.restore(*before)
+            raise
+        finally:
+            observer.close()
+        self.learner.trainer = None  # the optimiser and the data are not needed any more
+        self.tasks.append(info)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        learner = self.learner
+        return learner.tensors(training=False) if learner is not None and learner.num_tasks else {}
+
+    def _trained(self) -> ContinualLearner:
+        if self.learner is None or not self.tasks:
+            raise NotTrainedError("no task has been learned yet; call learn_task(X, y) first")
+        return self.learner
+
+    def _task_index(self, task: TaskName) -> int:
+        """A task by its name, or by its number."""
+        if isinstance(task, int) and -len(self.tasks) <= task < len(self.tasks):
+            return task % len(self.tasks)
+        if task not in self.task_names:
+            raise DataError(f"task {task!r} is unknown; the model has learned {', '.join(map(repr, self.task_names))}")
+        return self.task_names.index(str(task))
+
+    def _inputs(self, x: Inputs) -> Tensor:
+        return self.scaling.x(to_inputs(x, self._trained().input_shape))
+
+    def _choose(self, scores: Sequence[Tensor], batch_wise: int | None) -> Tensor:
+        """The task of each input (N,), from every task's scores (N,)."""
+        stacked = torch.stack(list(scores))  # (T, N)
+        return infer_tasks(stacked) if batch_wise is None else infer_tasks_batch_wise(stacked, batch_wise)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model to a folder (safetensors and JSON)."""
+        save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a model that ``save`` or ``metareplay run`` wrote; it predicts the same, bit for bit."""
+        stored = load_model(Path(folder))
+        if stored.learner.problem != cls.problem:
+            raise CheckpointError(f"{folder} holds a {stored.learner.problem} model; load it with {_CLASSES[stored.learner.problem]}")
+        estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))
+        estimator.config, estimator.learner, estimator.tasks = stored.learner.config, stored.learner, stored.tasks
+        estimator.scaling = Scaling(stored.scaling)
+        return estimator
+
+
+_CLASSES = {"classification": "ContinualClassifier", "regression": "ContinualRegressor"}
+
+
+def _terminal_progress() -> LiveProgress:
+    from rich.console import Console
+
+    return LiveProgress(Console(stderr=True))

@@ -1,0 +1,167 @@
+"""Classification: labels of several tasks learned one after another."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Self, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metareplay.arrays import Inputs, Targets, inputs_and_targets, plain_labels
+from metareplay.benchmarks.base import Scenario
+from metareplay.errors import DataError
+from metareplay.estimators.base import Array, ContinualEstimator, TaskName
+from metareplay.experiments.store import TaskInfo
+from metareplay.inference.criteria import criterion_named, expected_entropy, total_entropy
+from metareplay.inference.predictive import log_likelihoods, log_predictive
+from metareplay.model import HeadLayout
+
+
+@dataclass(frozen=True)
+class ClassPrediction:
+    """Everything a classifier says about some inputs, one row each. Uncertainties are entropies in nats."""
+
+    labels: Array
+    task: list[str]
+    probabilities: Array
+    """One column per label of ``ContinualClassifier.classes_``; labels of other tasks than the chosen one have zero."""
+    total: Array
+    """Total uncertainty: the entropy of the posterior predictive."""
+    aleatoric: Array
+    """The part that is in the data: the mean entropy of single networks."""
+    epistemic: Array
+    """The part that more data would remove: how much the networks differ (zero for Dirac posteriors)."""
+
+
+@final
+class ContinualClassifier(ContinualEstimator):
+    """Classifies inputs of several tasks learned one after another.
+
+    >>> model = ContinualClassifier(method="pr-bbb", network="mlp-100-100", seed=0)
+    >>> model.learn_task(X1, y1, name="spring")                       # doctest: +SKIP
+    >>> model.predict(X)                                              # doctest: +SKIP
+    """
+
+    problem = "classification"
+    scenario = Scenario.CLASS
+
+    def learn_task(self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False) -> Self:
+        """Learn one more task from arrays, tensors or a PyTorch dataset of (input, label) pairs."""
+        x, raw = inputs_and_targets(X, y, self.learner.input_shape if self.learner else None)
+        labels = plain_labels(raw)
+        if len(labels) != len(x):
+            raise DataError(f"{len(x)} inputs but {len(labels)} labels; both need one row per example")
+        classes = tuple(dict.fromkeys(_ordered(labels)))
+        if len(classes) < 2:
+            found = f"only {classes[0]!r}" if classes else "none"
+            raise DataError(f"a classification task needs at least two classes, this one has {found}; collect examples of another class")
+        position = {label: index for index, label in enumerate(classes)}
+        targets = torch.tensor([position[label] for label in labels])
+        self._learn(x, targets, TaskInfo(name or f"task-{len(self.tasks)}", classes), len(classes), progress)
+        return self
+
+    @property
+    def classes_(self) -> list[Hashable]:
+        """All labels of all tasks, in the order in which they were learned: the columns of probabilities."""
+        return list(dict.fromkeys(label for task in self.tasks for label in task.classes))
+
+    def predict_full(
+        self,
+        X: Inputs,
+        task: TaskName | None = None,
+        *,
+        criterion: str = "ent",
+        batch_wise: int | None = None,
+    ) -> ClassPrediction:
+        """Label, task, probabilities and uncertainties for each input; the task is inferred unless it is given.
+
+        ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
+        """
+        learner, x = self._trained(), self._inputs(X)
+        if task is not None:
+            chosen = torch.full((len(x),), self._task_index(task))
+        elif learner.model.layout is HeadLayout.GROWING:
+            return self._shared_softmax(x)
+        else:
+            score = criterion_named(criterion, deterministic=learner.model.family.deterministic).score
+            chosen = self._choose([score(self._log_probs(x, index)) for index in range(len(self.tasks))], batch_wise)
+        columns = {label: index for index, label in enumerate(self.classes_)}
+        probabilities = torch.zeros(len(x), len(columns), dtype=torch.float64)
+        total, aleatoric = torch.zeros(2, len(x), dtype=torch.float64)
+        for index in chosen.unique().tolist():
+            rows = (chosen == index).nonzero().squeeze(1)
+            log_probs = self._log_probs(x[rows], index)
+            places = torch.tensor([columns[label] for label in self.tasks[index].classes])
+            probabilities[rows.unsqueeze(1), places] = log_predictive(log_probs).exp()  # (n, C_t) into (N, all classes)
+            total[rows], aleatoric[rows] = total_entropy(log_probs), expected_entropy(log_probs)
+        return self._answer(probabilities, [self.tasks[index].name for index in chosen.tolist()], total, aleatoric)
+
+    def _log_probs(self, x: Tensor, task: int) -> Tensor:
+        return log_likelihoods(self._trained().evaluator.outputs(x, task))  # (S, N, C)
+
+    def _shared_softmax(self, x: Tensor) -> ClassPrediction:
+        """One softmax spans all tasks: the class names the task."""
+        last = len(self.tasks) - 1
+        log_probs = log_likelihoods(self._trained().evaluator.outputs(x, last, every_output=True))  # (S, N, all outputs)
+        outputs = [(index, label) for index, task in enumerate(self.tasks) for label in task.classes]
+        columns = {label: index for index, label in enumerate(self.classes_)}
+        places = torch.tensor([columns[label] for _, label in outputs])
+        by_output = log_predictive(log_probs).exp()
+        probabilities = torch.zeros(len(x), len(columns), dtype=torch.float64).index_add_(1, places, by_output)
+        tasks = [self.tasks[outputs[column][0]].name for column in by_output.argmax(1).tolist()]
+        return self._answer(probabilities, tasks, total_entropy(log_probs), expected_entropy(log_probs))
+
+    def _answer(self, probabilities: Tensor, tasks: list[str], total: Tensor, aleatoric: Tensor) -> ClassPrediction:
+        names = self.classes_
+        labels = _label_array([names[column] for column in probabilities.argmax(1).tolist()])
+        epistemic = (total - aleatoric).clamp_min(0.0)  # SM eq. entropy:decomposition
+        return ClassPrediction(labels, tasks, probabilities.numpy(), total.numpy(), aleatoric.numpy(), epistemic.numpy())
+
+    def predict(self, X: Inputs, task: TaskName | None = None, *, criterion: str = "ent", batch_wise: int | None = None) -> Array:
+        """The label of each input."""
+        return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).labels
+
+    def predict_proba(
+        self,
+        X: Inputs,
+        task: TaskName | None = None,
+        *,
+        criterion: str = "ent",
+        batch_wise: int | None = None,
+    ) -> Array:
+        """Probabilities of the labels in ``classes_``: (N, number of labels)."""
+        return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).probabilities
+
+    def predict_task(self, X: Inputs, *, criterion: str = "ent", batch_wise: int | None = None) -> list[str]:
+        """The name of the task each input is taken to belong to."""
+        return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
+
+    def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str = "ent") -> float:
+        """Share of right labels."""
+        inputs, raw = inputs_and_targets(X, y, self._trained().input_shape)
+        labels = plain_labels(raw)
+        if len(labels) != len(inputs):
+            raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")
+        known = set(self.classes_ if task is None else self.tasks[self._task_index(task)].classes)
+        if unknown := [label for label in dict.fromkeys(labels) if label not in known]:
+            raise DataError(f"the label {unknown[0]!r} was never learned; known are {', '.join(map(repr, sorted(known, key=str)[:20]))}")
+        found = self.predict(inputs, task, criterion=criterion)
+        return float(np.mean([label == right for label, right in zip(found.tolist(), labels, strict=True)]))
+
+
+def _ordered(labels: Sequence[Hashable]) -> list[Hashable]:
+    """Labels sorted where they can be compared, else in the order in which they came."""
+    try:
+        return sorted(labels)  # type: ignore[type-var]
+    except TypeError:
+        return list(labels)
+
+
+def _label_array(labels: Sequence[Hashable]) -> Array:
+    """Labels as an array of their own type, or of objects where they differ."""
+    if len({type(label) for label in labels}) == 1 and isinstance(labels[0], bool | int | float | str):
+        return np.array(labels)
+    array = np.empty(len(labels), dtype=object)
+    array[:] = labels
+    return array
