@@ -109,17 +109,11 @@ class ContinualModel:
     def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
         """Become the model that gave these heads and tensors; what was there before is replaced."""
         generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
-        self.heads = [slice(start, stop) for start, stop in heads]
-        self.outputs = max(head.stop for head in self.heads)
-        self.network = build_seeded(self.factory, self.outputs, generator)
-        self.spec = WeightSpec.of(self.network)
-        begin = Start(self.family.initial(self.network, self.spec, generator=generator))
-        self.task_map = self.make_task_map(self.family.num_parameters(self.spec), generator)
-        for _ in heads:
-            self.task_map.add_task(begin, generator=generator)
-        for name in (name for name in tensors if name.endswith("slots")):
-            owner = self.task_map.get_submodule(name.rpartition(".")[0])
-            owner.register_buffer("slots", torch.empty_like(tensors[name]))
+        self.heads, self.outputs = [], 0
+        for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
+            self.add_task(stop - start, generator=generator)
+        if self.head_bounds() != [tuple(bounds) for bounds in heads]:
+            raise CheckpointError(f"the stored outputs of the tasks {list(heads)} do not fit this model; they belong to another configuration")
         try:
             self.task_map.load_state_dict(tensors)
         except RuntimeError as error:

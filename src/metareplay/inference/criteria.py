@@ -32,7 +32,7 @@ def _entropy(log_p: Tensor) -> Tensor:
     rest = others.logsumexp(-1, keepdim=True).exp()  # 1 - p_max without cancellation
     top = torch.where(rest < 0.5, torch.log1p(-rest), top)
     log_p = log_p.scatter(-1, index, top)
-    return -(log_p.exp() * log_p.nan_to_num(neginf=0.0)).sum(-1)
+    return -(log_p.exp() * log_p.nan_to_num(neginf=0.0)).sum(-1) + 0.0  # no negative zeros
 
 
 def total_entropy(log_probs: Tensor) -> Tensor:
