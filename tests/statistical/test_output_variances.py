@@ -1,0 +1,102 @@
+"""Over many random hypernetworks, what they generate has the wished variances. Seeds are fixed.
+
+Tolerances are five standard errors, taken over independent hypernetworks, plus 3 % for activations whose
+pre-activations are Gaussian only in the limit of wide layers.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.hypernets.chunked import ChunkedHypernetwork
+from metareplay.hypernets.hypernet import Hypernetwork, PlainHypernetwork
+from metareplay.hypernets.initialise import hyperfan_variances
+from metareplay.hypernets.task_maps import Start
+from metareplay.nets.mlp import ACTIVATIONS, MLP
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.gaussian import GaussianFamily
+
+HYPERNETWORKS = 300
+HIDDEN = (60, 40)
+NETWORK = MLP((6,), (5,), 3)
+SPEC = WeightSpec.of(NETWORK)
+
+
+def _assert_variances(thetas: Tensor, wished: Tensor, groups: list[Tensor]) -> None:
+    """Mean squares of groups of elements, over hypernetworks (N, P), equal the wished ones (P,)."""
+    for group in groups:
+        ratios = (thetas[:, group].square() / wished[group]).mean(1)  # one independent number per hypernetwork
+        error = float(ratios.std()) / math.sqrt(len(ratios))
+        assert error < 0.08
+        assert abs(float(ratios.mean()) - 1) < 5 * error + 0.03
+
+
+def _generated(make: type[Hypernetwork], size: int, wished: Tensor, rng: Generator, **options: object) -> Tensor:
+    thetas = []
+    for _ in range(HYPERNETWORKS):
+        hypernetwork = make(size, hidden=HIDDEN, generator=rng, **options)  # type: ignore[call-arg]
+        hypernetwork.add_task(Start(torch.zeros(size), wished), generator=rng)
+        thetas.append(hypernetwork.theta(0).detach())
+    return torch.stack(thetas)  # (N, P)
+
+
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh"])
+@pytest.mark.parametrize("kind", ["gaussian", "hyperfan"])
+def test_plain(activation: str, kind: str, rng: Generator) -> None:
+    wished = GaussianFamily().initial_variances(NETWORK, SPEC)
+    if kind == "hyperfan":
+        wished[: SPEC.numel] = hyperfan_variances(SPEC, relu=activation == "relu")
+    thetas = _generated(PlainHypernetwork, len(wished), wished, rng, activation=activation, task_embedding_size=20, task_embedding_std=0.7)
+    layers = list(torch.arange(len(wished)).split([*SPEC.sizes, *SPEC.sizes]))
+    _assert_variances(thetas, wished, layers)
+
+
+@pytest.mark.parametrize(("activation", "per_task"), [("relu", False), ("sigmoid", False), ("tanh", False), ("relu", True)])
+def test_chunked(activation: str, per_task: bool, rng: Generator) -> None:
+    wished = torch.tensor([0.01] * 8 + [0.5] * 8 + [4.0] * 4).repeat(4)[:70]  # the same in every chunk; the last one is cut
+    thetas = _generated(
+        ChunkedHypernetwork,
+        len(wished),
+        wished,
+        rng,
+        activation=activation,
+        chunk_size=20,
+        task_embedding_size=10,
+        task_embedding_std=1.0,
+        chunk_embedding_size=20,
+        chunk_embedding_std=0.3,
+        chunk_embeddings_per_task=per_task,
+    )
+    _assert_variances(thetas, wished, [(wished == value).nonzero()[:, 0] for value in (0.01, 0.5, 4.0)])
+
+
+def _mean_squares(activation: str, *, hyperfan: bool, rng: Generator) -> Tensor:
+    """Mean square of what each layer of a generated network passes on, averaged over hypernetworks, for inputs of mean square one."""
+    network = MLP((30,), (30, 30, 30, 30), 30, activation)
+    spec = WeightSpec.of(network)
+    wished = hyperfan_variances(spec, relu=activation == "relu") if hyperfan else None
+    phi = ACTIVATIONS[activation]()
+    found = []
+    for _ in range(20):
+        hypernetwork = PlainHypernetwork(spec.numel, hidden=(200,), task_embedding_size=50, generator=rng)
+        hypernetwork.add_task(Start(torch.zeros(spec.numel), wished), generator=rng)
+        weights = spec.unflatten(hypernetwork.theta(0).detach())
+        h, squares = torch.randn(50, 30, generator=rng), []
+        for layer in range(5):
+            h = phi(h @ weights[f"layers.{layer}.weight"].T + weights[f"layers.{layer}.bias"])
+            squares.append(h.square().mean())
+        found.append(torch.stack(squares))
+    return torch.stack(found).mean(0)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "linear"])
+def test_hyperfan_keeps_activations_stable_over_depth(activation: str, rng: Generator) -> None:
+    squares = _mean_squares(activation, hyperfan=True, rng=rng)
+    assert float(squares.max() / squares.min()) < 1.6
+    if activation != "tanh":  # tanh shrinks what it gets
+        assert (squares > 0.65).all()
+        assert (squares < 1.5).all()
+    plain = _mean_squares("linear", hyperfan=False, rng=rng)
+    assert float(plain.max() / plain.min()) > 3  # an ordinary start does not
