@@ -11,7 +11,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from metareplay.errors import CheckpointError, MetaReplayError
-from metareplay.training.checkpoint import CheckpointFolder, read_tensors, write_atomically, write_tensors
+from metareplay.files import write_atomically
+from metareplay.training.checkpoint import CheckpointFolder, read_tensors, write_tensors
 
 TENSORS = {"weights": torch.arange(12.0).reshape(3, 4), "step": torch.tensor(7), "state": torch.arange(5, dtype=torch.uint8)}
 FACTS = {"matrix": [[99.5], [98.25, 97.0]], "serial": 3, "training": True}

@@ -1,0 +1,200 @@
+"""A run that is stopped anywhere and resumed ends as if nothing had happened: every method, many moments."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metareplay.errors import CheckpointError
+from metareplay.experiments.config import RunConfig
+from metareplay.experiments.methods import METHODS
+from metareplay.experiments.observers import Silent
+from metareplay.experiments.run import Interrupted, Run
+from metareplay.training.checkpoint import CheckpointFolder
+from metareplay.training.loop import Step
+
+STEPS = 24  # three tasks of eight
+CHECKPOINTS = 9  # two within each task, one after it
+
+
+class Killed(BaseException):
+    """The process is gone: nothing may be tidied up."""
+
+
+class Counter(Silent):
+    """Counts steps over all tasks, and hears what the run says."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.messages: list[str] = []
+        self.begun: list[tuple[int, int]] = []
+
+    def step(self, step: Step) -> None:
+        self.steps += 1
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+        self.begun.append((task, iteration))
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., RunConfig]) -> Path:
+    """An uninterrupted run of pr-bbb, to compare with."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    Run(tiny_config("pr-bbb"), folder).execute()
+    return folder
+
+
+def stop_after(config: RunConfig, folder: Path, steps: int, *, resume: bool) -> None:
+    counter = Counter()
+    run = Run(config, folder, observer=counter, should_stop=lambda: counter.steps >= steps)
+    with pytest.raises(Interrupted, match="--resume"):
+        run.execute(resume=resume)
+    assert counter.steps == steps
+
+
+def stop_at_each(config: RunConfig, folder: Path, moments: Sequence[int]) -> None:
+    """Stop after so many steps of the whole run, again and again, then finish."""
+    for before, after in pairwise((0, *moments)):
+        stop_after(config, folder, after - before, resume=before > 0)
+    counter = Counter()
+    Run(config, folder, observer=counter).execute(resume=True)
+    assert counter.steps == STEPS - moments[-1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_resumes_exactly(
+    method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    config = tiny_config(method)
+    Run(config, tmp_path / "whole").execute()
+    stop_at_each(config, tmp_path / "broken", (2, 8, 13, 16, 17, 23))
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac"])
+def test_regression_resumes_exactly(
+    method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    config = tiny_config(method, benchmark="regression-1d")
+    Run(config, tmp_path / "whole").execute()
+    stop_at_each(config, tmp_path / "broken", (5, 8, 9, 20))
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+PENALTIES: dict[str, dict[str, Any]] = {
+    "mse": {"strategy.penalty": "mse"},
+    "fkl, recomputed, random tasks": {"strategy.penalty": "fkl", "strategy.targets": "recomputed", "strategy.old_tasks": 1},
+    "rkl, epochs": {"strategy.penalty": "rkl", "training.epochs": 8, "training.iterations": None},
+    "weight samples": {"posterior.local_reparametrisation": False, "hypernet.kind": "chunked", "hypernet.chunk_size": 50},
+    "embeddings per task": {"hypernet.kind": "chunked", "hypernet.chunk_size": 40, "hypernet.chunk_embeddings_per_task": True},
+    "hyperfan": {"hypernet.initialisation": "hyperfan", "hypernet.activation": "relu"},
+    "single head": {"heads": "single"},
+}
+
+
+@pytest.mark.parametrize("settings", PENALTIES.values(), ids=PENALTIES)
+def test_settings_that_keep_more_state_resume_exactly(
+    settings: dict[str, Any], tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    config = tiny_config("pr-bbb", settings)
+    Run(config, tmp_path / "whole").execute()
+    stop_at_each(config, tmp_path / "broken", (3, 11, 20))
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_a_stop_after_any_step_is_exact(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    config = tiny_config("pr-dirac-sr")
+    Run(config, tmp_path / "whole").execute()
+    stop_at_each(config, tmp_path / "broken", range(1, STEPS + 1))
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(1, CHECKPOINTS + 1))
+def test_death_beside_any_checkpoint_is_exact(
+    number: int,
+    written: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_config: Callable[..., RunConfig],
+    assert_same_run: Callable[[Path, Path], None],
+    finished_run: Path,
+) -> None:
+    write = CheckpointFolder.write
+
+    def die(folder: CheckpointFolder, serial: int, *arguments: Any) -> None:
+        if serial < number or written:
+            write(folder, serial, *arguments)
+        if serial == number:
+            raise Killed
+
+    config = tiny_config("pr-bbb")
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointFolder, "write", die)
+        with pytest.raises(Killed):
+            Run(config, tmp_path / "broken").execute()
+    Run(config, tmp_path / "broken").execute(resume=True)
+    assert_same_run(finished_run, tmp_path / "broken")
+
+
+@pytest.mark.parametrize("damage", ["deleted", "truncated", "flipped"])
+@pytest.mark.parametrize("stop", [7, 8, 14])
+def test_the_previous_checkpoint_serves_when_the_newest_is_gone(
+    damage: str,
+    stop: int,
+    tmp_path: Path,
+    tiny_config: Callable[..., RunConfig],
+    assert_same_run: Callable[[Path, Path], None],
+    finished_run: Path,
+) -> None:
+    config, folder = tiny_config("pr-bbb"), tmp_path / "broken"
+    stop_after(config, folder, stop, resume=False)
+    newest = max((folder / "checkpoint").iterdir())
+    content = newest.read_bytes()
+    if damage == "deleted":
+        newest.unlink()
+    else:
+        newest.write_bytes(content[:-10] if damage == "truncated" else content[:-1] + bytes([content[-1] ^ 1]))
+    counter = Counter()
+    Run(config, folder, observer=counter).execute(resume=True)
+    passed_over = [text for text in counter.messages if text.startswith("passed over")]
+    assert len(passed_over) == (damage != "deleted")
+    assert all(newest.name in text for text in passed_over)
+    assert_same_run(finished_run, folder)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_refused(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+    config = tiny_config()
+    stop_after(config, tmp_path / "run", 8, resume=False)
+    for path in (tmp_path / "run" / "checkpoint").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="no usable checkpoint"):
+        Run(config, tmp_path / "run").execute(resume=True)
+
+
+def test_another_configuration_is_not_continued(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+    stop_after(tiny_config(), tmp_path / "run", 8, resume=False)
+    with pytest.raises(CheckpointError, match="another configuration"):
+        Run(tiny_config(settings={"training.learning_rate": 0.5}), tmp_path / "run").execute(resume=True)
+
+
+def test_resuming_starts_where_the_checkpoint_is(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+    config, counter = tiny_config(), Counter()
+    stop_after(config, tmp_path / "run", 13, resume=False)
+    Run(config, tmp_path / "run", observer=counter).execute(resume=True)
+    assert counter.begun == [(1, 5), (2, 0)]
+    assert any("resumed from checkpoint" in text for text in counter.messages)
+
+
+def test_resuming_without_a_checkpoint_starts_from_the_beginning(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None], finished_run: Path
+) -> None:
+    Run(tiny_config("pr-bbb"), tmp_path / "run").execute(resume=True)
+    assert_same_run(finished_run, tmp_path / "run")
