@@ -1,0 +1,218 @@
+"""The replay penalty: its formula for every distance, its targets, random subsets, and what it reaches."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import pytest
+import torch
+from torch import Generator, Tensor
+from torch.distributions import Normal, kl_divergence
+
+from metareplay.hypernets.chunked import ChunkedHypernetwork
+from metareplay.hypernets.hypernet import Hypernetwork
+from metareplay.hypernets.replay_distance import squared_change
+from metareplay.likelihoods import Categorical
+from metareplay.model import ContinualModel, HeadLayout
+from metareplay.nets.mlp import MLP
+from metareplay.posteriors.base import PosteriorFamily
+from metareplay.posteriors.dirac import DiracFamily
+from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
+from metareplay.strategies import posterior_replay
+from metareplay.strategies.base import TrainingData
+from metareplay.strategies.posterior_replay import PosteriorReplay
+from metareplay.strategies.settings import StrategySettings
+
+KINDS = ("mse", "fkl", "rkl", "w2")
+OLD = 4
+"""Old tasks; the task that is learned comes after them."""
+
+
+def make_model(
+    family: PosteriorFamily, rng: Generator, *, per_task: bool = False, classes: Sequence[int] = (2,) * (OLD + 1)
+) -> ContinualModel:
+    def task_map(size: int, generator: Generator) -> Hypernetwork:
+        return ChunkedHypernetwork(
+            size,
+            hidden=(5,),
+            chunk_size=9,
+            task_embedding_size=3,
+            chunk_embedding_size=2,
+            chunk_embeddings_per_task=per_task,
+            generator=generator,
+        )
+
+    model = ContinualModel(
+        lambda outputs: MLP((2,), (3,), outputs), family, task_map, HeadLayout.SINGLE, Categorical(), lambda family, network, spec: None
+    )
+    for count in classes:
+        model.add_task(count, generator=rng)
+    return model
+
+
+def shake(model: ContinualModel, rng: Generator) -> None:
+    for parameter in model.task_map.parameters():
+        parameter.data += 0.2 * torch.randn(parameter.shape, generator=rng)
+
+
+def replay(**settings: object) -> PosteriorReplay:
+    return PosteriorReplay(StrategySettings.model_validate(settings), GaussianPrior(2.0))
+
+
+def explicit(kind: str, family: PosteriorFamily, old: Tensor, new: Tensor) -> Tensor:
+    """D(q* || q) for each task (T, P) -> (T,), written out."""
+    if kind == "mse":
+        return (old - new).square().sum(1)
+    if isinstance(family, DiracFamily):
+        assert kind == "w2"
+        return (old - new).square().sum(1)
+    before, after = (
+        Normal(theta[:, : theta.shape[1] // 2], torch.nn.functional.softplus(theta[:, theta.shape[1] // 2 :] - 2.5)) for theta in (old, new)
+    )
+    if kind == "w2":
+        return ((before.mean - after.mean).square() + (before.scale - after.scale).square()).sum(1)
+    return (kl_divergence(before, after) if kind == "fkl" else kl_divergence(after, before)).sum(1)
+
+
+CASES = [(GaussianFamily(), kind) for kind in KINDS] + [(DiracFamily(), "mse"), (DiracFamily(), "w2")]
+
+
+@pytest.mark.parametrize(("family", "kind"), CASES)
+@pytest.mark.parametrize("strength", [1.0, 0.01, 30.0])
+def test_the_penalty_is_the_mean_divergence_of_the_old_tasks(family: PosteriorFamily, kind: str, strength: float, rng: Generator) -> None:
+    model, strategy = make_model(family, rng), replay(penalty=kind, strength=strength)
+    old = model.task_map.thetas(range(OLD)).detach().clone()
+    strategy.before_task(model, OLD)
+    shake(model, rng)
+    penalty = strategy.penalty(model, OLD, generator=rng)
+    assert penalty is not None
+    divergences = explicit(kind, family, old, model.task_map.thetas(range(OLD)))
+    torch.testing.assert_close(penalty, strength / OLD * divergences.sum(), rtol=1e-4, atol=0)
+    expected = torch.autograd.grad(strength / OLD * divergences.sum(), list(model.task_map.parameters()), allow_unused=True)
+    found = torch.autograd.grad(penalty, list(model.task_map.parameters()), allow_unused=True)
+    for left, right in zip(found, expected, strict=True):
+        assert (left is None) == (right is None)
+        if left is not None and right is not None:
+            torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4 * strength)
+
+
+@pytest.mark.parametrize(("family", "kind"), CASES)
+@pytest.mark.parametrize("targets", ["stored", "recomputed"])
+def test_the_penalty_is_zero_when_a_task_starts(family: PosteriorFamily, kind: str, targets: str, rng: Generator) -> None:
+    model, strategy = make_model(family, rng), replay(penalty=kind, targets=targets)
+    strategy.before_task(model, OLD)
+    penalty = strategy.penalty(model, OLD, generator=rng)
+    assert penalty is not None
+    assert abs(float(penalty.detach())) < 1e-9
+    for gradient in torch.autograd.grad(penalty, list(model.task_map.parameters()), allow_unused=True, materialize_grads=True):
+        torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-4)
+
+
+def test_the_first_task_has_no_penalty(rng: Generator) -> None:
+    model, strategy = make_model(GaussianFamily(), rng, classes=(2,)), replay()
+    strategy.before_task(model, 0)
+    assert strategy.penalty(model, 0, generator=rng) is None
+    assert strategy.tensors() == {}
+
+
+def test_without_strength_there_is_no_penalty(rng: Generator) -> None:
+    model, strategy = make_model(GaussianFamily(), rng), replay(strength=0)
+    strategy.before_task(model, OLD)
+    shake(model, rng)
+    assert strategy.penalty(model, OLD, generator=rng) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("old_tasks", [None, 2])
+def test_stored_and_recomputed_targets_agree(kind: str, old_tasks: int | None, rng: Generator) -> None:
+    model = make_model(GaussianFamily(), rng)
+    strategies = [replay(penalty=kind, targets=targets, old_tasks=old_tasks) for targets in ("stored", "recomputed")]
+    for strategy in strategies:
+        strategy.before_task(model, OLD)
+    shake(model, rng)
+    for seed in range(3):
+        found = [strategy.penalty(model, OLD, generator=Generator().manual_seed(seed)) for strategy in strategies]
+        assert found[0] is not None
+        torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=0)
+
+
+def test_the_checkpoint_is_taken_anew_for_every_task(rng: Generator) -> None:
+    model, strategy = make_model(GaussianFamily(), rng), replay(penalty="fkl")
+    strategy.before_task(model, OLD - 1)
+    shake(model, rng)
+    strategy.before_task(model, OLD)
+    penalty = strategy.penalty(model, OLD, generator=rng)
+    assert penalty is not None
+    assert abs(float(penalty.detach())) < 1e-9
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_random_subsets(size: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, strategy, full = make_model(DiracFamily(), rng), replay(old_tasks=size, strength=0.5), replay(strength=0.5)
+    for each in (strategy, full):
+        each.before_task(model, OLD)
+    shake(model, rng)
+    drawn: list[tuple[int, ...]] = []
+
+    def spy(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int]) -> Tensor:
+        drawn.append(tuple(sorted(tasks)))
+        return squared_change(current, old, tasks)
+
+    monkeypatch.setattr(posterior_replay, "squared_change", spy)
+    values: dict[tuple[int, ...], float] = {}
+    for _ in range(600):
+        penalty = strategy.penalty(model, OLD, generator=rng)
+        assert penalty is not None
+        values[drawn[-1]] = float(penalty.detach())
+    subsets = list(combinations(range(OLD), size))
+    assert sorted(values) == subsets  # the right size, without repetition, and every subset is drawn
+    share = 1 / len(subsets)
+    for subset in subsets:  # equally often: five standard errors of a binomial count
+        assert abs(drawn.count(subset) - 600 * share) < 5 * (600 * share * (1 - share)) ** 0.5
+    whole = full.penalty(model, OLD, generator=rng)
+    assert whole is not None
+    assert sum(values.values()) / len(values) == pytest.approx(float(whole.detach()), rel=1e-4)  # the mean over subsets is the full penalty
+
+
+@pytest.mark.parametrize("size", [OLD, OLD + 3])
+def test_a_subset_of_all_is_the_full_penalty(size: int, rng: Generator) -> None:
+    model, strategy, full = make_model(GaussianFamily(), rng), replay(old_tasks=size), replay()
+    for each in (strategy, full):
+        each.before_task(model, OLD)
+    shake(model, rng)
+    state = rng.get_state()
+    assert strategy.penalty(model, OLD, generator=rng) == full.penalty(model, OLD, generator=rng)
+    assert torch.equal(rng.get_state(), state)  # and needs no random numbers
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_old_embeddings_are_regularised_and_the_new_one_is_not(kind: str, rng: Generator) -> None:
+    model, strategy = make_model(GaussianFamily(), rng, per_task=True), replay(penalty=kind)
+    strategy.before_task(model, OLD)
+    shake(model, rng)
+    penalty = strategy.penalty(model, OLD, generator=rng)
+    assert penalty is not None
+    hypernetwork = model.task_map
+    assert isinstance(hypernetwork, ChunkedHypernetwork)
+    for embeddings in (hypernetwork.task_embeddings, hypernetwork.chunk_embeddings):
+        gradients = torch.autograd.grad(penalty, list(embeddings), retain_graph=True, allow_unused=True, materialize_grads=True)
+        assert [bool(gradient.any()) for gradient in gradients] == [True] * OLD + [False]
+    assert strategy.checkpoint is not None
+    assert not any(parameter.requires_grad for parameter in strategy.checkpoint.parameters())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_whose_outputs_grow_are_replayed_too(kind: str, rng: Generator) -> None:
+    model, strategy = make_model(GaussianFamily(), rng, classes=(2, 5, 3)), replay(penalty=kind)
+    old = model.task_map.thetas([0, 1]).detach().clone()
+    strategy.before_task(model, 2)
+    shake(model, rng)
+    penalty = strategy.penalty(model, 2, generator=rng)
+    assert penalty is not None
+    torch.testing.assert_close(penalty, explicit(kind, model.family, old, model.task_map.thetas([0, 1])).mean(), rtol=1e-4, atol=0)
+
+
+def test_prior_and_data_are_the_tasks_own() -> None:
+    strategy = replay()
+    data = TrainingData(torch.ones(2, 3), torch.zeros(2))
+    assert strategy.prior_for(3).variance == 2.0
+    assert strategy.data_for(3, data) is data
