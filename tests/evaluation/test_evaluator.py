@@ -1,0 +1,215 @@
+"""Evaluation of models whose every answer can be worked out by hand."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.benchmarks.base import Split
+from metareplay.evaluation.evaluate import Evaluator, backward_transfer, during, final
+from metareplay.hypernets.task_maps import PerTaskParameters, SharedParameters, TaskMap
+from metareplay.inference.settings import InferenceSettings
+from metareplay.likelihoods import Categorical, Gaussian
+from metareplay.model import ContinualModel, HeadLayout
+from metareplay.nets.mlp import MLP
+from metareplay.posteriors.base import PosteriorFamily
+from metareplay.posteriors.dirac import DiracFamily
+from metareplay.posteriors.gaussian import GaussianFamily
+
+
+def linear_model(
+    inputs: int,
+    family: PosteriorFamily,
+    widths: list[int],
+    *,
+    task_map: Callable[[int], TaskMap] = PerTaskParameters,
+    layout: HeadLayout = HeadLayout.SINGLE,
+    regression: bool = False,
+) -> ContinualModel:
+    model = ContinualModel(
+        lambda outputs: MLP((inputs,), (), outputs),
+        family,
+        lambda size, _: task_map(size),
+        layout,
+        Gaussian(0.1) if regression else Categorical(),
+        lambda family, network, spec: None,
+    )
+    for width in widths:
+        model.add_task(width, generator=Generator().manual_seed(0))
+    return model
+
+
+def set_theta(model: ContinualModel, task: int, values: list[float]) -> None:
+    model.task_map.trained_parameters(task)[0].data = torch.tensor(values)
+
+
+def evaluator(model: ContinualModel, *, regression: bool = False, seed: int = 0, **settings: int) -> Evaluator:
+    return Evaluator(model, InferenceSettings(**settings), regression=regression, seed=seed)
+
+
+def split(x: list[float], y: list[int]) -> Split:
+    return Split(torch.tensor(x).unsqueeze(1), torch.tensor(y))
+
+
+@pytest.fixture
+def two_tasks() -> ContinualModel:
+    """Task 0 answers by the sign of x, with margin 2|x|; task 1 always answers 0, with margin 2. So task 0 is surer where |x| > 1."""
+    model = linear_model(1, DiracFamily(), [2, 2])
+    set_theta(model, 0, [1.0, -1.0, 0.0, 0.0])  # weights (2, 1), then biases
+    set_theta(model, 1, [0.0, 0.0, 1.0, -1.0])
+    return model
+
+
+TESTS = [
+    split([2.0, -2.0, 0.5, -3.0], [0, 1, 0, 0]),  # task 0 is right on three; the third looks like task 1, which would be right too
+    split([0.1, 0.2, 5.0, -0.3, 0.4], [0, 1, 0, 0, 0]),  # task 1 is right on four; the third looks like task 0, which would be right too
+]
+
+
+def test_accuracy_with_the_task_given(two_tasks: ContinualModel) -> None:
+    judge = evaluator(two_tasks)
+    assert [judge.given(task, test) for task, test in enumerate(TESTS)] == [75.0, 80.0]
+    assert judge.given(1, TESTS[0]) == 75.0  # always 0
+
+
+@pytest.mark.parametrize("criterion", ["ent", "conf"])
+def test_a_wrong_task_is_a_wrong_answer(two_tasks: ContinualModel, criterion: str) -> None:
+    found = evaluator(two_tasks).inferred(TESTS)[criterion]
+    assert found.confusion == [[75.0, 25.0], [20.0, 80.0]]
+    assert [sum(row) for row in found.confusion] == [100.0, 100.0]
+    assert found.right_task == pytest.approx((75 + 80) / 2)
+    assert found.score == pytest.approx((50 + 60) / 2)  # of the right tasks' inputs, one each is misclassified
+
+
+def test_batches_are_given_to_one_task(two_tasks: ContinualModel) -> None:
+    found = evaluator(two_tasks, batch_wise=100).inferred(TESTS)["ent"]
+    assert found.batch_wise == pytest.approx((75 + 80) / 2)  # each test set as a whole looks like its own task
+    single = evaluator(two_tasks, batch_wise=1).inferred(TESTS)["ent"]
+    assert single.batch_wise == single.score
+
+
+def test_scores_and_predictions_of_one_task(two_tasks: ContinualModel) -> None:
+    answers = evaluator(two_tasks).answers(TESTS[0].x, 0, ["conf"])
+    assert answers.predictions.tolist() == [0, 1, 0, 1]
+    margins = torch.tensor([4.0, 4.0, 1.0, 6.0], dtype=torch.float64)
+    torch.testing.assert_close(answers.scores["conf"], torch.sigmoid(-margins), rtol=1e-6, atol=0)
+    assert set(answers.scores) == {"conf"}
+
+
+def test_only_learned_tasks_compete(two_tasks: ContinualModel) -> None:
+    assert evaluator(two_tasks).inferred([]) == {}
+    first = evaluator(two_tasks).inferred(TESTS[:1])["ent"]
+    assert first.confusion == [[75.0, 25.0]]
+    assert first.score == 50.0
+
+
+def test_classes_a_task_does_not_have_are_never_predicted() -> None:
+    model = linear_model(1, DiracFamily(), [2, 3])
+    set_theta(model, 0, [0.0, 0.0, 0.0, 0.0, 1.0, 9.0])  # the third output would win
+    assert evaluator(model).answers(torch.zeros(4, 1), 0).predictions.tolist() == [1] * 4
+    assert evaluator(model).given(0, split([0.0, 0.0], [1, 0])) == 50.0
+
+
+def gaussian_theta(means: list[float], scale: float) -> list[float]:
+    rho = float(torch.tensor(scale).expm1().log()) + 2.5  # softplus(rho - 2.5) = scale
+    return [*means, *([rho] * len(means))]
+
+
+@pytest.fixture
+def two_lines() -> ContinualModel:
+    """y = 2x + 1, certain; and y = -x, uncertain everywhere."""
+    model = linear_model(1, GaussianFamily(), [1, 1], regression=True)
+    set_theta(model, 0, gaussian_theta([2.0, 1.0], 1e-6))
+    set_theta(model, 1, gaussian_theta([-1.0, 0.0], 0.5))
+    return model
+
+
+def _line(x: list[float], y: list[float]) -> Split:
+    return Split(torch.tensor(x).unsqueeze(1), torch.tensor(y).unsqueeze(1))
+
+
+def test_regression_errors(two_lines: ContinualModel) -> None:
+    judge = evaluator(two_lines, regression=True, samples=50)
+    test = _line([0.0, 1.0, 2.0], [1.0, 4.0, 5.0])  # errors 0, 1, 0
+    assert judge.given(0, test) == pytest.approx(1 / 3, rel=1e-4)
+    own = judge.answers(torch.tensor([[0.0], [2.0]]), 1, ["variance"])
+    samples = judge.outputs(torch.tensor([[0.0], [2.0]]), 1)
+    torch.testing.assert_close(own.predictions, samples.mean(0))
+    torch.testing.assert_close(own.scores["variance"], samples.double().var(0, correction=0)[:, 0])
+
+
+def test_regression_counts_the_error_of_the_inferred_task(two_lines: ContinualModel) -> None:
+    tests = [_line([0.0, 1.0], [1.0, 4.0]), _line([0.0, 1.0], [0.0, -1.0])]
+    found = evaluator(two_lines, regression=True, samples=50).inferred(tests)
+    assert list(found) == ["variance"]
+    assert found["variance"].confusion == [[100.0, 0.0], [100.0, 0.0]]  # the certain task wins everywhere
+    assert found["variance"].right_task == 50.0
+    assert found["variance"].score == pytest.approx((1 / 2 + (1 + 16) / 2) / 2, rel=1e-4)
+    assert found["variance"].batch_wise is None
+
+
+def test_regression_with_several_targets() -> None:
+    model = linear_model(1, DiracFamily(), [2], regression=True)
+    set_theta(model, 0, [0.0, 0.0, 1.0, 3.0])
+    test = Split(torch.zeros(2, 1), torch.tensor([[1.0, 3.0], [1.0, 1.0]]))
+    assert evaluator(model, regression=True).given(0, test) == pytest.approx((0 + 4 / 2) / 2)  # the mean over targets
+
+
+def test_one_softmax_over_all_classes() -> None:
+    model = linear_model(4, DiracFamily(), [2, 2], task_map=SharedParameters, layout=HeadLayout.GROWING)
+    set_theta(model, 0, [*torch.eye(4).flatten().tolist(), 0.0, 0.0, 0.0, 0.0])  # answers the input's largest element
+    one_hot = torch.eye(4)
+    tests = [
+        Split(one_hot[[0, 1, 1, 3]], torch.tensor([0, 1, 0, 1])),  # classes 0 and 1: right, right, wrong, wrong task
+        Split(one_hot[[2, 3]], torch.tensor([0, 1])),  # classes 2 and 3
+    ]
+    judge = evaluator(model)
+    assert judge.shared_softmax(tests) == (50 + 100) / 2
+    assert judge.inferred(tests) == {}
+
+
+def test_no_shared_softmax_elsewhere(two_tasks: ContinualModel) -> None:
+    assert evaluator(two_tasks).shared_softmax(TESTS) is None
+
+
+def test_weight_samples_are_the_same_each_time(two_lines: ContinualModel) -> None:
+    x = torch.ones(3, 1)
+    judge = evaluator(two_lines, regression=True, samples=4)
+    first = judge.outputs(x, 1)
+    judge.outputs(x, 0)
+    assert torch.equal(judge.outputs(x, 1), first)
+    assert not torch.equal(evaluator(two_lines, regression=True, samples=4, seed=1).outputs(x, 1), first)
+
+
+CASES: list[tuple[PosteriorFamily, type[TaskMap], HeadLayout, bool, list[str]]] = [
+    (GaussianFamily(), PerTaskParameters, HeadLayout.SINGLE, False, ["ent", "conf", "agree", "ku"]),
+    (GaussianFamily(), SharedParameters, HeadLayout.MULTI, False, ["ent", "conf", "agree", "ku"]),
+    (DiracFamily(), PerTaskParameters, HeadLayout.SINGLE, False, ["ent", "conf"]),
+    (DiracFamily(), SharedParameters, HeadLayout.MULTI, False, ["ent", "conf"]),
+    (DiracFamily(), SharedParameters, HeadLayout.SINGLE, False, []),  # all tasks give the same answer
+    (DiracFamily(), SharedParameters, HeadLayout.GROWING, False, []),  # no task to infer
+    (GaussianFamily(), PerTaskParameters, HeadLayout.SINGLE, True, ["variance"]),
+    (DiracFamily(), PerTaskParameters, HeadLayout.SINGLE, True, []),  # a point has no variance
+]
+
+
+@pytest.mark.parametrize(("family", "task_map", "layout", "regression", "expected"), CASES)
+def test_which_criteria_apply(
+    family: PosteriorFamily, task_map: type[TaskMap], layout: HeadLayout, regression: bool, expected: list[str]
+) -> None:
+    model = linear_model(1, family, [2, 2], task_map=task_map, layout=layout, regression=regression)
+    assert evaluator(model, regression=regression).criteria() == expected
+
+
+def test_summaries_of_the_matrix() -> None:
+    matrix = [[90.0], [80.0, 70.0], [60.0, 65.0, 100.0]]
+    assert during(matrix) == pytest.approx((90 + 70 + 100) / 3)
+    assert final(matrix) == 75.0
+    assert backward_transfer(matrix) == pytest.approx((-30 - 5) / 2)
+    assert backward_transfer([[90.0]]) is None
+
+
+def test_hits_are_counted_per_input(two_tasks: ContinualModel) -> None:
+    predictions: Tensor = torch.tensor([0, 1, 1])
+    assert evaluator(two_tasks).error_or_hit(predictions, torch.tensor([0, 0, 1])).tolist() == [100.0, 0.0, 100.0]
