@@ -1,0 +1,68 @@
+"""Every method learns every kind of problem: finite, the same for the same seed, another for another seed."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from metareplay.benchmarks.base import Benchmark
+from metareplay.benchmarks.toy import modes_2d, regression_1d
+from metareplay.experiments.config import build_config
+from metareplay.experiments.learner import ContinualLearner
+from metareplay.experiments.methods import METHODS
+
+BENCHMARKS = {"modes-2d": modes_2d(), "regression-1d": regression_1d()}
+SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
+
+pytestmark = [pytest.mark.parametrize("method", METHODS), pytest.mark.parametrize("name", BENCHMARKS)]
+
+
+def learn(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
+    defaults = {"method": method, "network": "mlp-4", "seed": seed, **(SMALL if METHODS[method].has_hypernetwork else {})}
+    given = {"training.iterations": 3, "training.batch_size": 8, "inference.samples": 5}
+    config = build_config(defaults, given, "test")
+    learner = ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape)
+    for task in benchmark:
+        for step in learner.begin_task(task.train, len(task.classes) or task.train.y.shape[1]):
+            assert step.terms.total.isfinite()
+    return learner
+
+
+def thetas(learner: ContinualLearner) -> Tensor:
+    return learner.model.task_map.thetas(range(learner.num_tasks)).detach()
+
+
+def test_learning_ends_with_finite_parameters(method: str, name: str) -> None:
+    benchmark = BENCHMARKS[name]
+    learner = learn(method, benchmark, 0)
+    assert learner.num_tasks == len(benchmark)
+    assert learner.is_finite()
+    assert thetas(learner).isfinite().all()
+    tests = [task.test for task in benchmark]
+    for task, test in enumerate(tests):
+        found = learner.evaluator.given(task, test)
+        assert 0 <= found <= (100 if benchmark.problem == "classification" else float("inf"))
+    for inference in learner.evaluator.inferred(tests).values():
+        assert all(abs(sum(row) - 100) < 1e-9 for row in inference.confusion)
+
+
+def test_a_seed_fixes_everything(method: str, name: str) -> None:
+    first = learn(method, BENCHMARKS[name], 0)
+    torch.manual_seed(123)  # whatever the global generator does
+    again, other = learn(method, BENCHMARKS[name], 0), learn(method, BENCHMARKS[name], 1)
+    assert torch.equal(thetas(first), thetas(again))
+    assert not torch.equal(thetas(first), thetas(other))
+    tests = [task.test for task in BENCHMARKS[name]]
+    assert first.evaluator.inferred(tests) == again.evaluator.inferred(tests)
+
+
+def test_training_moves_the_task_that_is_learned(method: str, name: str) -> None:
+    benchmark = BENCHMARKS[name]
+    learner = learn(method, benchmark[:1], 0)
+    trainer = learner.begin_task(benchmark[1].train, len(benchmark[1].classes) or benchmark[1].train.y.shape[1])
+    before = thetas(learner).clone()
+    for _ in trainer:
+        pass
+    after = thetas(learner)
+    assert not torch.equal(after[1], before[1])
+    separate = METHODS[method].task_map.startswith("per-task")
+    assert torch.equal(after[0], before[0]) == separate  # only separate tasks cannot touch each other
