@@ -135,6 +135,7 @@ def introduce(console: "Console", config: "RunConfig", folder: Path, source: str
 
 
 def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool, tensorboard: bool, quiet: bool) -> None:
+    from metareplay.benchmarks.registry import benchmark_named
     from metareplay.experiments.observers import LiveProgress, Observer, Several, TensorBoard
     from metareplay.experiments.run import Run
     from metareplay.experiments.seeds import stop_on_signal
@@ -142,7 +143,7 @@ def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool,
 
     results = finished_results(folder, config) if resume else None
     if results is None:
-        unit = "" if config.benchmark.startswith("regression") else "%"
+        unit = "squared error" if benchmark_named(config.benchmark).problem == "regression" else "accuracy %"
         watchers: list[Observer] = [] if quiet else [LiveProgress(console, unit=unit)]
         if tensorboard:
             watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))

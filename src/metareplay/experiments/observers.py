@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from metareplay.errors import ConfigError
 from metareplay.files import write_atomically
@@ -61,27 +61,26 @@ class Silent:
 class LiveProgress(Silent):
     """A progress bar: task, iteration, loss terms, time left (of the whole run). Plain lines where there is no terminal."""
 
-    def __init__(self, console: Console, *, unit: str = "%") -> None:
+    def __init__(self, console: Console, *, unit: str = "accuracy %") -> None:
         self.console, self.unit = console, unit
         self.bar = Progress(
             TextColumn("[bold]{task.fields[title]}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
             TextColumn("{task.fields[terms]}"),
-            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
         )
         self.row: Any = None
-        self.title = ""
+        self.title = self.name = ""
 
     def message(self, text: str) -> None:
         self.console.print(text, highlight=False)
 
     def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        self.title = f"task {task + 1}/{num_tasks} ({name})"
+        self.title, self.name = f"task {task + 1}/{num_tasks}", name
         done = task * iterations + iteration
         if self.row is None:
             self.bar.start()
@@ -91,12 +90,12 @@ class LiveProgress(Silent):
     def step(self, step: Step) -> None:
         due = step.iteration % 10 == 0 or step.iteration == step.iterations
         if self.row is not None and due:
-            terms = "  ".join(f"{name} {float(value):.3g}" for name, value in step.terms._asdict().items())
+            terms = " ".join(f"{name} {float(value):.3g}" for name, value in step.terms._asdict().items())
             self.bar.update(self.row, completed=step.task * step.iterations + step.iteration, terms=terms)
 
     def task_ends(self, task: int, scores: Sequence[float]) -> None:
-        shown = "  ".join(f"{score:.4g}{self.unit}" for score in scores)
-        self.console.print(f"{self.title} learned; with the task given: {shown}", highlight=False)
+        shown = " ".join(f"{score:.4g}" for score in scores)
+        self.console.print(f"{self.title} ({self.name}) learned; tasks so far, {self.unit}: {shown}", highlight=False)
 
     def close(self) -> None:
         self.bar.stop()
