@@ -113,7 +113,7 @@ class ContinualModel:
         for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
             self.add_task(stop - start, generator=generator)
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
-            raise CheckpointError(f"the stored outputs of the tasks {list(heads)} do not fit this model; they belong to another configuration")
+            raise CheckpointError(f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration")
         try:
             self.task_map.load_state_dict(tensors)
         except RuntimeError as error:
