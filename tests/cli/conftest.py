@@ -1,0 +1,47 @@
+"""The command in this process: exit code, what it printed, and no trace afterwards."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from metareplay.cli.main import main
+
+
+class Answer(NamedTuple):
+    """What a command gave back."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Answer]]:
+    """Runs ``metareplay`` with some arguments as a shell would."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setenv("COLUMNS", "300")  # nothing is wrapped
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def call(*arguments: object) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["metareplay", *map(str, arguments)])
+        capsys.readouterr()
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1 if end.code else 0
+        return Answer(code, *capsys.readouterr())
+
+    yield call
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> list[str]:
+    """Options that make a run take a fraction of a second."""
+    settings = ("training.iterations=8", "training.checkpoint_every=3", "inference.samples=3", "inference.batch_wise=20")
+    return ["--quiet", *(word for setting in settings for word in ("--set", setting))]

@@ -1,0 +1,169 @@
+"""Commands that look: help, version, lists, tasks, predict."""
+
+import csv
+import io
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from metareplay import ContinualClassifier, ContinualRegressor, __version__
+from metareplay.benchmarks.registry import BENCHMARKS
+from metareplay.experiments.config import setting_descriptions
+from metareplay.experiments.methods import METHODS
+from metareplay.experiments.recipe_book import all_recipes
+from metareplay.inference.criteria import CRITERIA
+
+Command = Callable[..., Any]
+Array = npt.NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def points() -> Array:
+    return np.random.default_rng(0).normal(size=(40, 2))
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory, points: Array) -> Path:
+    folder = tmp_path_factory.mktemp("classifier")
+    model = ContinualClassifier("pr-bbb", "mlp-5", settings={"training.iterations": 20, "inference.samples": 5})
+    model.learn_task(points, np.where(points[:, 0] > 0, "right", "left"), name="sides")
+    model.learn_task(points + 9, np.where(points[:, 1] > 0, "up", "down"), name="heights")
+    model.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def regressor(tmp_path_factory: pytest.TempPathFactory, points: Array) -> Path:
+    folder = tmp_path_factory.mktemp("regressor")
+    model = ContinualRegressor("pr-bbb", "mlp-5", settings={"training.iterations": 5, "inference.samples": 5})
+    model.learn_task(points, points[:, 0], name="first").learn_task(points + 3, points[:, 1], name="second").save(folder)
+    return folder
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_version_of_the_module() -> None:
+    found = subprocess.run([sys.executable, "-m", "metareplay", "--version"], capture_output=True, text=True, check=True)
+    assert (found.stdout, found.stderr) == (f"metareplay {__version__}\n", "")
+
+
+@pytest.mark.parametrize("name", ["run", "report", "list", "predict", "tasks"])
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_the_help_of_every_command_has_an_example(name: str, option: str, command: Command) -> None:
+    found = command(name, option)
+    assert found.code == 0
+    assert "Example" in found.out
+    assert f"metareplay {name} " in found.out.partition("Example")[2]
+
+
+def test_the_help_lists_every_command(command: Command) -> None:
+    found = command("--help")
+    assert found.code == 0
+    assert all(name in found.out for name in ("run", "report", "list", "predict", "tasks"))
+
+
+KINDS: dict[str, list[str]] = {
+    "benchmarks": list(BENCHMARKS),
+    "methods": list(METHODS),
+    "networks": ["mlp-"],
+    "criteria": list(CRITERIA),
+    "recipes": [recipe.name for recipe in all_recipes()],
+    "settings": list(setting_descriptions()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_list_names_everything(kind: str, command: Command) -> None:
+    found = command("list", kind)
+    first_words = [line.split()[0] for line in found.out.splitlines()[1:] if line.strip()]
+    assert found.code == 0
+    if kind == "networks":
+        assert any(word.startswith("mlp-") for word in first_words)
+    else:
+        assert first_words == KINDS[kind]
+
+
+def test_tasks_of_a_classifier(classifier: Path, command: Command) -> None:
+    found = command("tasks", classifier)
+    assert found.code == 0
+    assert [line.split() for line in found.out.splitlines()] == [
+        ["number", "task", "classes"],
+        ["0", "sides", "left,", "right"],
+        ["1", "heights", "down,", "up"],
+    ]
+
+
+def test_tasks_of_a_regressor(regressor: Path, command: Command) -> None:
+    assert "(regression)" in command("tasks", regressor).out
+
+
+def write_inputs(path: Path, points: Array) -> None:
+    if path.suffix == ".npy":
+        np.save(path, points)
+    elif path.suffix == ".npz":
+        np.savez(path, x=points)
+    else:
+        header = "a,b\n" if "header" in path.name else ""
+        path.write_text(header + "".join(f"{a!r},{b!r}\n" for a, b in points.tolist()))
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "header.csv"])
+def test_predictions_of_every_kind_of_file(name: str, classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
+    write_inputs(tmp_path / name, points)
+    found = command("predict", classifier, tmp_path / name)
+    assert (found.code, found.err) == (0, "")
+    expected = ContinualClassifier.load(classifier).predict_full(points)
+    answers = rows(found.out)
+    assert [answer["label"] for answer in answers] == expected.labels.tolist()
+    assert [answer["task"] for answer in answers] == expected.task
+    for answer, row in zip(answers, range(len(points)), strict=True):
+        assert float(answer["probability"]) == pytest.approx(expected.probabilities[row].max(), rel=1e-5)
+        for name_ in ("total", "aleatoric", "epistemic"):
+            assert float(answer[name_]) == pytest.approx(getattr(expected, name_)[row], rel=1e-5, abs=1e-300)
+
+
+def test_a_given_task_is_used(classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", points)
+    for task, labels in (("sides", {"left", "right"}), ("heights", {"down", "up"})):
+        answers = rows(command("predict", classifier, tmp_path / "x.npy", "--task", task).out)
+        assert {answer["task"] for answer in answers} == {task}
+        assert {answer["label"] for answer in answers} <= labels
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_every_criterion(criterion: str, classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", points)
+    answers = rows(command("predict", classifier, tmp_path / "x.npy", "--criterion", criterion).out)
+    expected = ContinualClassifier.load(classifier).predict_task(points, criterion=criterion)
+    assert [answer["task"] for answer in answers] == expected
+
+
+def test_batch_wise_inference_gives_one_task(classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", points)
+    answers = rows(command("predict", classifier, tmp_path / "x.npy", "--batch-wise", 40).out)
+    assert len({answer["task"] for answer in answers}) == 1
+
+
+def test_answers_go_to_a_file(classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", points)
+    shown = command("predict", classifier, tmp_path / "x.npy").out
+    found = command("predict", classifier, tmp_path / "x.npy", "--out", tmp_path / "answers.csv")
+    assert (found.code, found.out) == (0, "")
+    assert (tmp_path / "answers.csv").read_text() == shown
+
+
+def test_predictions_of_a_regressor(regressor: Path, points: Array, command: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", points)
+    answers = rows(command("predict", regressor, tmp_path / "x.npy").out)
+    expected = ContinualRegressor.load(regressor).predict_full(points)
+    assert [answer["task"] for answer in answers] == expected.task
+    np.testing.assert_allclose([float(answer["mean"]) for answer in answers], expected.mean[:, 0], rtol=1e-5)
+    np.testing.assert_allclose([float(answer["std"]) for answer in answers], expected.std[:, 0], rtol=1e-5)

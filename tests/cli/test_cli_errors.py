@@ -1,0 +1,138 @@
+"""A user's error ends with code 2 and one clear message, never with a traceback."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metareplay import ContinualClassifier
+
+Command = Callable[..., Any]
+
+USER_ERRORS: list[tuple[list[str], str]] = [
+    (["run", "split-digit"], "benchmark 'split-digit' is unknown"),
+    (["run", "split-digit"], "did you mean 'split-digits'?"),
+    (["run", "--method", "pr-bb"], "did you mean pr-bbb?"),
+    (["run", "modes-2d", "--network", "mlp-0", "--out", "OUT"], "network='mlp-0' is unknown; choose one of mlp-"),
+    (["run", "--set", "training.iteration=5"], "did you mean training.iterations?"),
+    (["run", "--set", "training.iterations"], "write key=value"),
+    (["run", "--set", "training.iterations=0"], "training.iterations=0"),
+    (["run", "--set", "training.learning_rate=fast"], "training.learning_rate='fast'"),
+    (["run", "--set", "training.iterations=5", "--set", "training.epochs=2"], "give either iterations or epochs"),
+    (["run", "--method", "sp-bbb", "--set", "strategy.strength=1"], "sp-bbb has no replay penalty"),
+    (["run", "--method", "pr-dirac", "--set", "posterior.prior_scale=1"], "Dirac posterior"),
+    (["run", "--seed", "-1"], "seed=-1"),
+    (["run", "--config", "OUT/none.yaml"], "cannot be read: No such file or directory"),
+    (["run", "--config", "OUT"], "cannot be read: Is a directory"),
+    (["run", "split-mnist", "--data-dir", "OUT/none", "--out", "OUT/run"], "is not a folder"),
+    (["run", "split-mnist", "--data-dir", "OUT", "--out", "OUT/run"], "OUT"),
+    (["list", "flowers"], "list 'flowers' is unknown; choose one of benchmarks, methods"),
+    (["report", "OUT"], "OUT"),
+    (["report", "OUT/none"], "results.json is missing"),
+    (["tasks", "OUT"], "holds no model: model.json is missing"),
+    (["predict", "OUT", "OUT/x.npy"], "holds no model"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USER_ERRORS, ids=[" ".join(arguments) for arguments, _ in USER_ERRORS])
+def test_a_users_error_is_one_clear_message(arguments: list[str], message: str, command: Command, tmp_path: Path) -> None:
+    found = command(*(argument.replace("OUT", str(tmp_path)) for argument in arguments))
+    assert found.code == 2
+    assert found.err.startswith("error: ")
+    assert message.replace("OUT", str(tmp_path)) in found.err
+    assert found.err.count("\n") == 1
+    assert "Traceback" not in found.out + found.err
+    assert list(tmp_path.iterdir()) == []  # nothing was begun
+
+
+@pytest.mark.parametrize("text", ["training: [1, 2", "a: b: c", "- a list", "just words", "training:\n  iterations: -3", "nonsense: 1"])
+def test_a_bad_configuration_file(text: str, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    found = command("run", "--config", tmp_path / "bad.yaml", "--out", tmp_path / "run")
+    assert found.code == 2
+    assert "bad.yaml" in found.err
+    assert "Traceback" not in found.err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["run", "--bogus"],
+        ["run", "--seeds", "0"],
+        ["run", "--seeds", "two"],
+        ["run", "--jobs", "0"],
+        ["predict"],
+        ["list"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage(arguments: list[str], command: Command) -> None:
+    found = command(*arguments)
+    assert found.code == 2
+    assert "Usage:" in found.out + found.err
+    assert "Traceback" not in found.out + found.err
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stored model of inputs with two features."""
+    folder = tmp_path_factory.mktemp("model")
+    learner = ContinualClassifier("sp-dirac", "mlp-3", settings={"training.iterations": 2})
+    learner.learn_task(np.eye(2), ["a", "b"], name="spring").save(folder)
+    return folder
+
+
+BAD_INPUTS: list[tuple[str, bytes, str]] = [
+    ("x.txt", b"1,2\n", "unknown ending"),
+    ("x.npy", b"this is no array", "cannot be read as numbers"),
+    ("x.npz", b"this is no archive", "cannot be read as numbers"),
+    ("x.csv", b"1,2\n3\n", "cannot be read as numbers"),
+    ("x.csv", b"a,b\n1,two\n", "cannot be read as numbers"),
+    ("x.csv", b"\xff\xfe\x00", "cannot be read as numbers"),
+    ("x.csv", b"", "inputs have shape (0,)"),
+    ("x.csv", b"1,2,3\n", "this model learned inputs of shape (2,)"),
+    ("x.csv", b"1,nan\n", "NaN or infinite"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD_INPUTS, ids=[f"{name} {message}" for name, _, message in BAD_INPUTS])
+def test_bad_inputs(name: str, content: bytes, message: str, command: Command, model: Path, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    found = command("predict", model, tmp_path / name)
+    assert found.code == 2
+    assert message in found.err
+    assert (found.out, found.err.count("\n")) == ("", 1)
+
+
+def test_an_archive_without_x(command: Command, model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", inputs=np.eye(2))
+    found = command("predict", model, tmp_path / "x.npz")
+    assert (found.code, "holds no array named x" in found.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--task", "winter"], "task 'winter' is unknown; the model has learned 'spring'"),
+        (["--criterion", "luck"], "criterion='luck' is unknown; choose one of ent, conf, agree, ku"),
+        (["--criterion", "agree"], "a Dirac posterior has only one"),
+        (["--out", "MODEL/model.json/answers.csv"], "cannot write"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_bad_options_of_predict(options: list[str], message: str, command: Command, model: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.eye(2))
+    found = command("predict", model, tmp_path / "x.npy", *(option.replace("MODEL", str(model)) for option in options))
+    assert found.code == 2
+    assert message in found.err
+    assert "Traceback" not in found.err
+
+
+def test_missing_inputs(command: Command, model: Path, tmp_path: Path) -> None:
+    found = command("predict", model, tmp_path / "none.npy")
+    assert (found.code, found.err) == (2, f"error: {tmp_path / 'none.npy'} does not exist\n")

@@ -1,0 +1,194 @@
+"""``metareplay run`` and ``report`` from end to end."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from metareplay.experiments.config import flatten
+
+Command = Callable[..., Any]
+
+
+def figures(folder: Path) -> dict[str, Any]:
+    """Everything results.json says but the time it took."""
+    results: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    assert results.pop("seconds")
+    return results
+
+
+def snapshot(folder: Path, *but: str) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in but]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of a tiny run's time; the tests of the report itself do without this."""
+    monkeypatch.setattr("metareplay.report.write_report", lambda folders, out: out)
+
+
+def test_a_run_leaves_its_folder_and_shows_a_table(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    found = command("run", "modes-2d", *tiny, "--out", folder)
+    assert (found.code, found.err) == (0, "")
+    assert "pr-bbb on modes-2d, seed 0" in found.out
+    assert f"report: {folder / 'report.html'}" in found.out
+    expected = {"config.yaml", "results.json", "metrics.jsonl", "checkpoint", "model", "log.txt", "report.html"}
+    assert {path.name for path in folder.iterdir()} >= expected
+    assert "pr-bbb" in (folder / "report.html").read_text()
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_finished_run_is_not_repeated(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", folder)
+    before = snapshot(folder, "report.html")
+    again = command("run", "--out", folder, "--resume", "--quiet")
+    assert again.code == 0
+    assert again.out == first.out  # the same table
+    assert snapshot(folder, "report.html") == before
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_finished_run_of_another_configuration_is_refused(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", folder)
+    before = snapshot(folder)
+    found = command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--seed", 5, "--out", folder, "--resume")
+    assert found.code == 2
+    assert "holds a finished run with another configuration" in found.err
+    assert snapshot(folder) == before
+
+
+@pytest.mark.usefixtures("no_report")
+def test_an_existing_folder_is_refused_and_overwritten_only_on_request(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = ["run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", folder]
+    command(*options)
+    before = snapshot(folder)
+    refused = command(*options, "--seed", 3)
+    assert refused.code == 2
+    assert "--resume" in refused.err
+    assert "--overwrite" in refused.err
+    assert snapshot(folder) == before
+    assert command(*options, "--seed", 3, "--overwrite").code == 0
+    assert figures(folder)["seed"] == 3
+
+
+def test_overwrite_removes_nothing_that_is_no_run(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("precious")
+    found = command("run", "modes-2d", *tiny, "--out", tmp_path / "mine", "--overwrite")
+    assert found.code == 2
+    assert "does not look like a run" in found.err
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_configuration_file_repeats_a_run(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    command("run", "modes-2d", *tiny, "--seed", 7, "--set", "training.learning_rate=1e-2", "--out", tmp_path / "first")
+    found = command("run", "--config", tmp_path / "first" / "config.yaml", "--quiet", "--out", tmp_path / "second")
+    assert found.code == 0
+    assert figures(tmp_path / "first") == figures(tmp_path / "second")
+    assert snapshot(tmp_path / "first")["metrics.jsonl"] == snapshot(tmp_path / "second")["metrics.jsonl"]
+
+
+@pytest.mark.usefixtures("no_report")
+def test_later_settings_win(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("method: sp-dirac\ntraining: {iterations: 3, learning_rate: 0.5}\nseed: 1\n")
+    options = ["--seed", "2", "--set", "training.learning_rate=1e-2", "--set", "inference.samples=2"]
+    found = command("run", "modes-2d", "--config", tmp_path / "mine.yaml", *options, "--quiet", "--out", tmp_path / "run")
+    assert found.code == 0
+    stored = flatten(yaml.safe_load((tmp_path / "run" / "config.yaml").read_text()))
+    expected = {"benchmark": "modes-2d", "method": "sp-dirac", "seed": 2, "training.iterations": 3, "training.learning_rate": 0.01}
+    assert {key: stored[key] for key in expected} == expected
+
+
+@pytest.mark.usefixtures("no_report")
+def test_the_default_folder_is_named_after_the_run(
+    command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("run", "modes-2d", "--method", "sp-dirac", "--network", "mlp-4", *tiny).code == 0
+    assert (tmp_path / "runs" / "modes-2d-sp-dirac-mlp-4" / "results.json").is_file()
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_run_says_what_it_does(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    found = command("run", "modes-2d", "--method", "sp-dirac", *[word for word in tiny if word != "--quiet"], "--out", tmp_path / "run")
+    assert found.out.startswith("sp-dirac on modes-2d (scenario class, 3 tasks), mlp-10-10\nsettings: published with the paper")
+    assert "task 3/3" in found.out
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
+    command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, left, fsync = ["run", "modes-2d", "--method", "pr-dirac", *tiny, "--out"], [6], os.fsync
+
+    def full(handle: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        found = command(*options, tmp_path / "full")
+    assert found.code == 2
+    assert found.err.startswith("error: cannot write ")
+    assert "No space left on device; what was stored before is untouched" in found.err
+    assert found.err.count("\n") == 1
+    assert len(list((tmp_path / "full" / "checkpoint").glob("step-*"))) == 2
+    assert command("run", "--out", tmp_path / "full", "--resume", "--quiet").code == 0
+    command(*options, tmp_path / "whole")
+    assert figures(tmp_path / "full") == figures(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("no_report")
+def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    options = ["modes-2d", "--method", "sp-dirac", *tiny]
+    many = [
+        sys.executable,
+        "-m",
+        "metareplay",
+        "run",
+        *options,
+        "--seed",
+        "4",
+        "--seeds",
+        "2",
+        "--jobs",
+        "2",
+        "--out",
+        str(tmp_path / "many"),
+    ]
+    found = subprocess.run(many, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "2 seeds, mean ± standard error" in found.stdout
+    for seed in (4, 5):
+        command("run", *options, "--seed", seed, "--out", tmp_path / f"alone-{seed}")
+        assert figures(tmp_path / "many" / f"seed-{seed}") == figures(tmp_path / f"alone-{seed}")
+    summary = json.loads((tmp_path / "many" / "summary.json").read_text())
+    each = [figures(tmp_path / "many" / f"seed-{seed}")["tgiven_final"] for seed in (4, 5)]
+    assert summary["seeds"] == [4, 5]
+    assert summary["tgiven_final"]["mean"] == pytest.approx(sum(each) / 2)
+    assert (tmp_path / "many" / "report.html").is_file()
+
+
+def test_a_report_of_several_runs(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    for method in ("sp-dirac", "fine-tuning"):
+        command("run", "modes-2d", "--method", method, *tiny, "--out", tmp_path / method)
+    found = command("report", tmp_path / "sp-dirac", tmp_path / "fine-tuning", "--out", tmp_path / "compare.html")
+    assert (found.code, found.out) == (0, f"report: {tmp_path / 'compare.html'}\n")
+    page = (tmp_path / "compare.html").read_text()
+    assert "sp-dirac" in page
+    assert "fine-tuning" in page

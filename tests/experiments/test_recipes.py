@@ -1,0 +1,141 @@
+"""Recipes: each resolves, none contradicts itself, and published hypernetworks are smaller than what they generate."""
+
+import pytest
+import torch
+
+from metareplay.benchmarks.base import Split
+from metareplay.benchmarks.registry import BENCHMARKS
+from metareplay.errors import ConfigError
+from metareplay.experiments.config import RunConfig, build_config, setting_descriptions
+from metareplay.experiments.learner import ContinualLearner
+from metareplay.experiments.methods import METHODS
+from metareplay.experiments.recipe_book import CUSTOM, Recipe, all_recipes, default_settings, recipe_for
+
+RECIPES = all_recipes()
+NAMES = [recipe.name for recipe in RECIPES]
+IMAGES = [recipe for recipe in RECIPES if recipe.benchmark in BENCHMARKS and len(BENCHMARKS[recipe.benchmark].input_shape) == 3]
+LARGER = {"split-mnist/pr-dirac/mlp-100-100"}  # smaller than a posterior with ten outputs, as published, but not than one with two
+GENERATED = [recipe for recipe in IMAGES if METHODS[recipe.method].has_hypernetwork and recipe.name not in LARGER]
+
+
+def resolved(recipe: Recipe) -> RunConfig:
+    """A recipe as if the user had given every line of it, so that senseless settings are refused."""
+    given = {"benchmark": recipe.benchmark, "method": recipe.method, "network": recipe.network, **recipe.settings}
+    return build_config({}, given, recipe.name)
+
+
+def with_all_tasks(config: RunConfig) -> ContinualLearner:
+    """A learner with a place for every task of the benchmark, without its data."""
+    info = BENCHMARKS[config.benchmark]
+    learner = ContinualLearner(config, info.problem, info.scenario, info.input_shape)
+    pair = Split(torch.zeros(2, *info.input_shape), torch.tensor([0, 1]))
+    for _ in range(info.num_tasks):
+        learner.begin_task(pair, 2, expected_tasks=info.num_tasks)  # checks the size
+    return learner
+
+
+def test_there_are_recipes() -> None:
+    assert {"modes-2d/pr-bbb/mlp-10-10", "split-digits/pr-bbb/mlp-100-100", "split-mnist/pr-bbb/mlp-400-400"} <= set(NAMES)
+    assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
+def test_every_recipe_resolves(recipe: Recipe) -> None:
+    assert recipe.benchmark in {CUSTOM, *BENCHMARKS}
+    assert recipe.source
+    config = resolved(recipe)
+    for key, value in recipe.settings.items():
+        group, _, name = key.rpartition(".")
+        found = getattr(getattr(config, group) if group else config, name)
+        assert found == (tuple(value) if isinstance(value, list) else value), key
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
+def test_a_recipe_is_what_the_defaults_are(recipe: Recipe) -> None:
+    settings, source = default_settings(recipe.benchmark, recipe.method, recipe.network)
+    assert source == recipe.source
+    assert build_config(settings, {}, "test") == resolved(recipe)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
+def test_a_stochastic_recipe_says_so(recipe: Recipe) -> None:
+    strategy = resolved(recipe).strategy
+    assert (strategy.old_tasks == 1) == METHODS[recipe.method].stochastic
+    assert (strategy.targets == "recomputed") == METHODS[recipe.method].stochastic
+
+
+@pytest.mark.parametrize("recipe", GENERATED, ids=[recipe.name for recipe in GENERATED])
+def test_image_hypernetworks_are_smaller_than_the_posterior(recipe: Recipe) -> None:
+    config = resolved(recipe)
+    assert config.hypernet.smaller_than_posterior
+    counts = with_all_tasks(config).model.parameter_counts()
+    trained = counts["per_task"] if METHODS[recipe.method].task_map == "per-task-hypernetwork" else counts["trained"]
+    assert trained < counts["posterior"]
+
+
+@pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac", "sp-tc-bbb", "sp-tc-dirac", "hnet-fine-tuning"])
+def test_a_hypernetwork_that_is_too_large_is_refused(method: str) -> None:
+    given = {"benchmark": "split-digits", "method": method, "hypernet.chunk_size": 20000, "hypernet.smaller_than_posterior": True}
+    with pytest.raises(ConfigError, match=r"hypernetwork has [\d,]+ parameters for 5 tasks, not fewer than .*hypernet\.chunk_size"):
+        with_all_tasks(build_config({}, given, "test"))
+
+
+def test_too_large_is_allowed_where_nobody_asks() -> None:
+    config = build_config({}, {"benchmark": "split-digits", "method": "pr-dirac", "hypernet.chunk_size": 20000}, "test")
+    counts = with_all_tasks(config).model.parameter_counts()
+    assert counts["trained"] > counts["posterior"]
+
+
+def test_all_tasks_count_from_the_first_on() -> None:
+    """The embeddings of tasks to come are part of the size that is compared."""
+    given = {"benchmark": "split-digits", "method": "pr-dirac", "hypernet.smaller_than_posterior": True, "hypernet.hidden": [10]}
+    given |= {"hypernet.chunk_size": 500, "hypernet.task_embedding_size": 2000, "network": "mlp-100-100"}
+    config, info = build_config({}, given, "test"), BENCHMARKS["split-digits"]
+    pair = Split(torch.zeros(2, 1, 8, 8), torch.tensor([0, 1]))
+    learner = ContinualLearner(config, info.problem, info.scenario, info.input_shape)
+    with pytest.raises(ConfigError, match="for 5 tasks"):
+        learner.begin_task(pair, 2, expected_tasks=5)
+
+
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.has_hypernetwork])
+def test_a_chunk_size_is_chosen_so_that_it_fits(method: str) -> None:
+    given = {"benchmark": "split-mnist", "method": method, "network": "mlp-100-100", "hypernet.smaller_than_posterior": True}
+    counts = with_all_tasks(build_config({}, given, "test")).model.parameter_counts()
+    assert counts["posterior"] > 0  # no error was raised
+
+
+def test_a_stochastic_method_borrows_from_its_base() -> None:
+    base, found = recipe_for("split-mnist", "pr-dirac", "mlp-100-100"), recipe_for("split-mnist", "pr-dirac-sr", "mlp-100-100")
+    assert base is not None
+    assert found is not None
+    assert found.settings["strategy.old_tasks"] == 1
+    assert found.settings["strategy.targets"] == "recomputed"
+    assert found.source.startswith("borrowed from split-mnist/pr-dirac")
+
+
+def test_digits_without_a_stochastic_recipe_borrow_everything_else() -> None:
+    base, found = recipe_for("split-digits", "pr-bbb", "mlp-100-100"), recipe_for("split-digits", "pr-bbb-sr", "mlp-100-100")
+    assert base is not None
+    assert found is not None
+    stochastic = {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
+    assert found.settings == {**base.settings, **stochastic}
+    assert found.source == "borrowed from split-digits/pr-bbb/mlp-100-100"
+
+
+def test_another_network_borrows_without_the_chunk_size() -> None:
+    found = recipe_for("split-mnist", "pr-bbb", "mlp-50-50")
+    assert found is not None
+    assert found.source.startswith("borrowed from split-mnist/pr-bbb/")
+    assert "hypernet.chunk_size" not in found.settings
+    assert found.settings["strategy.strength"] > 0
+
+
+@pytest.mark.parametrize("benchmark", [*BENCHMARKS, CUSTOM])
+@pytest.mark.parametrize("method", METHODS)
+def test_defaults_exist_for_every_method_and_benchmark(benchmark: str, method: str) -> None:
+    network = BENCHMARKS[benchmark].default_network if benchmark in BENCHMARKS else "mlp-20"
+    settings, source = default_settings(benchmark, method, network)
+    assert source
+    assert set(settings) <= set(setting_descriptions())
+    config = build_config(settings, {}, "test")
+    assert (config.method, config.network) == (method, network)

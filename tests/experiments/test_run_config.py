@@ -1,0 +1,249 @@
+"""Configurations: unknown, wrong and senseless settings are refused in one clear sentence."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from metareplay.errors import ConfigError
+from metareplay.experiments.config import (
+    PASSIVE_KEYS,
+    RunConfig,
+    build_config,
+    flatten,
+    nest,
+    parse_setting,
+    setting_descriptions,
+    why_senseless,
+)
+from metareplay.experiments.methods import METHODS, method_named
+
+
+def refusal(given: dict[str, Any], defaults: dict[str, Any] | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        build_config(defaults or {}, given, "here")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_unknown_key_names_the_closest_and_what_is_allowed() -> None:
+    said = refusal({"training.iteration": 5})
+    assert said.startswith("here: unknown setting 'training.iteration'; did you mean training.iterations? Allowed: ")
+    allowed = said.rpartition("Allowed: ")[2].split(", ")
+    assert allowed == [key for key in setting_descriptions() if key.startswith("training.")]
+
+
+def test_a_key_like_no_other_shows_them_all() -> None:
+    said = refusal({"zzz": 5})
+    assert "did you mean" not in said
+    assert said.rpartition("Allowed: ")[2].split(", ") == list(setting_descriptions())
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("training.iterations", 0),
+    ("training.iterations", 2.5),
+    ("training.iterations", "many"),
+    ("training.learning_rate", 0),
+    ("training.learning_rate", -1.0),
+    ("training.learning_rate", float("nan")),
+    ("training.learning_rate", float("inf")),
+    ("training.batch_size", 0),
+    ("training.clip_norm", 0.0),
+    ("posterior.prior_variance", 0.0),
+    ("posterior.prior_scale", -0.1),
+    ("posterior.train_samples", 0),
+    ("strategy.strength", -1),
+    ("strategy.penalty", "l1"),
+    ("strategy.old_tasks", 0),
+    ("hypernet.kind", "big"),
+    ("hypernet.hidden", [10, 0]),
+    ("hypernet.hidden", "10"),
+    ("hypernet.activation", "cosine"),
+    ("inference.samples", 0),
+    ("seed", -1),
+    ("seed", None),
+    ("threads", 0),
+    ("heads", "many"),
+    ("activation", "cosine"),
+    ("posterior.local_reparametrisation", "perhaps"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG)
+def test_a_wrong_value_names_its_key(key: str, value: Any) -> None:
+    said = refusal({key: value})
+    assert said.startswith("here: ")
+    assert key.rpartition(".")[2] in said
+
+
+def test_a_wrong_value_shows_what_came_and_what_is_allowed() -> None:
+    assert "strategy.penalty='l1': input should be 'mse', 'fkl', 'rkl' or 'w2'" in refusal({"strategy.penalty": "l1"})
+
+
+def test_an_unknown_method_is_refused_with_the_closest() -> None:
+    said = refusal({"method": "pr-bb"})
+    assert "method='pr-bb' is unknown" in said
+    assert "did you mean pr-bbb?" in said
+    assert all(name in said for name in METHODS)
+
+
+SENSELESS: list[tuple[str, str, Any, str]] = [
+    ("sp-bbb", "hypernet.hidden", [5], "sp-bbb has no hypernetwork"),
+    ("fine-tuning", "hypernet.kind", "plain", "fine-tuning has no hypernetwork"),
+    ("sp-tc-bbb", "strategy.strength", 0.1, "sp-tc-bbb has no replay penalty"),
+    ("hnet-fine-tuning", "strategy.strength", 0.1, "hnet-fine-tuning has no replay penalty"),
+    ("joint", "strategy.penalty", "mse", "joint has no replay penalty"),
+    ("pr-dirac", "posterior.prior_scale", 0.1, "pr-dirac has a Dirac posterior"),
+    ("pr-dirac", "posterior.train_samples", 5, "pr-dirac has a Dirac posterior"),
+    ("fine-tuning", "posterior.local_reparametrisation", True, "fine-tuning has a Dirac posterior"),
+    ("sp-bbb", "heads", "multi", "the outputs of sp-bbb follow from its kind"),
+]
+
+
+@pytest.mark.parametrize(("method", "key", "value", "reason"), SENSELESS)
+def test_a_senseless_setting_is_refused_with_the_reason(method: str, key: str, value: Any, reason: str) -> None:
+    said = refusal({"method": method, key: value})
+    assert f"{key} means nothing here: {reason}" in said
+
+
+def test_chunks_mean_nothing_to_a_plain_hypernetwork() -> None:
+    assert "set hypernet.kind=chunked" in refusal({"hypernet.kind": "plain", "hypernet.chunk_size": 100})
+
+
+@pytest.mark.parametrize("penalty", ["fkl", "rkl"])
+def test_a_point_estimate_has_no_kl(penalty: str) -> None:
+    assert "choose mse or w2" in refusal({"method": "pr-dirac", "strategy.penalty": penalty})
+
+
+@pytest.mark.parametrize("given", [{"training.iterations": 5, "training.epochs": 2}, {"training.iterations": None}])
+def test_either_iterations_or_epochs(given: dict[str, Any]) -> None:
+    assert "give either iterations or epochs, and set the other to null" in refusal(given)
+
+
+def test_one_length_replaces_the_other_of_the_defaults() -> None:
+    epochs = build_config({"training.iterations": 100}, {"training.epochs": 3}, "here").training
+    assert (epochs.iterations, epochs.epochs) == (None, 3)
+    iterations = build_config({"training.epochs": 3, "training.iterations": None}, {"training.iterations": 100}, "here").training
+    assert (iterations.iterations, iterations.epochs) == (100, None)
+
+
+PAIRS: list[tuple[str, tuple[str, Any]]] = [
+    ("training.learning_rate=1e-3", ("training.learning_rate", 0.001)),
+    ("training.learning_rate=0.5", ("training.learning_rate", 0.5)),
+    ("training.iterations=500", ("training.iterations", 500)),
+    ("hypernet.hidden=[10, 20]", ("hypernet.hidden", [10, 20])),
+    ("hypernet.hidden=[]", ("hypernet.hidden", [])),
+    ("training.iterations=null", ("training.iterations", None)),
+    ("posterior.local_reparametrisation=true", ("posterior.local_reparametrisation", True)),
+    (" method = pr-bbb", ("method", "pr-bbb")),
+    ("data_dir=/a=b", ("data_dir", "/a=b")),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), PAIRS)
+def test_settings_of_the_command_line(text: str, expected: tuple[str, Any]) -> None:
+    found = parse_setting(text)
+    assert found == expected
+    assert type(found[1]) is type(expected[1])
+
+
+@pytest.mark.parametrize("text", ["training.iterations", "=5", "", "a=[1", "a={"])
+def test_what_is_no_setting_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--set"):
+        parse_setting(text)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_yaml_gives_the_same_configuration_back(method: str) -> None:
+    config = build_config({}, {"method": method, "training.learning_rate": 1e-5, "seed": 3}, "here")
+    again = build_config({}, flatten(yaml.safe_load(config.to_yaml())), "again")
+    assert again == config
+    assert again.fingerprint() == config.fingerprint()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_dump_holds_only_what_means_something(method: str) -> None:
+    config = build_config({}, {"method": method}, "here")
+    kind = method_named(method)
+    flat = flatten(config.dump())
+    assert {"method", "training.iterations", "seed"} <= flat.keys()
+    assert ("hypernet.hidden" in flat) == kind.has_hypernetwork
+    assert ("strategy.strength" in flat) == (kind.strategy == "posterior-replay")
+    assert ("posterior.prior_scale" in flat) == (not kind.deterministic)
+
+
+OTHER_VALUES: dict[str, Any] = {
+    "benchmark": "modes-2d",
+    "method": "pr-bbb-sr",
+    "network": "mlp-7",
+    "activation": "tanh",
+    "heads": "multi",
+    "seed": 1,
+    "data_seed": 9,
+    "data_dir": "/data",
+    "threads": 2,
+    "posterior.prior_variance": 2.0,
+    "posterior.prior_scale": 0.5,
+    "posterior.train_samples": 2,
+    "posterior.local_reparametrisation": True,
+    "posterior.keep_network_init": True,
+    "posterior.likelihood_scale": 0.5,
+    "hypernet.kind": "plain",
+    "hypernet.hidden": [3],
+    "hypernet.activation": "elu",
+    "hypernet.task_embedding_size": 3,
+    "hypernet.task_embedding_std": 0.5,
+    "hypernet.chunk_size": 33,
+    "hypernet.chunk_embedding_size": 3,
+    "hypernet.chunk_embedding_std": 0.5,
+    "hypernet.chunk_embeddings_per_task": True,
+    "hypernet.initialisation": "hyperfan",
+    "hypernet.smaller_than_posterior": True,
+    "strategy.strength": 0.5,
+    "strategy.penalty": "w2",
+    "strategy.old_tasks": 2,
+    "strategy.targets": "recomputed",
+    "training.iterations": 11,
+    "training.epochs": 2,
+    "training.batch_size": 3,
+    "training.learning_rate": 0.5,
+    "training.clip_norm": 0.5,
+    "training.checkpoint_every": 3,
+    "training.log_every": 3,
+    "inference.samples": 3,
+    "inference.batch_wise": 3,
+    "inference.batch_size": 3,
+}
+
+
+@pytest.mark.parametrize("key", OTHER_VALUES)
+def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
+    plain = RunConfig()
+    changed = build_config({}, {key: OTHER_VALUES[key]}, "here")
+    assert changed != plain
+    assert (changed.fingerprint() == plain.fingerprint()) == (key in PASSIVE_KEYS)
+
+
+def test_passive_settings_exist() -> None:
+    assert set(setting_descriptions()) >= PASSIVE_KEYS
+
+
+def test_every_setting_is_explained() -> None:
+    assert [key for key, text in setting_descriptions().items() if len(text) < 10] == []
+
+
+def test_flat_and_nested() -> None:
+    flat = {"a": 1, "b.c": 2, "b.d": [3]}
+    assert nest(flat) == {"a": 1, "b": {"c": 2, "d": [3]}}
+    assert flatten(nest(flat)) == flat
+
+
+def test_a_configuration_is_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        RunConfig().seed = 5  # type: ignore[misc]
+
+
+def test_every_setting_means_something_to_some_method() -> None:
+    flat = flatten(RunConfig().model_dump())
+    for key in setting_descriptions():
+        assert any(why_senseless(key, method, flat) is None for method in METHODS.values()), key
