@@ -81,6 +81,21 @@ def test_the_decomposition_of_entropy(rng: Generator) -> None:
         torch.testing.assert_close(aleatoric + epistemic, total, rtol=1e-12, atol=1e-14)  # SM eq. entropy:decomposition
 
 
+def test_equal_samples_leave_no_knowledge_uncertainty(rng: Generator) -> None:
+    known = log_likelihoods(torch.randn(1, 500, 5, generator=rng)).expand(3, -1, -1)
+    epistemic = knowledge_uncertainty(known)
+    assert (epistemic >= 0).all()  # although the difference of the two entropies is a rounding error of either sign
+    assert float(epistemic.max()) < 1e-14
+
+
+def test_likelihoods_have_double_precision(rng: Generator) -> None:
+    outputs = torch.randn(2, 50, 3, generator=rng)
+    found = log_likelihoods(outputs)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found.exp().sum(-1), torch.ones(2, 50, dtype=torch.float64), rtol=1e-14, atol=0)
+    torch.testing.assert_close(found, outputs.double().log_softmax(-1), rtol=1e-14, atol=0)
+
+
 @pytest.mark.parametrize("criterion", ["ent", "conf"])
 @pytest.mark.parametrize("samples", [1, 3])
 def test_confident_predictions_stay_apart(criterion: str, samples: int) -> None:

@@ -72,6 +72,18 @@ def test_chunked(activation: str, per_task: bool, rng: Generator) -> None:
     _assert_variances(thetas, wished, [(wished == value).nonzero()[:, 0] for value in (0.01, 0.5, 4.0)])
 
 
+def test_outputs_that_are_added_later(rng: Generator) -> None:
+    small, wished = torch.full((30,), 0.2), torch.tensor([0.01, 0.2, 0.2, 4.0]).repeat(15)  # new ones stand between the old
+    kept = (wished == 0.2).nonzero()[:, 0]
+    thetas = []
+    for _ in range(HYPERNETWORKS):
+        hypernetwork = PlainHypernetwork(30, hidden=HIDDEN, task_embedding_size=20, generator=rng)
+        hypernetwork.add_task(Start(torch.zeros(30), small), generator=rng)
+        hypernetwork.grow(kept, Start(torch.zeros(60), wished), generator=rng)
+        thetas.append(hypernetwork.theta(0).detach())
+    _assert_variances(torch.stack(thetas), wished, [(wished == value).nonzero()[:, 0] for value in (0.01, 0.2, 4.0)])
+
+
 def _mean_squares(activation: str, *, hyperfan: bool, rng: Generator) -> Tensor:
     """Mean square of what each layer of a generated network passes on, averaged over hypernetworks, for inputs of mean square one."""
     network = MLP((30,), (30, 30, 30, 30), 30, activation)
