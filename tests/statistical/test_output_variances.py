@@ -5,6 +5,7 @@ pre-activations are Gaussian only in the limit of wide layers.
 """
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -33,10 +34,10 @@ def _assert_variances(thetas: Tensor, wished: Tensor, groups: list[Tensor]) -> N
         assert abs(float(ratios.mean()) - 1) < 5 * error + 0.03
 
 
-def _generated(make: type[Hypernetwork], size: int, wished: Tensor, rng: Generator, **options: object) -> Tensor:
+def _generated(make: Callable[..., Hypernetwork], size: int, wished: Tensor, rng: Generator, **options: object) -> Tensor:
     thetas = []
     for _ in range(HYPERNETWORKS):
-        hypernetwork = make(size, hidden=HIDDEN, generator=rng, **options)  # type: ignore[call-arg]
+        hypernetwork = make(size, hidden=HIDDEN, generator=rng, **options)
         hypernetwork.add_task(Start(torch.zeros(size), wished), generator=rng)
         thetas.append(hypernetwork.theta(0).detach())
     return torch.stack(thetas)  # (N, P)
