@@ -94,6 +94,8 @@ PENALTIES: dict[str, dict[str, Any]] = {
     "embeddings per task": {"hypernet.kind": "chunked", "hypernet.chunk_size": 40, "hypernet.chunk_embeddings_per_task": True},
     "hyperfan": {"hypernet.initialisation": "hyperfan", "hypernet.activation": "relu"},
     "single head": {"heads": "single"},
+    "chunks chosen, then grown": {"hypernet.kind": "chunked"},
+    "embeddings per task, grown": {"hypernet.kind": "chunked", "hypernet.chunk_embeddings_per_task": True},
 }
 
 

@@ -17,6 +17,7 @@ from metareplay.experiments.config import RunConfig, build_config, flatten
 from metareplay.experiments.methods import METHODS
 from metareplay.experiments.observers import Silent
 from metareplay.experiments.run import Run
+from metareplay.inference.criteria import CRITERIA
 from metareplay.training.checkpoint import CheckpointFolder
 
 SCHEMA = {
@@ -81,7 +82,7 @@ def test_the_results_of_a_classification(classified: Path) -> None:
     assert found["tgiven_final"] == pytest.approx(mean(matrix[-1]))
     assert found["forgetting"] == pytest.approx(found["tgiven_during"] - found["tgiven_final"])
     for figure in ("tinfer_final", "task_inference_accuracy", "batch_wise"):
-        assert list(found[figure]) == ["ent", "conf", "agree", "ku"]
+        assert list(found[figure]) == list(CRITERIA)
         assert all(0 <= value <= 100 for value in found[figure].values())
     assert all(found["tinfer_final"][name] <= found["task_inference_accuracy"][name] + 1e-9 for name in found["tinfer_final"])
     assert set(found["parameters"]) >= {"main_network", "trained", "per_task"}
