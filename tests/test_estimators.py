@@ -19,6 +19,8 @@ from metareplay.experiments.methods import METHODS
 from metareplay.experiments.recipe_book import default_settings
 from metareplay.experiments.run import Run
 from metareplay.inference.criteria import CRITERIA
+from metareplay.strategies.base import LossTerms
+from metareplay.training.loop import TaskTrainer
 
 Array = npt.NDArray[Any]
 QUICK: dict[str, Any] = {"training.iterations": 6, "inference.samples": 4}
@@ -342,12 +344,10 @@ def test_wrong_settings_are_refused_at_once() -> None:
 def test_a_failed_task_leaves_the_model_as_it_was(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, untouched, third = two_tasks(method), two_tasks(method), blobs(task=2)
 
-    def crash(trainer: Any, *_: Any) -> None:
+    def crash(trainer: TaskTrainer) -> LossTerms:
         if trainer.iteration == 3:
             raise KeyboardInterrupt
         return original(trainer)
-
-    from metareplay.training.loop import TaskTrainer
 
     original = TaskTrainer._step
     with monkeypatch.context() as patch:

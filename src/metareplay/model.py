@@ -99,7 +99,7 @@ class ContinualModel:
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that has to be stored beside ``head_sizes``."""
+        """Everything that has to be stored beside ``head_bounds``."""
         return {name: tensor.detach() for name, tensor in self.task_map.state_dict().items()}
 
     def head_bounds(self) -> list[tuple[int, int]]:
@@ -114,6 +114,8 @@ class ContinualModel:
             self.add_task(stop - start, generator=generator)
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
             raise CheckpointError(f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration")
+        if not heads:
+            return
         try:
             self.task_map.load_state_dict(tensors)
         except RuntimeError as error:

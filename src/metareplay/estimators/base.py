@@ -14,7 +14,7 @@ from metareplay.errors import CheckpointError, ConfigError, DataError, NotTraine
 from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import LiveProgress, Observer, Silent
-from metareplay.experiments.recipe_book import CUSTOM, default_settings
+from metareplay.experiments.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.experiments.store import TaskInfo, load_model, save_model
 from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
 from metareplay.scaling import Scaling
@@ -28,17 +28,20 @@ class ContinualEstimator:
 
     problem: Problem
     scenario: Scenario
+    default_network: str
 
     def __init__(
         self,
         method: str = "pr-bbb",
-        network: str = "mlp-100-100",
+        network: str | None = None,
         *,
         seed: int = 0,
         standardise: bool = True,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        defaults, _ = default_settings(CUSTOM, method, network)
+        network = network or self.default_network
+        own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
+        defaults, _ = default_settings(own_data, method, network)
         given = {**(settings or {}), "seed": seed}
         self.config = build_config(defaults, given, type(self).__name__)
         self.standardise = standardise

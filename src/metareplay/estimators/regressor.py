@@ -31,6 +31,7 @@ class ContinualRegressor(ContinualEstimator):
 
     problem = "regression"
     scenario = Scenario.DOMAIN
+    default_network = "mlp-20-20"
 
     def learn_task(self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False) -> Self:
         """Learn one more task from arrays, tensors or a PyTorch dataset of (input, target) pairs."""

@@ -121,9 +121,11 @@ def wished_variances(config: RunConfig, family: PosteriorFamily, network: nn.Mod
 def build_strategy(config: RunConfig) -> Strategy:
     """What binds the tasks."""
     prior = GaussianPrior(config.posterior.prior_variance)
-    kind = config.kind().strategy
+    kind, settings = config.kind().strategy, config.strategy
     if kind == "posterior-replay":
-        return PosteriorReplay(config.strategy, prior)
+        if config.kind().stochastic and settings.old_tasks is None:
+            settings = settings.model_copy(update={"old_tasks": 1})
+        return PosteriorReplay(settings, prior)
     return Joint(prior) if kind == "joint" else Unbound(prior)
 
 

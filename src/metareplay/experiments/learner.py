@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from metareplay.benchmarks.base import Problem, Scenario, Split
-from metareplay.errors import DataError
+from metareplay.errors import DataError, MetaReplayError
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.build import build_model, build_strategy, check_size
 from metareplay.experiments.config import RunConfig
@@ -35,10 +35,15 @@ class ContinualLearner:
     def begin_task(self, train: Split, width: int, *, expected_tasks: int = 0) -> TaskTrainer:
         """Give a new task (so many classes or targets) its place, and return what trains it."""
         self._check(train, width)
+        before = (self.facts(), self.tensors(training=False) if self.num_tasks else {})
         task = self.model.add_task(width, generator=generator_for(self.config.seed, "initialise", self.model.num_tasks))
-        check_size(self.config, self.model, expected_tasks)
-        self.strategy.before_task(self.model, task)
-        self.trainer = self._make_trainer(task, train)
+        try:
+            check_size(self.config, self.model, expected_tasks)
+            self.strategy.before_task(self.model, task)
+            self.trainer = self._make_trainer(task, train)
+        except MetaReplayError:  # a refused task leaves no trace
+            self.restore(*before)
+            raise
         return self.trainer
 
     def continue_task(self, train: Split, tensors: Mapping[str, Tensor]) -> TaskTrainer:
@@ -90,8 +95,7 @@ class ContinualLearner:
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Become the learner that gave these facts and tensors."""
         self.trainer = None
-        if facts["heads"]:
-            self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
+        self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
 
     def is_finite(self) -> bool:
         """Whether all trained numbers are finite, so that the state is worth keeping."""

@@ -11,7 +11,8 @@ from metareplay.experiments.config import flatten
 from metareplay.experiments.methods import method_named
 
 CUSTOM = "custom"
-"""The name under which a user's own data run."""
+"""The name under which a user's own data run; regression has settings of its own."""
+CUSTOM_REGRESSION = "custom-regression"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
 
 def default_settings(benchmark: str, method: str, network: str) -> tuple[dict[str, Any], str]:
     """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
-    recipe = recipe_for(benchmark, method, network) or recipe_for(CUSTOM, method, network)
+    fallback = CUSTOM_REGRESSION if "regression" in benchmark else CUSTOM
+    recipe = recipe_for(benchmark, method, network) or recipe_for(fallback, method, network)
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
     if recipe is None:
         return base, "general defaults"

@@ -20,6 +20,7 @@ from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
 from metareplay.experiments.store import TaskInfo, save_model
 from metareplay.files import write_atomically
+from metareplay.inference.criteria import CRITERIA
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.version import __version__
@@ -171,7 +172,7 @@ class Run:
             forgetting = during(self.matrix) - final(self.matrix)
             accuracy = {"tgiven_during": during(self.matrix), "tgiven_final": final(self.matrix), "forgetting": forgetting}
             accuracy["backward_transfer"] = backward_transfer(self.matrix)
-            names = ("ent", "conf", "agree", "ku")
+            names = list(CRITERIA)
             found["tinfer_final"] = {name: inferred[name].score if name in inferred else None for name in names}
             found["batch_wise"] = {name: inferred[name].batch_wise if name in inferred else None for name in names}
             if softmax is not None:

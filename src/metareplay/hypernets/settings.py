@@ -18,7 +18,7 @@ class HypernetSettings(Settings):
     task_embedding_size: int = Field(32, ge=1, description="length of a task embedding")
     task_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of task embeddings")
     chunk_size: int | None = Field(
-        None, ge=1, description="elements of theta per chunk; null: chosen so that the hypernetwork is smaller than one task's posterior"
+        None, ge=1, description="elements of theta per chunk; null: as many as keep the hypernetwork below the posterior's size"
     )
     chunk_embedding_size: int = Field(32, ge=1, description="length of a chunk embedding")
     chunk_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of chunk embeddings")

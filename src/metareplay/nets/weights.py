@@ -60,7 +60,7 @@ class WeightSpec:
             raise ConfigError(f"the flat weight vector has {flat.shape[-1]} elements; this network has {self.numel} weights")
         parts = flat.split(self.sizes, dim=-1)  # one split: a single gradient buffer in the backward pass
         return {
-            name: part.view(*flat.shape[:-1], *shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
+            name: part.view((*flat.shape[:-1], *shape)) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
         }  # (..., W) -> (..., *shape)
 
     def positions_in(self, larger: "WeightSpec") -> Tensor:

@@ -18,7 +18,7 @@ class Dirac:
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """The same weights n times: (n, W), without a copy."""
-        return self.weights.unsqueeze(0).expand(n, -1)  # (W,) -> (n, W)
+        return self.weights.expand(n, *self.weights.shape)  # (W,) -> (n, W)
 
 
 @final

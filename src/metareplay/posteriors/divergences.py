@@ -5,6 +5,7 @@ A new pair registers with ``@kl.register(TypeOfQ, TypeOfP)``.
 """
 
 from collections.abc import Callable
+from math import log
 from typing import Any, Literal, TypeVar
 
 from torch import Tensor
@@ -57,14 +58,16 @@ wasserstein2 = Divergence("wasserstein2")
 @kl.register(MeanFieldGaussian, GaussianPrior)
 def _kl_to_prior(q: MeanFieldGaussian, p: GaussianPrior) -> Tensor:
     ratio = q.scale.square() / p.variance
-    return 0.5 * (ratio + q.mean.square() / p.variance - 1 - ratio.log()).sum(-1)  # prior-matching term of SM eq. elbo; (..., W) -> (...)
+    log_ratio = 2 * q.scale.log() - log(p.variance)
+    return 0.5 * (ratio + q.mean.square() / p.variance - 1 - log_ratio).sum(-1)  # prior-matching term of SM eq. elbo; (..., W) -> (...)
 
 
 @kl.register(MeanFieldGaussian, MeanFieldGaussian)
 def _kl_gaussians(q: MeanFieldGaussian, p: MeanFieldGaussian) -> Tensor:
     ratio = (q.scale / p.scale).square()
     distance = ((q.mean - p.mean) / p.scale).square()
-    return 0.5 * (ratio + distance - 1 - ratio.log()).sum(-1)  # KL(q || p) of two diagonal Gaussians; (..., W) -> (...)
+    log_ratio = 2 * (q.scale.log() - p.scale.log())
+    return 0.5 * (ratio + distance - 1 - log_ratio).sum(-1)  # KL(q || p) of two diagonal Gaussians; (..., W) -> (...)
 
 
 @wasserstein2.register(MeanFieldGaussian, MeanFieldGaussian)

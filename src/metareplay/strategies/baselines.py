@@ -49,12 +49,12 @@ class Joint:
         return self.inner.prior_for(task)
 
     def data_for(self, task: int, data: TrainingData) -> TrainingData:
-        self.seen = [*self.seen[:task], data]
-        if len(self.seen) != task + 1:
+        if len(self.seen) < task:
             raise ConfigError(
-                f"joint training of task {task} needs the data of all {task} earlier tasks, but only {len(self.seen) - 1} are at hand; "
+                f"joint training of task {task} needs the data of all {task} earlier tasks, but only {len(self.seen)} are at hand; "
                 "learn them again in this process, or choose a method that needs no old data, e.g. pr-bbb"
             )
+        self.seen = [*self.seen[:task], data]
         return TrainingData(torch.cat([part.x for part in self.seen]), torch.cat([part.y for part in self.seen]))
 
     def before_task(self, model: ContinualModel, task: int) -> None:
