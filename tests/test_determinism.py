@@ -19,7 +19,7 @@ from metareplay.experiments.recipe_book import default_settings
 from metareplay.experiments.run import Run
 from metareplay.training.loop import Step
 
-SETTINGS: dict[str, Any] = {"training.iterations": 12, "training.log_every": 1, "inference.samples": 5}
+SETTINGS: dict[str, Any] = {"training.iterations": 6, "training.log_every": 1, "inference.samples": 3}
 
 
 def config_of(method: str, seed: int = 0) -> RunConfig:
@@ -43,13 +43,15 @@ class Gambler(Silent):
 
 
 def test_two_processes_give_the_same(tmp_path: Path) -> None:
-    options = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    command = [sys.executable, "-m", "metareplay", "run", "modes-2d", *options, "--quiet", "--out", str(tmp_path / "other")]
+    config = config_of("pr-bbb")
+    Run(config, tmp_path / "here").execute()
+    script = "import sys; from pathlib import Path; from metareplay.experiments.run import Run, RunConfig; "
+    script += "Run(RunConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2])).execute()"
+    command = [sys.executable, "-c", script, config.model_dump_json(), str(tmp_path / "there")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "17"}
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert process.returncode == 0, process.stderr
-    Run(config_of("pr-bbb"), tmp_path / "here").execute()
-    assert outcome(tmp_path / "here") == outcome(tmp_path / "other")
+    assert outcome(tmp_path / "here") == outcome(tmp_path / "there")
 
 
 @pytest.mark.parametrize("method", METHODS)
