@@ -13,6 +13,9 @@ from metareplay.errors import ConfigError
 from metareplay.files import write_atomically
 from metareplay.training.loop import Step
 
+PLAIN_SECONDS = 5.0
+"""How often progress is told where there is no terminal to draw a bar on."""
+
 
 class Observer(Protocol):
     """What a run tells while it works."""
@@ -74,6 +77,8 @@ class LiveProgress(Silent):
             disable=not console.is_terminal,
         )
         self.row: Any = None
+        self.begun = self.shown = 0.0
+        self.first = self.total = 0
         self.title = self.name = ""
 
     def message(self, text: str) -> None:
@@ -85,13 +90,22 @@ class LiveProgress(Silent):
         if self.row is None:
             self.bar.start()
             self.row = self.bar.add_task("", title=self.title, terms="", total=num_tasks * iterations)
-        self.bar.update(self.row, completed=done, total=num_tasks * iterations, title=self.title, terms="")
+            self.begun = self.shown = time.monotonic()
+            self.first = done
+        self.total = num_tasks * iterations
+        self.bar.update(self.row, completed=done, total=self.total, title=self.title, terms="")
 
     def step(self, step: Step) -> None:
-        due = step.iteration % 10 == 0 or step.iteration == step.iterations
-        if self.row is not None and due:
-            terms = " ".join(f"{name} {float(value):.3g}" for name, value in step.terms._asdict().items())
-            self.bar.update(self.row, completed=step.task * step.iterations + step.iteration, terms=terms)
+        if self.row is None or (step.iteration % 10 and step.iteration != step.iterations):
+            return
+        terms = " ".join(f"{name} {float(value):.3g}" for name, value in step.terms._asdict().items())
+        done = step.task * step.iterations + step.iteration
+        self.bar.update(self.row, completed=done, terms=terms)
+        now = time.monotonic()
+        if not self.console.is_terminal and now - self.shown > PLAIN_SECONDS:
+            left = (now - self.begun) * (self.total - done) / max(1, done - self.first)
+            self.shown = now
+            self.message(f"{self.title} iteration {step.iteration}/{step.iterations} {terms}, {left:.0f} s left")
 
     def task_ends(self, task: int, scores: Sequence[float]) -> None:
         shown = " ".join(f"{score:.4g}" for score in scores)
