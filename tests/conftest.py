@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ["MPLBACKEND"] = "Agg"  # before anything imports matplotlib
 
@@ -28,3 +29,14 @@ def seeded_torch() -> None:
 @pytest.fixture
 def rng() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def mnist_dir() -> Path:
+    """The real MNIST: what METAREPLAY_DATA names, or a folder data/mnist beside the repository; the test is skipped without it."""
+    pytest.importorskip("datasets")
+    named = os.environ.get("METAREPLAY_DATA")
+    found = [Path(named)] if named else sorted(Path(__file__).parents[2].glob("*/data/mnist"))
+    if not found:
+        pytest.skip("MNIST is not at hand; METAREPLAY_DATA names its folder")
+    return found[0]

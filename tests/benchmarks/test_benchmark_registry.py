@@ -1,6 +1,5 @@
 """Every registered benchmark is what its entry says."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,21 +12,15 @@ from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.errors import ConfigError, DataError
 
 
-def _data_dir(info: BenchmarkInfo) -> Path | None:
-    """None where the benchmark finds its data by itself; a folder beside the repository otherwise."""
-    if not info.needs_data or os.environ.get("METAREPLAY_DATA"):
-        return None
-    pytest.importorskip("datasets")
-    beside = sorted(Path(__file__).parents[3].glob(f"*/data/{info.name.removeprefix('split-')}"))
-    if not beside:
-        pytest.skip("the data set is not at hand; METAREPLAY_DATA names its folder")
-    return beside[0]
+def _data_dir(info: BenchmarkInfo, request: pytest.FixtureRequest) -> Path | None:
+    """None where the benchmark has its data in itself; the real MNIST otherwise."""
+    return request.getfixturevalue("mnist_dir") if info.needs_data else None
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_entry_says_what_is_built(name: str) -> None:
+def test_the_entry_says_what_is_built(name: str, request: pytest.FixtureRequest) -> None:
     info = BENCHMARKS[name]
-    benchmark = build_benchmark(name, data_dir=_data_dir(info))
+    benchmark = build_benchmark(name, data_dir=_data_dir(info, request))
     assert (info.name, info.problem, info.scenario) == (benchmark.name, benchmark.problem, benchmark.scenario)
     assert (info.num_tasks, info.input_shape) == (len(benchmark), benchmark.input_shape)
     names = [task.name for task in benchmark]

@@ -1,6 +1,5 @@
 """Reading parquet folders: small ones in MNIST's layout, and the real one where it is at hand."""
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -193,11 +192,8 @@ def test_the_library_keeps_no_copy_of_its_own(folder: Path, monkeypatch: pytest.
     assert list(home.iterdir()) == []
 
 
-def test_the_real_mnist_passes_its_checksum() -> None:
-    beside_the_repository = sorted(Path(__file__).parents[3].glob("*/data/mnist"))
-    if not os.environ.get(sources.DATA_VARIABLE) and not beside_the_repository:
-        pytest.skip("MNIST is not at hand; METAREPLAY_DATA names its folder")
-    mnist = sources.load_mnist(None if os.environ.get(sources.DATA_VARIABLE) else beside_the_repository[0])
+def test_the_real_mnist_passes_its_checksum(mnist_dir: Path) -> None:
+    mnist = sources.load_mnist(mnist_dir)
     assert mnist.train_x.shape == (60000, 1, 28, 28)
     assert mnist.test_x.shape == (10000, 1, 28, 28)
     assert mnist.train_y[:5].tolist() == [5, 0, 4, 1, 9]
