@@ -1,6 +1,6 @@
 """A user's arrays, tensors and PyTorch datasets as the tensors that the library works on."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,13 +70,26 @@ def plain_labels(y: Any) -> list[Hashable]:
             raise DataError(f"labels have shape {tuple(y.shape)}; give one label per example, shape (N,)")
         values = y.reshape(-1).tolist()
     else:
-        values = [value.item() if isinstance(value, Tensor | np.generic) else value for value in y]
+        if not isinstance(y, Iterable):
+            raise DataError(f"labels are {y!r}; give one label per example, shape (N,)")
+        values = [
+            value.item() if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1) else value for value in y
+        ]
     for row, value in enumerate(values):
-        if not isinstance(value, Hashable):
+        if isinstance(value, Tensor) or not _is_hashable(value):
             raise DataError(f"the label {value!r} in row {row} is not hashable; use strings, numbers or tuples")
         if isinstance(value, float) and value != value:
             raise DataError(f"the label in row {row} is missing (NaN); every example needs a label")
     return values
+
+
+def _is_hashable(value: Any) -> bool:
+    """Also looks into tuples."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def to_real_targets(y: Any) -> Tensor:
@@ -87,6 +100,8 @@ def to_real_targets(y: Any) -> Tensor:
         raise DataError(f"the targets are no array of numbers ({error})") from error
     if values.ndim not in (1, 2):
         raise DataError(f"targets have shape {tuple(values.shape)}; give (N,) or (N, D)")
+    if values.numel() == 0:
+        raise DataError(f"targets have shape {tuple(values.shape)}: there are none; give (N,) or (N, D)")
     if not torch.isfinite(values).all():
         raise DataError("the targets contain NaN or infinite values; clean the data first")
     return values.reshape(len(values), -1)

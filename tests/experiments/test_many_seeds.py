@@ -1,11 +1,46 @@
-"""Seeds side by side: what is finished is not run again."""
+"""Seeds side by side, each in a process of its own: the same figures as alone, and one failure spoils nothing."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from metareplay.errors import MetaReplayError
 from metareplay.experiments.config import RunConfig
 from metareplay.experiments.run import Run
-from metareplay.experiments.seeds import run_seeds
+from metareplay.experiments.seeds import SeedStatus, run_seeds
+
+
+def with_seeds(config: RunConfig, *seeds: int) -> list[RunConfig]:
+    return [config.model_copy(update={"seed": seed}) for seed in seeds]
+
+
+def test_two_jobs_give_the_same_as_alone(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    configs, heard = with_seeds(tiny_config("pr-bbb"), 3, 4), list[list[SeedStatus]]()
+    results = run_seeds(configs, tmp_path / "many", jobs=2, resume=False, report=heard.append)
+    assert [found["seed"] for found in results] == [3, 4]
+    for config in configs:
+        alone = tmp_path / f"alone-{config.seed}"
+        Run(config, alone).execute()
+        assert_same_run(alone, tmp_path / "many" / f"seed-{config.seed}")
+    assert results[0]["tgiven_matrix"] != results[1]["tgiven_matrix"] or results[0]["tinfer_final"] != results[1]["tinfer_final"]
+    assert [(status.seed, status.share, status.state) for status in heard[-1]] == [(3, 1.0, "finished"), (4, 1.0, "finished")]
+    left = {path.name for path in (tmp_path / "many" / "seed-3").iterdir()}
+    assert not left & {"request.json", "progress.json"}
+
+
+def test_a_failing_seed_is_reported_and_the_others_are_kept(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+    blocked = tmp_path / "many" / "seed-0"
+    blocked.mkdir(parents=True)
+    (blocked / "mine.txt").write_text("precious")  # makes this seed refuse its folder
+    configs = with_seeds(tiny_config("sp-dirac", {"training.iterations": 2}), 0, 1)
+    with pytest.raises(MetaReplayError, match=r"seed 0 stopped: .*already exists.*\(1 of 2 seeds are kept\)"):
+        run_seeds(configs, tmp_path / "many", jobs=2, resume=False)
+    assert json.loads((tmp_path / "many" / "seed-1" / "results.json").read_text())["seed"] == 1
+    assert (blocked / "mine.txt").read_text() == "precious"
 
 
 def test_finished_seeds_are_not_run_again(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
@@ -15,3 +50,23 @@ def test_finished_seeds_are_not_run_again(tmp_path: Path, tiny_config: Callable[
     results = run_seeds([config], tmp_path / "many", jobs=1, resume=True)
     assert results[0]["seed"] == 0
     assert (tmp_path / "many" / "seed-0" / "log.txt").read_text() == log
+
+
+def test_finished_seeds_of_another_configuration_are_refused(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+    Run(tiny_config("sp-dirac", {"training.iterations": 2}), tmp_path / "many" / "seed-0").execute()
+    with pytest.raises(MetaReplayError, match="another configuration"):
+        run_seeds([tiny_config("sp-dirac", {"training.iterations": 3})], tmp_path / "many", jobs=1, resume=True)
+
+
+def test_a_stop_before_all_seeds_have_run_says_how_to_go_on(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+    config = tiny_config("sp-dirac", {"training.iterations": 2})
+    Run(config, tmp_path / "many" / "seed-0").execute()
+    with pytest.raises(MetaReplayError, match="--resume"):
+        run_seeds(with_seeds(config, 0, 1), tmp_path / "many", jobs=1, resume=True, should_stop=lambda: True)
+
+
+def test_every_seed_can_write_for_tensorboard(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+    pytest.importorskip("tensorboard")
+    config = tiny_config("sp-dirac", {"training.iterations": 2, "training.log_every": 1})
+    run_seeds(with_seeds(config, 0, 1), tmp_path / "many", jobs=2, resume=False, tensorboard=True)
+    assert all(list((tmp_path / "many" / f"seed-{seed}" / "tensorboard").iterdir()) for seed in (0, 1))

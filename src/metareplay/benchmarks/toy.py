@@ -16,8 +16,8 @@ REGRESSION_NOISE = 0.05
 """Standard deviation of the noise on regression-1d's training targets."""
 REGRESSION_TRAIN_SAMPLES = 20
 REGRESSION_TEST_SAMPLES = 100
-DATA_SEED = 4
-"""Fixes generated data. It is the first seed whose 20 regression inputs per task reach within 0.15 of all ends of their domains."""
+DATA_SEED = 11
+"""Fixes generated data. The first seed with which no stretch of 0.3 in any regression domain, its ends included, lacks a training input."""
 
 REGRESSION_DOMAINS: tuple[tuple[float, float], ...] = ((-4.0, -2.0), (-1.0, 1.0), (2.0, 4.0))
 """Inputs of task t are uniform between these two bounds: p^(t)(X), sm:sec:exp:details:regression."""

@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 from typing import Annotated, Any
+from zipfile import BadZipFile
 
 import typer
 
@@ -48,11 +49,8 @@ def read_inputs(path: Path, shape: tuple[int, ...]) -> Any:
     import numpy as np
 
     try:
-        if path.suffix == ".npy":
-            x = np.load(path, allow_pickle=False)
-        elif path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                x = archive["x"]
+        if path.suffix in (".npy", ".npz"):
+            x = _read_numpy(path)
         elif path.suffix == ".csv":
             x = _read_csv(path)
         else:
@@ -61,9 +59,19 @@ def read_inputs(path: Path, shape: tuple[int, ...]) -> Any:
         raise DataError(f"{path} does not exist") from error
     except KeyError as error:
         raise DataError(f"{path} holds no array named x") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DataError(f"{path} cannot be read as numbers: {error}") from error
     return x.reshape(len(x), *shape) if x.ndim == 2 and x.shape[1] == int(np.prod(shape)) else x
+
+
+def _read_numpy(path: Path) -> Any:
+    import numpy as np
+
+    with path.open("rb") as file:  # numpy does not close a broken archive
+        found = np.load(file, allow_pickle=False)
+        if isinstance(found, np.ndarray) != (path.suffix == ".npy"):
+            raise DataError(f"{path} has the wrong ending; .npy is one array, .npz an archive with the array x")
+        return found if path.suffix == ".npy" else found["x"]
 
 
 def _read_csv(path: Path) -> Any:

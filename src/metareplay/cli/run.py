@@ -61,14 +61,17 @@ def run(
     chosen = {key: value for key, value in given.items() if value is not None}
     resolved, folder, source = resolve(chosen, config, set_ or [], out, jobs, resume=resume)
     console = Console()
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; choose another --out")
     if overwrite and not resume:
+        check_parts(resolved)
         remove_run(folder)
     if not quiet:
         introduce(console, resolved, folder, source)
     if seeds is None:
         _one(console, resolved, folder, resume=resume, tensorboard=tensorboard, quiet=quiet)
     else:
-        _several(console, resolved, seeds, folder, jobs=jobs, resume=resume, quiet=quiet)
+        _several(console, resolved, seeds, folder, jobs=jobs, resume=resume, tensorboard=tensorboard, quiet=quiet)
 
 
 def resolve(
@@ -106,6 +109,8 @@ def read_settings(path: Path) -> dict[str, Any]:
 
     try:
         content = yaml.safe_load(path.read_text())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--config {path} is no text file; give YAML") from error
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror or error}") from error
     except yaml.YAMLError as error:
@@ -113,6 +118,16 @@ def read_settings(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"--config {path} must hold settings like 'training: {{iterations: 500}}'")
     return flatten(content)
+
+
+def check_parts(config: "RunConfig") -> None:
+    """What can fail before a run begins should fail before an earlier one is removed."""
+    from metareplay.benchmarks.registry import build_benchmark
+    from metareplay.nets.registry import network_factory
+
+    data_dir = Path(config.data_dir) if config.data_dir else None
+    benchmark = build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir)
+    network_factory(config.network, benchmark.input_shape, config.activation)
 
 
 def remove_run(folder: Path) -> None:
@@ -137,7 +152,7 @@ def introduce(console: "Console", config: "RunConfig", folder: Path, source: str
 def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool, tensorboard: bool, quiet: bool) -> None:
     from metareplay.benchmarks.registry import benchmark_named
     from metareplay.experiments.observers import LiveProgress, Observer, Several, TensorBoard
-    from metareplay.experiments.run import Run
+    from metareplay.experiments.run import Run, finished_results
     from metareplay.experiments.seeds import stop_on_signal
     from metareplay.report import run_table
 
@@ -152,21 +167,9 @@ def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool,
     _report(console, folder)
 
 
-def finished_results(folder: Path, config: "RunConfig") -> dict[str, Any] | None:
-    """The results of a finished run of this configuration."""
-    from metareplay.experiments.config import build_config
-
-    path = folder / "results.json"
-    if not path.is_file():
-        return None
-    stored = build_config({}, read_settings(folder / "config.yaml"), str(folder / "config.yaml"))
-    if stored.fingerprint() != config.fingerprint():
-        raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or --overwrite it")
-    results: dict[str, Any] = json.loads(path.read_text())
-    return results
-
-
-def _several(console: "Console", config: "RunConfig", seeds: int, folder: Path, *, jobs: int, resume: bool, quiet: bool) -> None:
+def _several(
+    console: "Console", config: "RunConfig", seeds: int, folder: Path, *, jobs: int, resume: bool, tensorboard: bool, quiet: bool
+) -> None:
     from metareplay.experiments.seeds import run_seeds, stop_on_signal
     from metareplay.files import write_atomically
     from metareplay.report import seeds_table, summarise
@@ -176,7 +179,9 @@ def _several(console: "Console", config: "RunConfig", seeds: int, folder: Path, 
     write_atomically(folder / "seeds.json", json.dumps({"first": config.seed, "count": seeds}))
     configs = [config.model_copy(update={"seed": config.seed + index}) for index in range(seeds)]
     with _SeedBars(console, quiet) as bars:
-        results = run_seeds(configs, folder, jobs=jobs, resume=resume, report=bars.show, should_stop=stop_on_signal())
+        results = run_seeds(
+            configs, folder, jobs=jobs, resume=resume, tensorboard=tensorboard, report=bars.show, should_stop=stop_on_signal()
+        )
     write_atomically(folder / "summary.json", json.dumps(summarise(results), indent=1))
     console.print(seeds_table(results))
     _report(console, folder)

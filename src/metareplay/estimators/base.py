@@ -17,6 +17,7 @@ from metareplay.experiments.observers import LiveProgress, Observer, Silent
 from metareplay.experiments.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.experiments.store import TaskInfo, load_model, save_model
 from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
+from metareplay.nets.registry import network_factory
 from metareplay.scaling import Scaling
 
 Array = npt.NDArray[Any]
@@ -35,15 +36,16 @@ class ContinualEstimator:
         method: str = "pr-bbb",
         network: str | None = None,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         standardise: bool = True,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         network = network or self.default_network
         own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
         defaults, _ = default_settings(own_data, method, network)
-        given = {**(settings or {}), "seed": seed}
+        given = {**({} if seed is None else {"seed": seed}), **(settings or {})}
         self.config = build_config(defaults, given, type(self).__name__)
+        network_factory(self.config.network, (1,), self.config.activation)  # refuses an unknown network at once
         self.standardise = standardise
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
@@ -93,7 +95,7 @@ class ContinualEstimator:
         """A task by its name, or by its number."""
         if isinstance(task, int) and -len(self.tasks) <= task < len(self.tasks):
             return task % len(self.tasks)
-        if task not in self.task_names:
+        if str(task) not in self.task_names:
             raise DataError(f"task {task!r} is unknown; the model has learned {', '.join(map(repr, self.task_names))}")
         return self.task_names.index(str(task))
 

@@ -59,7 +59,7 @@ class ContinualClassifier(ContinualEstimator):
             raise DataError(f"a classification task needs at least two classes, this one has {found}; collect examples of another class")
         position = {label: index for index, label in enumerate(classes)}
         targets = torch.tensor([position[label] for label in labels])
-        self._learn(x, targets, TaskInfo(name or f"task-{len(self.tasks)}", classes), len(classes), progress)
+        self._learn(x, targets, TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name), classes), len(classes), progress)
         return self
 
     @property
@@ -80,12 +80,12 @@ class ContinualClassifier(ContinualEstimator):
         ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
         """
         learner, x = self._trained(), self._inputs(X)
+        score = criterion_named(criterion, deterministic=learner.model.family.deterministic).score
         if task is not None:
             chosen = torch.full((len(x),), self._task_index(task))
         elif learner.model.layout is HeadLayout.GROWING:
             return self._shared_softmax(x)
         else:
-            score = criterion_named(criterion, deterministic=learner.model.family.deterministic).score
             chosen = self._choose([score(self._log_probs(x, index)) for index in range(len(self.tasks))], batch_wise)
         columns = {label: index for index, label in enumerate(self.classes_)}
         probabilities = torch.zeros(len(x), len(columns), dtype=torch.float64)

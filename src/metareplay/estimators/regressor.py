@@ -41,7 +41,7 @@ class ContinualRegressor(ContinualEstimator):
             raise DataError(f"{len(x)} inputs but {len(targets)} targets; both need one row per example")
         if self.learner is not None and self.learner.num_tasks and targets.shape[1] != self.learner.model.outputs:
             raise DataError(f"targets have {targets.shape[1]} columns, but this model predicts {self.learner.model.outputs}")
-        self._learn(x, targets, TaskInfo(name or f"task-{len(self.tasks)}"), targets.shape[1], progress)
+        self._learn(x, targets, TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name)), targets.shape[1], progress)
         return self
 
     def predict_full(self, X: Inputs, task: TaskName | None = None, *, batch_wise: int | None = None) -> RealPrediction:

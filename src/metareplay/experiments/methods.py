@@ -59,6 +59,6 @@ def method_named(name: str) -> Method:
     """The method with that name."""
     if name not in METHODS:
         close = difflib.get_close_matches(name, METHODS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = f"; did you mean {close[0]}?" if close else "."
         raise ConfigError(f"method={name!r} is unknown{hint} Choose one of {', '.join(METHODS)}")
     return METHODS[name]

@@ -145,7 +145,15 @@ class TensorBoard(Silent):
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError as error:
             raise ConfigError('--tensorboard needs the package tensorboard: pip install "metareplay[tensorboard]"') from error
-        self.writer, self.every, self.offset = SummaryWriter(str(folder)), every, 0
+        self.open, self.every, self.offset = lambda: SummaryWriter(str(folder)), every, 0
+        self.opened: Any = None
+
+    @property
+    def writer(self) -> Any:
+        """Opened late: a run refuses a folder that is not empty."""
+        if self.opened is None:
+            self.opened = self.open()
+        return self.opened
 
     def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
         self.offset = task * iterations
@@ -160,7 +168,8 @@ class TensorBoard(Silent):
             self.writer.add_scalar(f"given/task-{index}", score, task)
 
     def close(self) -> None:
-        self.writer.close()
+        if self.opened is not None:
+            self.opened.close()
 
 
 @final

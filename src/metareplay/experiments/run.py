@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from safetensors.torch import save
 
 from metareplay.benchmarks.base import Benchmark, Split, Task
 from metareplay.benchmarks.registry import build_benchmark
-from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.evaluation.evaluate import backward_transfer, during, final
-from metareplay.experiments.config import RunConfig
+from metareplay.experiments.config import RunConfig, build_config, flatten
 from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
@@ -221,3 +222,18 @@ def environment(threads: int) -> dict[str, Any]:
         "processor": platform.machine(),
         "threads": threads,
     }
+
+
+def finished_results(folder: Path, config: RunConfig) -> dict[str, Any] | None:
+    """The results of a finished run of this configuration in a folder; None if there are none, an error if they are another's."""
+    path = folder / "results.json"
+    if not path.is_file():
+        return None
+    try:
+        stored = yaml.safe_load((folder / "config.yaml").read_text())
+        results: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise CheckpointError(f"the finished run in {folder} is damaged ({error}); choose another --out, or --overwrite it") from error
+    if build_config({}, flatten(stored), str(folder / "config.yaml")).fingerprint() != config.fingerprint():
+        raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or --overwrite it")
+    return results

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from metareplay.errors import MetaReplayError
 from metareplay.experiments.config import RunConfig
-from metareplay.experiments.run import Run
+from metareplay.experiments.observers import Observer, ProgressFile, Several, TensorBoard
+from metareplay.experiments.run import Interrupted, Run, finished_results
 from metareplay.files import write_atomically
 
 
@@ -30,6 +31,7 @@ def run_seeds(
     *,
     jobs: int,
     resume: bool,
+    tensorboard: bool = False,
     report: Callable[[list[SeedStatus]], None] = lambda statuses: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> list[dict[str, Any]]:
@@ -38,19 +40,20 @@ def run_seeds(
     A finished seed is not run again with ``resume``. If one fails the others go on; then the first error is raised.
     """
     folders = [out / f"seed-{config.seed}" for config in configs]
-    waiting = [index for index, folder in enumerate(folders) if not (resume and (folder / "results.json").is_file())]
+    waiting = [index for index, folder in enumerate(folders) if not (resume and finished_results(folder, configs[index]))]
     running: dict[int, subprocess.Popen[str]] = {}
     failures: dict[int, str] = {}
     try:
         while waiting or running:
             while waiting and len(running) < jobs and not should_stop():
                 index = waiting.pop(0)
-                running[index] = _start(configs[index], folders[index], resume)
+                running[index] = _start(configs[index], folders[index], resume, tensorboard)
             time.sleep(0.2)
             for index in [index for index, process in running.items() if process.poll() is not None]:
                 process = running.pop(index)
+                words = _last_words(process)
                 if process.returncode != 0:
-                    failures[index] = _last_words(process)
+                    failures[index] = words
             report([_status(configs[index], folders[index], index in running, index in failures) for index in range(len(configs))])
             if should_stop() and not running:
                 break
@@ -61,20 +64,22 @@ def run_seeds(
         index, words = next(iter(failures.items()))
         kept = f"{len(folders) - len(failures)} of {len(folders)} seeds are kept"
         raise MetaReplayError(f"seed {configs[index].seed} stopped: {words} ({kept})")
+    if waiting:
+        raise Interrupted(f"stopped; {len(folders) - len(waiting)} of {len(folders)} seeds are finished in {out}: continue with --resume")
     return [json.loads((folder / "results.json").read_text()) for folder in folders]
 
 
-def _start(config: RunConfig, folder: Path, resume: bool) -> "subprocess.Popen[str]":
+def _start(config: RunConfig, folder: Path, resume: bool, tensorboard: bool) -> "subprocess.Popen[str]":
     folder.mkdir(parents=True, exist_ok=True)
     request = folder / "request.json"
-    write_atomically(request, json.dumps({"config": config.model_dump(mode="json"), "resume": resume}))
+    write_atomically(request, json.dumps({"config": config.model_dump(mode="json"), "resume": resume, "tensorboard": tensorboard}))
     environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads)}
     command = [sys.executable, "-m", "metareplay.experiments.seeds", str(folder)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
 
 def _last_words(process: "subprocess.Popen[str]") -> str:
-    text = (process.stderr.read() if process.stderr else "").strip()
+    text = process.communicate()[1].strip()  # also closes the pipe
     return text.splitlines()[-1] if text else f"its process ended with code {process.returncode}"
 
 
@@ -94,13 +99,14 @@ def _status(config: RunConfig, folder: Path, running: bool, failed: bool) -> See
 
 def _child(folder: Path) -> None:
     """What the process of one seed does."""
-    from metareplay.experiments.observers import ProgressFile
-
     request = json.loads((folder / "request.json").read_text())
     (folder / "request.json").unlink()
     config = RunConfig.model_validate(request["config"])
     stop = stop_on_signal()
-    run = Run(config, folder, observer=ProgressFile(folder / "progress.json"), should_stop=stop)
+    watchers: list[Observer] = [ProgressFile(folder / "progress.json")]
+    if request["tensorboard"]:
+        watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))
+    run = Run(config, folder, observer=Several(watchers), should_stop=stop)
     run.execute(resume=request["resume"])
 
 

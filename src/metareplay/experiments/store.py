@@ -58,6 +58,13 @@ def load_model(folder: Path) -> StoredModel:
     """Read a model that ``save_model`` wrote, or a run left in its folder."""
     folder = folder / "model" if (folder / "model" / "model.json").is_file() else folder
     facts = _read_facts(folder / "model.json")
+    try:
+        return _build(folder, facts)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{folder / 'model.json'} is damaged: {type(error).__name__} {error}") from error
+
+
+def _build(folder: Path, facts: Mapping[str, Any]) -> StoredModel:
     tensors = read_tensors(folder / facts["weights"]).tensors
     config = build_config({}, flatten(facts["config"]), str(folder / "model.json"))
     learner = ContinualLearner(config, facts["problem"], Scenario(facts["scenario"]), tuple(facts["input_shape"]))

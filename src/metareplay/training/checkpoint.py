@@ -26,9 +26,10 @@ class Checkpoint(NamedTuple):
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """One safetensors file that also holds JSON facts and a checksum over all tensors."""
+    """One safetensors file that also holds JSON facts and a checksum over everything."""
     plain = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    header = {"format": FORMAT, "facts": json.dumps(facts, sort_keys=True), "checksum": str(tensors_checksum(plain))}
+    text = json.dumps(facts, sort_keys=True)
+    header = {"format": FORMAT, "facts": text, "checksum": str(zlib.crc32(text.encode(), tensors_checksum(plain)))}
     write_atomically(path, save(plain, metadata=header))
 
 
@@ -44,9 +45,10 @@ def read_tensors(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path} is truncated or no checkpoint ({error})") from error
     if header.get("format") != FORMAT:
         raise CheckpointError(f"{path} was not written by this version of metareplay (format {header.get('format')!r}, not {FORMAT!r})")
-    if header.get("checksum") != str(tensors_checksum(tensors)):
+    text = header.get("facts", "")
+    if header.get("checksum") != str(zlib.crc32(text.encode(), tensors_checksum(tensors))):
         raise CheckpointError(f"{path} is damaged: its checksum does not match")
-    return Checkpoint(tensors, json.loads(header["facts"]))
+    return Checkpoint(tensors, json.loads(text))
 
 
 def tensors_checksum(tensors: Mapping[str, Tensor]) -> int:

@@ -53,16 +53,26 @@ class TaskTrainer:
         while self.iteration < self.iterations:
             terms = self._step()
             self.iteration += 1
+            if self.iteration == self.iterations:
+                self._check_parameters()
             yield Step(self.task, self.iteration, self.iterations, terms)
+
+    def _check_parameters(self) -> None:
+        """The last step has no later loss that would show its harm."""
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
+            raise TrainingDiverged(
+                f"the parameters of task {self.task} became NaN or infinite in iteration {self.iteration}; the last good state is kept. "
+                "Try a smaller training.learning_rate, set training.clip_norm, or look for extreme inputs"
+            )
 
     def _step(self) -> LossTerms:
         index = self.batches.next()
         terms = self.loss_terms(self.data.x[index], self.data.y[index])
         loss = terms.total
         if not loss.isfinite():
-            parts = ", ".join(f"{name} {float(value):.3g}" for name, value in terms._asdict().items())
+            parts = ", ".join(f"{name} {float(value.detach()):.3g}" for name, value in terms._asdict().items())
             raise TrainingDiverged(
-                f"the loss of task {self.task} became {float(loss):.3g} in iteration {self.iteration + 1} ({parts}); "
+                f"the loss of task {self.task} became {float(loss.detach()):.3g} in iteration {self.iteration + 1} ({parts}); "
                 "the last good state is kept. Try a smaller training.learning_rate, set training.clip_norm, or look for extreme inputs"
             )
         self.optimiser.zero_grad()
