@@ -51,6 +51,8 @@ NEIGHBOURS = {
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.gaussian": {"dirac"},
     "posteriors.local_reparametrisation": {"gaussian"},
+    "posteriors.prior_matching": {"divergences"},
+    "posteriors.radial": {"gaussian"},
     "report.figures": {"canvas"},
     "report.page": {"canvas", "figures", "html", "pictures", "runs", "sections"},
     "report.pictures": {"canvas", "figures", "html", "predictive_figures", "runs"},

@@ -12,6 +12,7 @@ from metareplay.experiments.methods import METHODS
 from metareplay.inference.predictive import predictive_outputs
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.radial import Radial
 
 SHAPE = (3,)
 CLASSES = (2, 5, 3)
@@ -88,9 +89,8 @@ def test_growth_keeps_what_old_tasks_predict(layout: HeadLayout, variant: str, r
 def _old_outputs(model: ContinualModel, task: int) -> tuple[Tensor, ...]:
     """What does not depend on how many random numbers a sample takes: outputs at the mean, and at the mean plus one deviation."""
     posterior, x = model.posterior(task), torch.linspace(-1, 1, 12).view(4, 3)
-    points = (
-        (posterior.mean, posterior.mean + posterior.scale) if isinstance(posterior, MeanFieldGaussian) else (model.task_map.theta(task),)
-    )
+    moments = isinstance(posterior, MeanFieldGaussian | Radial)
+    points = (posterior.mean, posterior.mean + posterior.scale) if moments else (model.task_map.theta(task),)
     runs = [model.run(point_at(point), x, 1, generator=Generator()) for point in points]
     return tuple(outputs[..., model.heads[task]].detach().clone() for outputs in runs)
 

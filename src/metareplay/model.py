@@ -47,6 +47,8 @@ class ContinualModel:
         self.factory, self.family, self.make_task_map = factory, family, make_task_map
         self.layout, self.likelihood, self.wished_variances = layout, likelihood, wished_variances
         self.heads: list[slice] = []
+        self.fresh: Tensor
+        """True for the weights that came with the last task: all of them with the first, a new head's later; (W,) bool."""
         self.outputs = 0
         self.network: torch.nn.Module
         self.spec: WeightSpec
@@ -63,7 +65,12 @@ class ContinualModel:
         head = slice(start, start + classes)
         network = build_seeded(self.factory, max(self.outputs, head.stop), generator)
         spec = WeightSpec.of(network)
+        if self.heads:
+            spec = spec.grown_from(self.spec) if head.stop > self.outputs else self.spec
         begin = Start(self.family.initial(network, spec, generator=generator), self.wished_variances(self.family, network, spec))
+        self.fresh = torch.ones(spec.numel, dtype=torch.bool)
+        if self.heads:
+            self.fresh[self.spec.positions_in(spec)] = False
         if not self.heads:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
         elif head.stop > self.outputs:
@@ -77,7 +84,7 @@ class ContinualModel:
         """The weight posterior of a task."""
         if not 0 <= task < self.num_tasks:
             raise NotTrainedError(f"task {task} has not been learned; the model knows {self.num_tasks} tasks")
-        return self.family.at(self.task_map.theta(task))
+        return self.family.at(self.task_map.theta(task), self.spec)
 
     def training_columns(self, task: int) -> slice:
         """The outputs that compete while a task is learned."""

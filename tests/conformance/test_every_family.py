@@ -75,7 +75,7 @@ def test_the_start_follows_the_generator(name: str, network_name: str) -> None:
 
 def test_samples_are_weights_of_the_network(name: str, network_name: str, rng: Generator) -> None:
     family, network, spec, theta = _start(name, network_name)
-    posterior = family.at(theta)
+    posterior = family.at(theta, spec)
     assert isinstance(posterior, Posterior)
     for count in (1, 4):
         samples = posterior.rsample(count, generator=rng)
@@ -90,18 +90,18 @@ def test_samples_are_weights_of_the_network(name: str, network_name: str, rng: G
 
 
 def test_sampling_follows_the_generator(name: str, network_name: str) -> None:
-    family, _, _, theta = _start(name, network_name)
+    family, _, spec, theta = _start(name, network_name)
     state = torch.get_rng_state()
-    first, again, other = (family.at(theta).rsample(3, generator=Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    first, again, other = (family.at(theta, spec).rsample(3, generator=Generator().manual_seed(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert torch.equal(first, other) == family.deterministic
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_gradients_reach_all_of_theta(name: str, network_name: str, rng: Generator) -> None:
-    family, _, _, theta = _start(name, network_name)
+    family, _, spec, theta = _start(name, network_name)
     theta = theta.requires_grad_()
-    samples = family.at(theta).rsample(3, generator=rng)
+    samples = family.at(theta, spec).rsample(3, generator=rng)
     (gradient,) = torch.autograd.grad((samples * torch.randn(samples.shape, generator=rng)).sum(), theta)
     assert gradient.isfinite().all()
     assert (gradient != 0).all()
@@ -132,16 +132,19 @@ def test_growth_keeps_the_outputs_of_the_centre(name: str, network_name: str) ->
 
 
 def test_several_thetas_at_once_are_several_posteriors(name: str, network_name: str) -> None:
-    family = FAMILIES[name]
+    family, spec = FAMILIES[name], WeightSpec.of(NETWORKS[network_name][0])
     thetas = torch.stack([_start(name, network_name)[3] + 0.1 * shift for shift in range(3)])
-    together, single = family.at(thetas), [family.at(theta) for theta in thetas]
+    together, single = family.at(thetas, spec), [family.at(theta, spec) for theta in thetas]
     assert is_dataclass(together)
     for field in fields(together):
+        if not isinstance(getattr(together, field.name), torch.Tensor):
+            assert all(getattr(posterior, field.name) == getattr(together, field.name) for posterior in single)
+            continue
         values = torch.stack([getattr(posterior, field.name) for posterior in single])
         torch.testing.assert_close(getattr(together, field.name), values)
-    shifted = family.at(thetas + 0.2)
+    shifted = family.at(thetas + 0.2, spec)
     for divergence in (kl, wasserstein2):
         if divergence.supports(type(together), type(together)):
-            loop = [divergence(one, family.at(theta + 0.2)) for one, theta in zip(single, thetas, strict=True)]
+            loop = [divergence(one, family.at(theta + 0.2, spec)) for one, theta in zip(single, thetas, strict=True)]
             torch.testing.assert_close(divergence(together, shifted), torch.stack(loop))
             assert (torch.stack(loop) > 0).all()

@@ -187,6 +187,7 @@ OTHER_VALUES: dict[str, Any] = {
     "posterior.local_reparametrisation": True,
     "posterior.keep_network_init": True,
     "posterior.likelihood_scale": 0.5,
+    "posterior.prior_samples": 3,
     "hypernet.kind": "plain",
     "hypernet.hidden": [3],
     "hypernet.activation": "elu",
@@ -207,6 +208,7 @@ OTHER_VALUES: dict[str, Any] = {
     "training.batch_size": 3,
     "training.learning_rate": 0.5,
     "training.clip_norm": 0.5,
+    "training.clip_value": 0.5,
     "training.checkpoint_every": 3,
     "training.log_every": 3,
     "inference.samples": 3,
@@ -220,8 +222,9 @@ PASSIVE = {"data_dir", "training.log_every", "training.checkpoint_every", "infer
 
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
-    plain = RunConfig()
-    changed = build_config({}, {key: OTHER_VALUES[key]}, "here")
+    base = {"method": "pr-radial"} if key == "posterior.prior_samples" else {}
+    plain = build_config(base, {}, "here")
+    changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain
     assert (changed.fingerprint() == plain.fingerprint()) == (key in PASSIVE)
 

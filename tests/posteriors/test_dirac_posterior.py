@@ -7,10 +7,12 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.dirac import DiracFamily, initial_weight_variances
 
+SPEC = WeightSpec(("w",), (torch.Size([5]),))
+
 
 def test_every_sample_is_theta_and_sends_its_gradient_back(rng: Generator) -> None:
     theta = torch.randn(5, requires_grad=True)
-    samples = DiracFamily().at(theta).rsample(3, generator=rng)
+    samples = DiracFamily().at(theta, SPEC).rsample(3, generator=rng)
     assert samples.shape == (3, 5)
     assert torch.equal(samples, theta.expand(3, -1))
     (samples * torch.tensor([[1.0], [2.0], [4.0]])).sum().backward()
@@ -20,7 +22,7 @@ def test_every_sample_is_theta_and_sends_its_gradient_back(rng: Generator) -> No
 
 def test_sampling_draws_no_random_numbers(rng: Generator) -> None:
     state = rng.get_state()
-    DiracFamily().at(torch.zeros(5)).rsample(3, generator=rng)
+    DiracFamily().at(torch.zeros(5), SPEC).rsample(3, generator=rng)
     assert torch.equal(rng.get_state(), state)
 
 

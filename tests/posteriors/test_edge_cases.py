@@ -1,12 +1,13 @@
 import torch
 
+from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.divergences import kl
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
 
 
 def test_very_small_scales_have_a_finite_divergence() -> None:
-    q = GaussianFamily().at(torch.tensor([0.0, -60.0]))
+    q = GaussianFamily().at(torch.tensor([0.0, -60.0]), WeightSpec(("w",), (torch.Size([1]),)))
     assert float(q.scale) > 0
     assert kl(q, GaussianPrior()).isfinite()
 

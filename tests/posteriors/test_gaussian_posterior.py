@@ -21,7 +21,7 @@ def posterior(rng: Generator) -> MeanFieldGaussian:
 
 def test_theta_is_means_then_rhos() -> None:
     theta = torch.tensor([1.0, -2.0, 0.0, 2.5])
-    posterior = GaussianFamily().at(theta)
+    posterior = GaussianFamily().at(theta, WeightSpec(("w",), (torch.Size([2]),)))
     assert torch.equal(posterior.mean, theta[:2])
     expected = [math.log1p(math.exp(-2.5)), math.log(2.0)]  # softplus(rho - 2.5)
     torch.testing.assert_close(posterior.scale, torch.tensor(expected))
@@ -105,7 +105,7 @@ def test_growth_moves_means_and_scales_alike() -> None:
     positions: Tensor = family.positions_in(small, large)
     theta, grown = torch.randn(2 * small.numel), torch.zeros(2 * large.numel)
     grown[positions] = theta
-    old, new = family.at(theta), family.at(grown)
+    old, new = family.at(theta, small), family.at(grown, large)
     corner = small.positions_in(large)
     assert torch.equal(new.mean[corner], old.mean)
     assert torch.equal(new.scale[corner], old.scale)

@@ -80,7 +80,7 @@ def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None
     for step in trainer:
         if step.iteration > 600:  # the mean of where the noisy descent walks around
             visited.append(trainer.model.task_map.theta(0).detach().clone())
-    q = trainer.model.family.at(torch.stack(visited).mean(0))
+    q = trainer.model.family.at(torch.stack(visited).mean(0), trainer.model.spec)
     assert isinstance(q, MeanFieldGaussian)
     features = _features(data)
     precision = features.square().sum(0) / NOISE**2 + 1 / PRIOR_VARIANCE  # diagonal, since the inputs are centred

@@ -134,8 +134,8 @@ def test_no_prior_with_scale_zero() -> None:
     assert float(step.terms.replay) == 0.0  # the first task has no old ones
 
 
-def gradients(clip_norm: float | None) -> Tensor:
-    trainer = learner_of(training__clip_norm=clip_norm).begin_task(blobs(0), 2)
+def gradients(clip_norm: float | None, clip_value: float | None = None) -> Tensor:
+    trainer = learner_of(training__clip_norm=clip_norm, training__clip_value=clip_value).begin_task(blobs(0), 2)
     next(iter(trainer))
     return torch.cat([parameter.grad.flatten() for parameter in trainer.parameters if parameter.grad is not None])
 
@@ -147,7 +147,13 @@ def test_gradients_are_clipped_as_a_whole() -> None:
 
 
 def test_small_gradients_are_not_clipped() -> None:
-    assert torch.equal(gradients(None), gradients(1e6))
+    assert torch.equal(gradients(None), gradients(1e6, 1e6))
+
+
+def test_gradients_are_clipped_one_by_one() -> None:
+    free, clipped = gradients(None), gradients(None, 0.05)
+    assert (free.abs() > 0.05).any()
+    assert torch.equal(clipped, free.clamp(-0.05, 0.05))
 
 
 @pytest.mark.parametrize(("epochs", "batch_size", "steps"), [(1, 4, 3), (3, 4, 9), (2, 5, 4), (2, 100, 2)])

@@ -20,9 +20,11 @@ from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import PosteriorFamily
 from metareplay.posteriors.dirac import DiracFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
+from metareplay.posteriors.radial import RadialFamily
 from metareplay.strategies.base import Strategy
 from metareplay.strategies.baselines import Joint, Unbound
 from metareplay.strategies.posterior_replay import PosteriorReplay
+from metareplay.strategies.prior_focused import PriorFocused
 
 
 def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_shape: tuple[int, ...]) -> ContinualModel:
@@ -30,9 +32,7 @@ def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_s
     if prod(input_shape) == 0:
         raise ConfigError(f"inputs of shape {input_shape} are empty; every input needs at least one number")
     factory = network_factory(config.network, input_shape, config.activation)
-    family: PosteriorFamily = (
-        DiracFamily() if config.kind().deterministic else GaussianFamily(keep_network_init=config.posterior.keep_network_init)
-    )
+    family = build_family(config)
     likelihood = Categorical() if problem == "classification" else Gaussian(config.posterior.likelihood_scale)
     return ContinualModel(
         factory,
@@ -44,6 +44,13 @@ def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_s
     )
 
 
+def build_family(config: RunConfig) -> PosteriorFamily:
+    """What theta means."""
+    gaussian = GaussianFamily(keep_network_init=config.posterior.keep_network_init)
+    families: dict[str, PosteriorFamily] = {"dirac": DiracFamily(), "bbb": gaussian, "radial": RadialFamily(gaussian)}
+    return families[config.kind().family]
+
+
 def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> HeadLayout:
     """Tasks with weights of their own share one set of outputs; tasks that share weights need outputs of their own."""
     method = config.kind()
@@ -51,7 +58,7 @@ def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> Head
         return HeadLayout(config.heads)
     if method.task_map != "shared" or problem == "regression" or scenario is Scenario.DOMAIN:
         return HeadLayout.SINGLE
-    return HeadLayout.GROWING if method.strategy == "joint" else HeadLayout.MULTI
+    return HeadLayout.GROWING if method.growing_softmax else HeadLayout.MULTI
 
 
 def build_task_map(config: RunConfig, size: int, generator: Generator) -> TaskMap:
@@ -126,6 +133,8 @@ def build_strategy(config: RunConfig) -> Strategy:
         if config.kind().stochastic and settings.old_tasks is None:
             settings = settings.model_copy(update={"old_tasks": 1})
         return PosteriorReplay(settings, prior)
+    if kind == "prior-focused":
+        return PriorFocused(prior)
     return Joint(prior) if kind == "joint" else Unbound(prior)
 
 

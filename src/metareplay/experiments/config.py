@@ -106,9 +106,11 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
     if group == "strategy" and method.strategy != "posterior-replay":
         return f"{method.name} has no replay penalty"
-    bayesian_only = ("prior_variance", "prior_scale", "train_samples", "local_reparametrisation", "keep_network_init")
+    bayesian_only = ("prior_variance", "prior_scale", "prior_samples", "train_samples", "local_reparametrisation", "keep_network_init")
     if group == "posterior" and method.deterministic and key.partition(".")[2] in bayesian_only:
         return f"{method.name} has a Dirac posterior, which has no prior and no samples"
+    if key == "posterior.prior_samples" and method.family == "bbb":
+        return f"the prior-matching term of {method.name} is computed in closed form"
     return None
 
 
@@ -151,6 +153,10 @@ def _check_combination(config: RunConfig, method: Method, source: str) -> None:
         raise ConfigError(
             f"{source}: strategy.penalty={config.strategy.penalty} needs a density, but {method.name} is a point estimate; choose mse or w2"
         )
+    if method.family == "radial" and config.strategy.penalty != "mse" and method.strategy == "posterior-replay":
+        raise ConfigError(f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for radial posteriors; choose mse")
+    if config.posterior.local_reparametrisation and method.family != "bbb":
+        raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
     if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}")
 

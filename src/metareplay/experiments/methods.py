@@ -7,8 +7,8 @@ from typing import Literal
 from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
-FamilyName = Literal["dirac", "bbb"]
-StrategyName = Literal["posterior-replay", "unbound", "joint"]
+FamilyName = Literal["dirac", "bbb", "radial"]
+StrategyName = Literal["posterior-replay", "prior-focused", "unbound", "joint"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Method:
     description: str
     stochastic: bool = False
     """Regularise a random subset of the old tasks in each step (suffix -sr)."""
+    growing_softmax: bool = False
+    """One softmax over the classes of all tasks so far, instead of one per task."""
 
     @property
     def has_hypernetwork(self) -> bool:
@@ -35,7 +37,11 @@ class Method:
 
 
 def _all_methods() -> list[Method]:
-    names: list[tuple[FamilyName, str]] = [("dirac", "point estimates"), ("bbb", "mean-field Gaussian posteriors")]
+    names: list[tuple[FamilyName, str]] = [
+        ("dirac", "point estimates"),
+        ("bbb", "mean-field Gaussian posteriors"),
+        ("radial", "radial posteriors"),
+    ]
     methods = []
     for family, words in names:
         methods += [
@@ -46,9 +52,11 @@ def _all_methods() -> list[Method]:
         ]
     return [
         *methods,
+        Method("vcl", "shared", "bbb", "prior-focused", "one Gaussian posterior, the last one is the next prior; a head per task"),
+        Method("vcl-growing", "shared", "bbb", "prior-focused", "vcl with one softmax that grows with the tasks", growing_softmax=True),
         Method("fine-tuning", "shared", "dirac", "unbound", "one network trained on, with no measure against forgetting"),
         Method("hnet-fine-tuning", "hypernetwork", "dirac", "unbound", "one hypernetwork trained on, with no measure against forgetting"),
-        Method("joint", "shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound"),
+        Method("joint", "shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound", growing_softmax=True),
     ]
 
 

@@ -1,6 +1,6 @@
 """WeightSpec: any ``nn.Module`` as a function of one flat weight vector."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -17,6 +17,8 @@ class WeightSpec:
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
+    groups: Tensor | None = field(default=None, compare=False, repr=False)
+    """Which weights came together, once the outputs have grown (W,); None: each weight tensor is a group."""
 
     @classmethod
     def of(cls, module: nn.Module) -> "WeightSpec":
@@ -62,6 +64,16 @@ class WeightSpec:
         return {
             name: part.view((*flat.shape[:-1], *shape)) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
         }  # (..., W) -> (..., *shape)
+
+    def grown_from(self, smaller: "WeightSpec") -> "WeightSpec":
+        """This specification, knowing which weights the network had before its outputs grew: the others are groups of their own."""
+        own = torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))  # (W,)
+        before = smaller.groups
+        if before is None:
+            before = torch.repeat_interleave(torch.arange(len(smaller.sizes)), torch.tensor(smaller.sizes))
+        groups = own + int(before.max()) + 1
+        groups[smaller.positions_in(self)] = before
+        return replace(self, groups=groups.unique(return_inverse=True)[1])
 
     def positions_in(self, larger: "WeightSpec") -> Tensor:
         """Where each of this network's weights stands in the flat vector of the same network with more outputs.

@@ -25,6 +25,15 @@ class HasLogProb(Protocol):
         ...
 
 
+@runtime_checkable
+class HasNegativeEntropy(Protocol):
+    """A distribution whose entropy is known, if only up to a constant."""
+
+    def negative_entropy(self) -> Tensor:
+        """E_q log q: a scalar, up to a constant that the parameters do not change."""
+        ...
+
+
 class PosteriorFamily(Protocol):
     """How theta is read. Families are stateless: theta is stored by a task map."""
 
@@ -48,8 +57,8 @@ class PosteriorFamily(Protocol):
         """True for the elements of theta that act as network weights or their means: (P,) bool."""
         ...
 
-    def at(self, theta: Tensor) -> Posterior:
-        """The distribution with these parameters."""
+    def at(self, theta: Tensor, spec: WeightSpec) -> Posterior:
+        """The distribution with these parameters; leading dimensions of theta are kept."""
         ...
 
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:

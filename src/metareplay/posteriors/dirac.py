@@ -40,7 +40,7 @@ class DiracFamily:
     def weight_mask(self, spec: WeightSpec) -> Tensor:
         return torch.ones(spec.numel, dtype=torch.bool)
 
-    def at(self, theta: Tensor) -> Dirac:
+    def at(self, theta: Tensor, spec: WeightSpec) -> Dirac:
         return Dirac(theta)
 
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:

@@ -75,7 +75,7 @@ class GaussianFamily:
     def weight_mask(self, spec: WeightSpec) -> Tensor:
         return torch.arange(2 * spec.numel) < spec.numel
 
-    def at(self, theta: Tensor) -> MeanFieldGaussian:
+    def at(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
         mean, rho = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
         return MeanFieldGaussian(mean, F.softplus(rho + RHO_OFFSET))
 

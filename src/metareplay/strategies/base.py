@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 from torch import Generator, Tensor
 
 from metareplay.model import ContinualModel
-from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.base import HasLogProb
 
 
 class TrainingData(NamedTuple):
@@ -31,7 +31,7 @@ class LossTerms(NamedTuple):
 class Strategy(Protocol):
     """What binds the tasks: prior, penalty, extra data."""
 
-    def prior_for(self, task: int) -> GaussianPrior:
+    def prior_for(self, task: int) -> HasLogProb:
         """The prior of this task's posterior."""
         ...
 

@@ -56,7 +56,7 @@ class PosteriorReplay:
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[list(tasks)]  # (R, P)
             new = current.thetas(tasks)
-            total = replay_divergence(self.settings.penalty, model.family.at(old), model.family.at(new)).sum()
+            total = replay_divergence(self.settings.penalty, model.family.at(old, model.spec), model.family.at(new, model.spec)).sum()
         return self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
 
     def tensors(self) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
-from metareplay.posteriors.divergences import kl
+from metareplay.posteriors.prior_matching import prior_matching
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, Strategy, TrainingData
@@ -77,6 +77,8 @@ class TaskTrainer:
             )
         self.optimiser.zero_grad()
         loss.backward()
+        if self.settings.clip_value is not None:
+            torch.nn.utils.clip_grad_value_(self.parameters, self.settings.clip_value)
         if self.settings.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
         self.optimiser.step()
@@ -92,7 +94,8 @@ class TaskTrainer:
         data = len(self.data.x) * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
         prior = zero
         if not model.family.deterministic and self.posterior.prior_scale > 0:
-            prior = self.posterior.prior_scale * kl(posterior, self.strategy.prior_for(self.task))  # second term of SM eq. elbo, tempered
+            matching = prior_matching(posterior, self.strategy.prior_for(self.task), self.posterior.prior_samples, generator=self.noise)
+            prior = self.posterior.prior_scale * matching  # second term of SM eq. elbo, tempered
         replay = self.strategy.penalty(model, self.task, generator=self.noise)
         return LossTerms(data, prior, zero if replay is None else replay)
 

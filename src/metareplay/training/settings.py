@@ -13,6 +13,7 @@ class TrainingSettings(Settings):
     batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer gives all it has")
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
     clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; null: no clipping")
+    clip_value: float | None = Field(None, gt=0, description="largest absolute value of a gradient element; null: no clipping")
     checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints inside a task")
     log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
 

@@ -1,0 +1,17 @@
+"""The prior-matching term KL(q || p) of the ELBO [Henning2021, SM eq. elbo]: closed form where one is known, else Monte Carlo."""
+
+from torch import Generator, Tensor
+
+from metareplay.errors import ConfigError
+from metareplay.posteriors.base import HasLogProb, HasNegativeEntropy, Posterior
+from metareplay.posteriors.divergences import kl
+
+
+def prior_matching(q: Posterior, p: HasLogProb, samples: int, *, generator: Generator) -> Tensor:
+    """KL(q || p), up to a constant for families whose entropy is known only so far: a scalar."""
+    if kl.supports(type(q), type(p)):
+        return kl(q, p)
+    if isinstance(q, HasNegativeEntropy):
+        cross_entropy = -p.log_prob(q.rsample(samples, generator=generator)).mean()  # Monte Carlo over q; (n,) -> ()
+        return q.negative_entropy() + cross_entropy
+    raise ConfigError(f"the prior-matching term of {type(q).__name__} needs a closed form or a known entropy; it has neither")

@@ -1,0 +1,71 @@
+"""Radial posteriors [Farquhar2020; Henning2021, SM sec. Radial Posteriors]: the radius does not grow with the dimension."""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.gaussian import GaussianFamily
+
+
+@final
+@dataclass(frozen=True)
+class Radial:
+    """Means and scales with noise of unit length times a normal radius, for weights and biases of each layer apart.
+
+    Outputs that were added later have a radius of their own, so that growing changes nothing old.
+    """
+
+    mean: Tensor
+    scale: Tensor
+    sizes: tuple[int, ...]
+    groups: Tensor | None = None
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Reparametrised samples (n, W)."""
+        noise = torch.randn(n, *self.mean.shape, generator=generator, dtype=self.mean.dtype)
+        count = len(self.sizes) if self.groups is None else int(self.groups.max()) + 1
+        radius = torch.randn(n, *self.mean.shape[:-1], count, generator=generator, dtype=self.mean.dtype)  # (n, G)
+        if self.groups is None:
+            squares = torch.stack([part.square().sum(-1) for part in noise.split(self.sizes, dim=-1)], dim=-1)  # (n, W) -> (n, G)
+            factor = (radius / squares.sqrt()).repeat_interleave(torch.tensor(self.sizes), dim=-1)  # (n, G) -> (n, W)
+        else:
+            squares = torch.zeros_like(radius).index_add_(-1, self.groups, noise.square())  # (n, W) -> (n, G)
+            factor = (radius / squares.sqrt())[..., self.groups]  # (n, G) -> (n, W)
+        return torch.addcmul(self.mean, self.scale, noise * factor)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
+
+    def negative_entropy(self) -> Tensor:
+        """E_q log q up to a constant: -sum_i log sigma_i; (..., W) -> (...)."""
+        return -self.scale.log().sum(-1)
+
+
+@final
+class RadialFamily:
+    """theta = [means, rhos], read and started as a Gaussian's."""
+
+    name = "radial"
+    deterministic = False
+
+    def __init__(self, moments: GaussianFamily) -> None:
+        self.moments = moments
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return self.moments.num_parameters(spec)
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        return self.moments.initial(network, spec, generator=generator)
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        return self.moments.initial_variances(network, spec)
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        return self.moments.weight_mask(spec)
+
+    def at(self, theta: Tensor, spec: WeightSpec) -> Radial:
+        gaussian = self.moments.at(theta, spec)
+        return Radial(gaussian.mean, gaussian.scale, spec.sizes, spec.groups)
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        return self.moments.positions_in(spec, larger)

@@ -1,0 +1,98 @@
+"""Radial posteriors: the shape of their noise, and their prior-matching term."""
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.errors import ConfigError
+from metareplay.nets.mlp import MLP
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.dirac import Dirac
+from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.prior_matching import prior_matching
+from metareplay.posteriors.radial import Radial, RadialFamily
+
+SIZES = (300, 20, 7)
+
+
+def noise_of(posterior: Radial, count: int, rng: Generator) -> tuple[Tensor, ...]:
+    """(w - mean) / scale, layer by layer."""
+    return ((posterior.rsample(count, generator=rng) - posterior.mean) / posterior.scale).split(SIZES, dim=-1)
+
+
+@pytest.fixture
+def posterior() -> Radial:
+    width = sum(SIZES)
+    return Radial(torch.linspace(-1, 1, width), torch.linspace(0.1, 2, width), SIZES)
+
+
+def test_the_radius_is_normal_whatever_the_dimension(posterior: Radial, rng: Generator) -> None:
+    count = 4000
+    for part in noise_of(posterior, count, rng):
+        radius = part.norm(dim=-1)  # |r| with r ~ N(0, 1)
+        squared_error = (2 / count) ** 0.5  # standard error of the mean of r^2, whose variance is 2
+        assert abs(float(radius.square().mean()) - 1) < 4 * squared_error
+
+
+def test_layers_have_radii_of_their_own(posterior: Radial, rng: Generator) -> None:
+    first, second, _ = (part.norm(dim=-1) for part in noise_of(posterior, 4000, rng))
+    correlation = torch.corrcoef(torch.stack([first, second]))[0, 1]
+    assert abs(float(correlation)) < 4 / 4000**0.5
+
+
+def test_theta_is_read_as_a_gaussians() -> None:
+    network = MLP((3,), (4,), 2)
+    spec = WeightSpec.of(network)
+    gaussian = GaussianFamily(keep_network_init=True)
+    family = RadialFamily(gaussian)
+    theta = family.initial(network, spec, generator=Generator().manual_seed(0))
+    assert torch.equal(theta, gaussian.initial(network, spec, generator=Generator().manual_seed(0)))
+    found, expected = family.at(theta, spec), gaussian.at(theta, spec)
+    assert found.sizes == spec.sizes == (12, 4, 8, 2)
+    assert torch.equal(found.mean, expected.mean)
+    assert torch.equal(found.scale, expected.scale)
+
+
+def test_the_prior_term_is_negative_entropy_plus_cross_entropy(posterior: Radial) -> None:
+    prior, count = GaussianPrior(2.0), 50
+    found = prior_matching(posterior, prior, count, generator=Generator().manual_seed(3))
+    draws = posterior.rsample(count, generator=Generator().manual_seed(3))
+    torch.testing.assert_close(found, -posterior.scale.log().sum() - prior.log_prob(draws).mean())
+
+
+def test_the_cross_entropy_estimate_has_the_exact_mean(posterior: Radial, rng: Generator) -> None:
+    """E w^2 = mean^2 + scale^2 / n for a layer of n weights, so the cross-entropy with a Gaussian is known."""
+    prior = GaussianPrior(1.5)
+    spread = torch.cat([torch.full((size,), 1 / size) for size in SIZES]) * posterior.scale.square()
+    second_moment = posterior.mean.square() + spread
+    exact = (0.5 * second_moment / prior.variance).sum() + 0.5 * sum(SIZES) * torch.log(torch.tensor(2 * torch.pi * prior.variance))
+    estimates = -prior.log_prob(posterior.rsample(4000, generator=rng))
+    assert abs(float(estimates.mean() - exact)) < 4 * float(estimates.std()) / 4000**0.5
+
+
+def test_closed_forms_are_used_where_they_exist(rng: Generator) -> None:
+    state = rng.get_state()
+    prior_matching(MeanFieldGaussian(torch.zeros(2), torch.ones(2)), GaussianPrior(), 1, generator=rng)
+    assert torch.equal(rng.get_state(), state)
+
+
+def test_a_family_without_entropy_is_refused(rng: Generator) -> None:
+    with pytest.raises(ConfigError, match="Dirac needs a closed form or a known entropy"):
+        prior_matching(Dirac(torch.zeros(2)), GaussianPrior(), 1, generator=rng)
+
+
+def test_outputs_that_came_later_have_a_radius_of_their_own(rng: Generator) -> None:
+    small, large = (WeightSpec.of(MLP((3,), (4,), outputs)) for outputs in (2, 5))
+    spec = large.grown_from(small)
+    theta = torch.zeros(2 * spec.numel)
+    family = RadialFamily(GaussianFamily())
+    old, grown = family.at(theta[: 2 * small.numel], small), family.at(theta, spec)
+    head = small.unflatten(old.rsample(20000, generator=rng))["layers.1.weight"]  # (n, 2, 4)
+    later = spec.unflatten(grown.rsample(20000, generator=rng))["layers.1.weight"]  # (n, 5, 4)
+    expected = float(old.scale[0]) ** 2
+    for part in (head, later[:, :2], later[:, 2:]):
+        length = part.flatten(1).square().sum(1)  # |scale * r|^2, whose mean is scale^2 in every group
+        assert abs(float(length.mean()) / expected - 1) < 4 * (2 / 20000) ** 0.5
+    again = WeightSpec.of(MLP((3,), (4,), 6)).grown_from(spec)
+    assert again.groups is not None
+    assert len(again.groups.unique()) == 4 + 2 + 2
