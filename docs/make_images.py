@@ -1,6 +1,6 @@
 """Draw the pictures in docs/images from finished runs of the toy problems.
 
-    metareplay run regression-1d --method pr-bbb --seed 0 --out runs/picture-regression
+    metareplay run regression-1d --method pr-bbb --seed 1 --out runs/picture-regression
     python docs/make_images.py runs/picture-regression docs/images/regression-1d
 
 writes docs/images/regression-1d-light.svg and docs/images/regression-1d-dark.svg. Another ending as the third
