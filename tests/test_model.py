@@ -90,7 +90,7 @@ def _old_outputs(model: ContinualModel, task: int) -> tuple[Tensor, ...]:
     """What does not depend on how many random numbers a sample takes: outputs at the mean, and at the mean plus one deviation."""
     posterior, x = model.posterior(task), torch.linspace(-1, 1, 12).view(4, 3)
     moments = isinstance(posterior, MeanFieldGaussian | Radial)
-    points = (posterior.mean, posterior.mean + posterior.scale) if moments else (model.task_map.theta(task),)
+    points = (posterior.mean, posterior.mean + posterior.scale) if moments else (posterior.rsample(1, generator=Generator())[0],)
     runs = [model.run(point_at(point), x, 1, generator=Generator()) for point in points]
     return tuple(outputs[..., model.heads[task]].detach().clone() for outputs in runs)
 

@@ -80,6 +80,10 @@ class ContinualModel:
         self.heads.append(head)
         return len(self.heads) - 1
 
+    def training_posterior(self, task: int) -> Posterior:
+        """What a training step of a task samples from."""
+        return self.family.while_training(self.task_map.theta(task), self.spec)
+
     def posterior(self, task: int) -> Posterior:
         """The weight posterior of a task."""
         if not 0 <= task < self.num_tasks:

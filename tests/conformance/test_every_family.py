@@ -21,7 +21,7 @@ def _families() -> dict[str, PosteriorFamily]:
     """Each family as its first method builds it, and with means that start where the network does."""
     found: dict[str, PosteriorFamily] = {}
     for method in METHODS.values():
-        for keep in (False,) if method.deterministic else (False, True):
+        for keep in (False,) if method.family in ("dirac", "ewc") else (False, True):
             given = {"posterior.keep_network_init": True} if keep else {}
             config = build_config({"method": method.name, "network": "mlp-3"}, given, "test")
             found.setdefault(method.family + ("-kept" if keep else ""), build_model(config, "classification", Scenario.CLASS, (2,)).family)

@@ -167,8 +167,8 @@ def test_a_dump_holds_only_what_means_something(method: str) -> None:
     flat = flatten(config.dump())
     assert {"method", "training.iterations", "seed"} <= flat.keys()
     assert ("hypernet.hidden" in flat) == kind.has_hypernetwork
-    assert ("strategy.strength" in flat) == (kind.strategy == "posterior-replay")
-    assert ("posterior.prior_scale" in flat) == (not kind.deterministic)
+    assert ("strategy.strength" in flat) == (kind.strategy in ("posterior-replay", "ewc"))
+    assert ("posterior.prior_scale" in flat) == (kind.family not in ("dirac", "ewc"))
 
 
 OTHER_VALUES: dict[str, Any] = {
@@ -200,6 +200,8 @@ OTHER_VALUES: dict[str, Any] = {
     "hypernet.initialisation": "hyperfan",
     "hypernet.smaller_than_posterior": True,
     "strategy.strength": 0.5,
+    "strategy.decay": 0.5,
+    "strategy.fisher_samples": 3,
     "strategy.penalty": "w2",
     "strategy.old_tasks": 2,
     "strategy.targets": "recomputed",
@@ -222,7 +224,8 @@ PASSIVE = {"data_dir", "training.log_every", "training.checkpoint_every", "infer
 
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
-    base = {"method": "pr-radial"} if key == "posterior.prior_samples" else {}
+    methods = {"posterior.prior_samples": "pr-radial", "strategy.decay": "ewc-multihead", "strategy.fisher_samples": "ewc-multihead"}
+    base = {"method": methods[key]} if key in methods else {}
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain

@@ -20,9 +20,11 @@ from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import PosteriorFamily
 from metareplay.posteriors.dirac import DiracFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
+from metareplay.posteriors.laplace import LaplaceFamily
 from metareplay.posteriors.radial import RadialFamily
 from metareplay.strategies.base import Strategy
 from metareplay.strategies.baselines import Joint, Unbound
+from metareplay.strategies.ewc import OnlineEWC
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.prior_focused import PriorFocused
 
@@ -48,6 +50,8 @@ def build_family(config: RunConfig) -> PosteriorFamily:
     """What theta means."""
     gaussian = GaussianFamily(keep_network_init=config.posterior.keep_network_init)
     families: dict[str, PosteriorFamily] = {"dirac": DiracFamily(), "bbb": gaussian, "radial": RadialFamily(gaussian)}
+    if config.kind().family == "ewc":
+        return LaplaceFamily(config.posterior.prior_variance, point=config.kind().point_prediction)
     return families[config.kind().family]
 
 
@@ -133,6 +137,8 @@ def build_strategy(config: RunConfig) -> Strategy:
         if config.kind().stochastic and settings.old_tasks is None:
             settings = settings.model_copy(update={"old_tasks": 1})
         return PosteriorReplay(settings, prior)
+    if kind == "ewc":
+        return OnlineEWC(settings, prior)
     if kind == "prior-focused":
         return PriorFocused(prior)
     return Joint(prior) if kind == "joint" else Unbound(prior)

@@ -104,14 +104,25 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{method.name} has no hypernetwork"
     if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":
         return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
-    if group == "strategy" and method.strategy != "posterior-replay":
-        return f"{method.name} has no replay penalty"
+    if group == "strategy" and (reason := _why_no_strategy(key, method)) is not None:
+        return reason
+    if method.family == "ewc" and key.startswith("posterior.") and key not in ("posterior.prior_variance", "posterior.likelihood_scale"):
+        return f"{method.name} trains a point estimate; of the posterior's settings only the prior's variance matters"
     bayesian_only = ("prior_variance", "prior_scale", "prior_samples", "train_samples", "local_reparametrisation", "keep_network_init")
-    if group == "posterior" and method.deterministic and key.partition(".")[2] in bayesian_only:
+    if group == "posterior" and method.family == "dirac" and key.partition(".")[2] in bayesian_only:
         return f"{method.name} has a Dirac posterior, which has no prior and no samples"
     if key == "posterior.prior_samples" and method.family == "bbb":
         return f"the prior-matching term of {method.name} is computed in closed form"
     return None
+
+
+def _why_no_strategy(key: str, method: Method) -> str | None:
+    """Why a setting of the strategy means nothing for this method."""
+    if method.strategy == "ewc":
+        return None if key in ("strategy.strength", "strategy.decay", "strategy.fisher_samples") else f"{method.name} replays no posteriors"
+    if method.strategy != "posterior-replay":
+        return f"{method.name} has no replay penalty"
+    return "only EWC uses the Fisher information" if key in ("strategy.decay", "strategy.fisher_samples") else None
 
 
 def check_keys(given: Mapping[str, Any], source: str) -> None:
@@ -155,7 +166,7 @@ def _check_combination(config: RunConfig, method: Method, source: str) -> None:
         )
     if method.family == "radial" and config.strategy.penalty != "mse" and method.strategy == "posterior-replay":
         raise ConfigError(f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for radial posteriors; choose mse")
-    if config.posterior.local_reparametrisation and method.family != "bbb":
+    if config.posterior.local_reparametrisation and method.family not in ("bbb", "dirac", "ewc"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
     if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}")

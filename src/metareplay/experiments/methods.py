@@ -7,8 +7,8 @@ from typing import Literal
 from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
-FamilyName = Literal["dirac", "bbb", "radial"]
-StrategyName = Literal["posterior-replay", "prior-focused", "unbound", "joint"]
+FamilyName = Literal["dirac", "bbb", "radial", "ewc"]
+StrategyName = Literal["posterior-replay", "prior-focused", "ewc", "unbound", "joint"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Method:
     """Regularise a random subset of the old tasks in each step (suffix -sr)."""
     growing_softmax: bool = False
     """One softmax over the classes of all tasks so far, instead of one per task."""
+    point_prediction: bool = False
+    """EWC: predict with the mode of the posterior instead of samples."""
 
     @property
     def has_hypernetwork(self) -> bool:
@@ -32,8 +34,8 @@ class Method:
 
     @property
     def deterministic(self) -> bool:
-        """Whether the posterior is a point."""
-        return self.family == "dirac"
+        """Whether predictions come from a point estimate."""
+        return self.family == "dirac" or self.point_prediction
 
 
 def _all_methods() -> list[Method]:
@@ -54,6 +56,9 @@ def _all_methods() -> list[Method]:
         *methods,
         Method("vcl", "shared", "bbb", "prior-focused", "one Gaussian posterior, the last one is the next prior; a head per task"),
         Method("vcl-growing", "shared", "bbb", "prior-focused", "vcl with one softmax that grows with the tasks", growing_softmax=True),
+        Method("ewc-multihead", "shared", "ewc", "ewc", "online EWC, a head per task; predicts with the Gaussian that it implies"),
+        Method("ewc-dirac", "shared", "ewc", "ewc", "ewc-multihead that predicts with the point estimate alone", point_prediction=True),
+        Method("ewc-growing", "shared", "ewc", "ewc", "online EWC with one growing softmax", growing_softmax=True, point_prediction=True),
         Method("fine-tuning", "shared", "dirac", "unbound", "one network trained on, with no measure against forgetting"),
         Method("hnet-fine-tuning", "hypernetwork", "dirac", "unbound", "one hypernetwork trained on, with no measure against forgetting"),
         Method("joint", "shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound", growing_softmax=True),

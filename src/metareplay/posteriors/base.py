@@ -61,6 +61,10 @@ class PosteriorFamily(Protocol):
         """The distribution with these parameters; leading dimensions of theta are kept."""
         ...
 
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> Posterior:
+        """What a training step samples from; the distribution itself for all families but those built after a task."""
+        ...
+
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         """Where each element of theta stands in the theta of the same network with more outputs."""
         ...

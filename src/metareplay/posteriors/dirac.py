@@ -43,6 +43,9 @@ class DiracFamily:
     def at(self, theta: Tensor, spec: WeightSpec) -> Dirac:
         return Dirac(theta)
 
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> Dirac:
+        return self.at(theta, spec)
+
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         return spec.positions_in(larger)
 

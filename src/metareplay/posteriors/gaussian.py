@@ -79,6 +79,9 @@ class GaussianFamily:
         mean, rho = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
         return MeanFieldGaussian(mean, F.softplus(rho + RHO_OFFSET))
 
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
+        return self.at(theta, spec)
+
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         means = spec.positions_in(larger)
         return torch.cat([means, means + larger.numel])

@@ -67,5 +67,8 @@ class RadialFamily:
         gaussian = self.moments.at(theta, spec)
         return Radial(gaussian.mean, gaussian.scale, spec.sizes, spec.groups)
 
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> Radial:
+        return self.at(theta, spec)
+
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         return self.moments.positions_in(spec, larger)

@@ -47,6 +47,10 @@ class Strategy(Protocol):
         """The term that keeps old tasks, already scaled; None where there is none."""
         ...
 
+    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+        """Take from the learned task what later ones need; called once its last step is done."""
+        ...
+
     def tensors(self) -> dict[str, Tensor]:
         """What ``before_task`` remembered, for a checkpoint."""
         ...

@@ -30,6 +30,9 @@ class Unbound:
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         return None
 
+    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+        return None
+
     def tensors(self) -> dict[str, Tensor]:
         return {}
 
@@ -61,6 +64,9 @@ class Joint:
         return None
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
+        return None
+
+    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
         return None
 
     def tensors(self) -> dict[str, Tensor]:

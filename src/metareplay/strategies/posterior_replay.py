@@ -59,6 +59,9 @@ class PosteriorReplay:
             total = replay_divergence(self.settings.penalty, model.family.at(old, model.spec), model.family.at(new, model.spec)).sum()
         return self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
 
+    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+        return None
+
     def tensors(self) -> dict[str, Tensor]:
         return {} if self.checkpoint is None else dict(self.checkpoint.state_dict())
 

@@ -44,6 +44,9 @@ class PriorFocused:
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         return None
 
+    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+        return None
+
     def tensors(self) -> dict[str, Tensor]:
         return {} if self.last is None else {"mean": self.last.mean, "scale": self.last.scale}
 

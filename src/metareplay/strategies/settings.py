@@ -11,7 +11,9 @@ from metareplay.settings import Settings
 class StrategySettings(Settings):
     """What binds the tasks."""
 
-    strength: float = Field(1.0, ge=0, description="beta: weight of the replay penalty")
+    strength: float = Field(1.0, ge=0, description="weight of the penalty: beta of posterior replay, lambda of EWC")
+    decay: float = Field(1.0, ge=0, le=1, description="gamma: factor of the old tasks' Fisher information after each task (EWC)")
+    fisher_samples: int | None = Field(None, ge=1, description="examples for the Fisher information (EWC); null: all of a task")
     penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl or w2")
     old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
     targets: Literal["stored", "recomputed"] = Field(

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
+from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.prior_matching import prior_matching
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.seeding import generator_for
@@ -56,6 +57,8 @@ class TaskTrainer:
             if self.iteration == self.iterations:
                 self._check_parameters()
             yield Step(self.task, self.iteration, self.iterations, terms)
+        with torch.no_grad():
+            self.strategy.after_task(self.model, self.task, self.data)
 
     def _check_parameters(self) -> None:
         """The last step has no later loss that would show its harm."""
@@ -87,13 +90,14 @@ class TaskTrainer:
     def loss_terms(self, x: Tensor, y: Tensor) -> LossTerms:
         """Negative ELBO of the task, scaled to its whole data set, plus the strategy's penalty."""
         model, zero = self.model, torch.zeros(())
-        posterior = model.posterior(self.task)
-        samples = 1 if model.family.deterministic else self.posterior.train_samples
+        posterior = model.training_posterior(self.task)
+        point = isinstance(posterior, Dirac)
+        samples = 1 if point else self.posterior.train_samples
         outputs = model.run(posterior, x, samples, generator=self.noise, local=self.posterior.local_reparametrisation)  # (K, B, C)
         nll = model.likelihood.nll(outputs[..., model.training_columns(self.task)], y)
         data = len(self.data.x) * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
         prior = zero
-        if not model.family.deterministic and self.posterior.prior_scale > 0:
+        if not point and self.posterior.prior_scale > 0:
             matching = prior_matching(posterior, self.strategy.prior_for(self.task), self.posterior.prior_samples, generator=self.noise)
             prior = self.posterior.prior_scale * matching  # second term of SM eq. elbo, tempered
         replay = self.strategy.penalty(model, self.task, generator=self.noise)

@@ -1,0 +1,47 @@
+"""The Gaussian that elastic weight consolidation builds after a task [Henning2021, SM sec. Elastic Weight Consolidation].
+
+While a task is learned theta is a point, the MAP estimate; its second half holds the precision of each weight, which the
+strategy updates from the Fisher information when the task is done.
+"""
+
+from typing import final
+
+import torch
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.dirac import Dirac, initial_weight_variances
+from metareplay.posteriors.gaussian import MeanFieldGaussian
+
+
+@final
+class LaplaceFamily:
+    """theta = [weights, precisions]. Predictions use the Gaussian, or with ``point`` only its mode."""
+
+    name = "ewc"
+
+    def __init__(self, prior_variance: float, *, point: bool) -> None:
+        self.prior_variance, self.deterministic = prior_variance, point
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return 2 * spec.numel
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        return torch.cat([spec.flatten(network), torch.full((spec.numel,), 1 / self.prior_variance)])  # (2W,)
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        return torch.cat([initial_weight_variances(network, spec), torch.zeros(spec.numel)])
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        return torch.arange(2 * spec.numel) < spec.numel
+
+    def at(self, theta: Tensor, spec: WeightSpec) -> Dirac | MeanFieldGaussian:
+        weights, precision = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
+        return Dirac(weights) if self.deterministic else MeanFieldGaussian(weights, precision.rsqrt())  # SM eq. ewc:constructed
+
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> Dirac:
+        return Dirac(theta.chunk(2, dim=-1)[0])
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        weights = spec.positions_in(larger)
+        return torch.cat([weights, weights + larger.numel])

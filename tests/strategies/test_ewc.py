@@ -1,0 +1,147 @@
+"""Online EWC: the Fisher information, the penalty, and the Gaussian it leaves."""
+
+from typing import cast
+
+import pytest
+import torch
+from torch import Generator, Tensor
+from torch.func import functional_call
+
+from metareplay.benchmarks.base import Scenario, Split
+from metareplay.experiments.build import build_model, build_strategy
+from metareplay.experiments.config import build_config
+from metareplay.experiments.learner import ContinualLearner
+from metareplay.model import ContinualModel
+from metareplay.posteriors.dirac import Dirac
+from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.strategies import ewc
+from metareplay.strategies.base import TrainingData
+from metareplay.strategies.ewc import OnlineEWC, summed_squared_gradients
+
+VARIANCE = 4.0
+
+
+def parts(method: str = "ewc-multihead", **given: object) -> tuple[ContinualModel, OnlineEWC]:
+    settings = {"posterior.prior_variance": VARIANCE, **{key.replace("__", "."): value for key, value in given.items()}}
+    config = build_config({"method": method, "network": "mlp-4"}, settings, "test")
+    return build_model(config, "classification", Scenario.CLASS, (3,)), cast(OnlineEWC, build_strategy(config))
+
+
+def some_data(count: int, classes: int, rng: Generator) -> TrainingData:
+    return TrainingData(torch.randn(count, 3, generator=rng), torch.randint(classes, (count,), generator=rng))
+
+
+def looped_fisher(model: ContinualModel, task: int, data: TrainingData) -> Tensor:
+    """One ordinary backward pass per example."""
+    weights = model.task_map.theta(task).detach().chunk(2)[0].requires_grad_()
+    total = torch.zeros_like(weights)
+    for x, y in zip(data.x, data.y, strict=True):
+        outputs = functional_call(model.network, model.spec.unflatten(weights), (x.unsqueeze(0),))[:, model.training_columns(task)]
+        loss = torch.nn.functional.cross_entropy(outputs, y.unsqueeze(0))
+        total += torch.autograd.grad(loss, weights)[0].square()
+    return total
+
+
+@pytest.mark.parametrize("method", ["ewc-multihead", "ewc-growing", "ewc-dirac"])
+def test_batched_gradients_equal_a_loop_over_examples(method: str, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = parts(method)
+    for _ in range(2):
+        model.add_task(2, generator=rng)
+    data = some_data(7, 2, rng)
+    for numbers in (10**9, 3 * model.spec.numel):  # in one batch, and in three
+        monkeypatch.setattr(ewc, "GRADIENT_NUMBERS", numbers)
+        torch.testing.assert_close(summed_squared_gradients(model, 1, data, None), looped_fisher(model, 1, data))
+
+
+def test_a_part_of_the_data_stands_for_all_of_it(rng: Generator) -> None:
+    model, _ = parts()
+    model.add_task(2, generator=rng)
+    data = some_data(9, 2, rng)
+    chosen = torch.tensor([0, 4, 8])  # spread over the data, so that sorted classes are all seen
+    expected = 3 * looped_fisher(model, 0, TrainingData(data.x[chosen], data.y[chosen]))
+    torch.testing.assert_close(summed_squared_gradients(model, 0, data, 3), expected)
+    torch.testing.assert_close(summed_squared_gradients(model, 0, data, 100), looped_fisher(model, 0, data))
+
+
+def test_the_fisher_of_a_linear_gaussian_model_is_the_analytic_one() -> None:
+    config = build_config({"method": "ewc-multihead", "network": "mlp"}, {"posterior.likelihood_scale": 0.5}, "test")
+    model = build_model(config, "regression", Scenario.DOMAIN, (1,))
+    model.add_task(1, generator=Generator().manual_seed(0))
+    x, y = torch.tensor([[1.0], [-2.0], [0.5]]), torch.tensor([[0.3], [1.0], [-1.0]])
+    weight, bias = model.task_map.theta(0).detach()[:2]
+    residual = (weight * x + bias - y) / 0.5**2
+    expected = torch.cat([(residual * x).square().sum(0), residual.square().sum(0)])
+    torch.testing.assert_close(summed_squared_gradients(model, 0, TrainingData(x, y), None), expected)
+
+
+def test_precisions_add_up_with_decay(rng: Generator) -> None:
+    model, strategy = parts(strategy__decay=0.5)
+    first, second = some_data(5, 2, rng), some_data(6, 3, rng)
+    model.add_task(2, generator=rng)
+    strategy.before_task(model, 0)
+    fisher = summed_squared_gradients(model, 0, first, None)
+    strategy.after_task(model, 0, first)
+    torch.testing.assert_close(model.task_map.theta(0).detach().chunk(2)[1], fisher + 1 / VARIANCE)
+    kept = model.spec
+    model.add_task(3, generator=rng)
+    strategy.before_task(model, 1)
+    expected = torch.zeros(model.spec.numel)
+    expected[kept.positions_in(model.spec)] = 0.5 * fisher
+    expected += summed_squared_gradients(model, 1, second, None) + 1 / VARIANCE
+    strategy.after_task(model, 1, second)
+    torch.testing.assert_close(model.task_map.theta(1).detach().chunk(2)[1], expected)
+
+
+def test_the_penalty_is_the_old_gaussian_and_the_prior_for_new_weights(rng: Generator) -> None:
+    strength = 3.0
+    model, strategy = parts(strategy__strength=strength)
+    model.add_task(2, generator=rng)
+    strategy.before_task(model, 0)
+    weights = model.task_map.theta(0).detach().chunk(2)[0]
+    found = strategy.penalty(model, 0, generator=rng)
+    assert found is not None
+    torch.testing.assert_close(found.detach(), 0.5 * weights.square().sum() / VARIANCE)  # the first task has only the prior
+    strategy.after_task(model, 0, some_data(5, 2, rng))
+    fisher = model.task_map.theta(0).detach().chunk(2)[1] - 1 / VARIANCE
+    kept, old = model.spec, weights.clone()
+    model.add_task(2, generator=rng)
+    strategy.before_task(model, 1)
+    for parameter in model.task_map.parameters():
+        parameter.data[: model.spec.numel] += 0.1
+    places = kept.positions_in(model.spec)
+    now = model.task_map.theta(1).detach().chunk(2)[0]
+    fresh = torch.ones(model.spec.numel, dtype=torch.bool)
+    fresh[places] = False
+    expected = 0.5 * ((strength * fisher + 1 / VARIANCE) * (now[places] - old).square()).sum() + 0.5 * now[fresh].square().sum() / VARIANCE
+    found = strategy.penalty(model, 1, generator=rng)
+    assert found is not None
+    torch.testing.assert_close(found.detach(), expected)
+
+
+def test_training_uses_a_point_and_prediction_the_gaussian(rng: Generator) -> None:
+    model, _ = parts()
+    model.add_task(2, generator=rng)
+    assert isinstance(model.training_posterior(0), Dirac)
+    posterior = model.posterior(0)
+    assert isinstance(posterior, MeanFieldGaussian)
+    torch.testing.assert_close(posterior.scale.detach(), torch.full((model.spec.numel,), VARIANCE**0.5))
+    point, _ = parts("ewc-dirac")
+    point.add_task(2, generator=rng)
+    assert isinstance(point.posterior(0), Dirac)
+
+
+def test_training_leaves_precisions_alone_until_the_task_is_done(rng: Generator) -> None:
+    config = build_config({"method": "ewc-multihead", "network": "mlp-4"}, {"training.iterations": 3}, "test")
+    learner = ContinualLearner(config, "classification", Scenario.CLASS, (3,))
+    data = some_data(8, 2, rng)
+    for step in learner.begin_task(Split(data.x, data.y), 2):
+        precision = learner.model.task_map.theta(0).detach().chunk(2)[1]
+        assert (precision == 1).all(), step.iteration
+    assert (learner.model.task_map.theta(0).detach().chunk(2)[1] > 1).any()
+
+
+@pytest.mark.parametrize("key", ["strategy.penalty", "strategy.old_tasks", "posterior.train_samples", "posterior.prior_scale"])
+def test_senseless_settings_are_refused(key: str) -> None:
+    value = {"strategy.penalty": "w2", "strategy.old_tasks": 1, "posterior.train_samples": 2, "posterior.prior_scale": 0.1}[key]
+    with pytest.raises(Exception, match="means nothing here"):
+        build_config({"method": "ewc-multihead"}, {key: value}, "test")
