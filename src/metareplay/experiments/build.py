@@ -25,6 +25,7 @@ from metareplay.strategies.base import Strategy
 from metareplay.strategies.baselines import Joint, Unbound
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.prior_focused import PriorFocused
+from metareplay.strategies.rehearsal import ExperienceReplay
 
 
 def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_shape: tuple[int, ...]) -> ContinualModel:
@@ -135,6 +136,8 @@ def build_strategy(config: RunConfig) -> Strategy:
         return PosteriorReplay(settings, prior)
     if kind == "prior-focused":
         return PriorFocused(prior)
+    if kind == "rehearsal":
+        return ExperienceReplay(settings, prior, seed=config.seed)
     return Joint(prior) if kind == "joint" else Unbound(prior)
 
 

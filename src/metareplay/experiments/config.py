@@ -95,6 +95,21 @@ def setting_descriptions(model: type[BaseModel] = RunConfig, prefix: str = "") -
     return found
 
 
+STRATEGY_KEYS: dict[str, frozenset[str]] = {
+    "posterior-replay": frozenset(f"strategy.{name}" for name in ("strength", "penalty", "old_tasks", "targets")),
+    "rehearsal": frozenset(f"strategy.{name}" for name in ("strength", "coreset_size", "replay_batch_size", "replay_batch_per_task")),
+}
+"""The settings that each strategy reads; other strategies read none."""
+
+
+def _why_not_this_strategy(method: Method) -> str:
+    if method.strategy == "rehearsal":
+        return f"{method.name} replays inputs, not posteriors"
+    return (
+        f"{method.name} keeps no inputs of old tasks" if method.strategy == "posterior-replay" else f"{method.name} has no replay penalty"
+    )
+
+
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
@@ -104,8 +119,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{method.name} has no hypernetwork"
     if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":
         return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
-    if group == "strategy" and method.strategy != "posterior-replay":
-        return f"{method.name} has no replay penalty"
+    if group == "strategy" and key not in STRATEGY_KEYS.get(method.strategy, ()):
+        return _why_not_this_strategy(method)
     bayesian_only = ("prior_variance", "prior_scale", "prior_samples", "train_samples", "local_reparametrisation", "keep_network_init")
     if group == "posterior" and method.deterministic and key.partition(".")[2] in bayesian_only:
         return f"{method.name} has a Dirac posterior, which has no prior and no samples"

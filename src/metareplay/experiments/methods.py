@@ -8,7 +8,7 @@ from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
 FamilyName = Literal["dirac", "bbb", "radial"]
-StrategyName = Literal["posterior-replay", "prior-focused", "unbound", "joint"]
+StrategyName = Literal["posterior-replay", "prior-focused", "rehearsal", "unbound", "joint"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,9 @@ def _all_methods() -> list[Method]:
         *methods,
         Method("vcl", "shared", "bbb", "prior-focused", "one Gaussian posterior, the last one is the next prior; a head per task"),
         Method("vcl-growing", "shared", "bbb", "prior-focused", "vcl with one softmax that grows with the tasks", growing_softmax=True),
+        Method(
+            "exp-replay", "shared", "dirac", "rehearsal", "one network that replays a few kept inputs of old tasks", growing_softmax=True
+        ),
         Method("fine-tuning", "shared", "dirac", "unbound", "one network trained on, with no measure against forgetting"),
         Method("hnet-fine-tuning", "hypernetwork", "dirac", "unbound", "one hypernetwork trained on, with no measure against forgetting"),
         Method("joint", "shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound", growing_softmax=True),
