@@ -55,3 +55,28 @@ def test_samples_are_averaged_after_the_logarithm(rng: Generator) -> None:
     targets = torch.randn(5, 4, generator=rng)
     single = torch.stack([Gaussian(0.3).nll(sample.unsqueeze(0), targets) for sample in outputs])
     torch.testing.assert_close(Gaussian(0.3).nll(outputs, targets), single.mean())
+
+
+def test_soft_targets_by_hand() -> None:
+    outputs = torch.tensor([[[0.0, 0.0, math.log(2.0)]]])  # p = 1/4, 1/4, 1/2
+    teacher = torch.tensor([[math.log(3.0), 0.0]])  # p* = 3/4, 1/4, and nothing for the class it did not know
+    assert math.isclose(float(Categorical().distillation(outputs, teacher)), math.log(4.0), rel_tol=1e-6)
+
+
+def test_soft_targets_are_a_cross_entropy(rng: Generator) -> None:
+    outputs = torch.randn(3, 5, 4, generator=rng, dtype=torch.float64)
+    teacher = torch.randn(5, 4, generator=rng, dtype=torch.float64)
+    expected = -(teacher.softmax(-1) * outputs.log_softmax(-1)).sum(-1).mean()
+    torch.testing.assert_close(Categorical().distillation(outputs, teacher), expected)
+
+
+def test_a_sure_teacher_gives_hard_targets(rng: Generator) -> None:
+    outputs, y = torch.randn(2, 5, 4, generator=rng), torch.randint(3, (5,), generator=rng)
+    teacher = 200.0 * torch.nn.functional.one_hot(y, 3)
+    torch.testing.assert_close(Categorical().distillation(outputs, teacher), Categorical().nll(outputs, y))
+
+
+def test_distilled_means_are_a_squared_error(rng: Generator) -> None:
+    outputs, teacher = torch.randn(2, 5, 3, generator=rng), torch.randn(5, 3, generator=rng)
+    expected = (outputs - teacher).square().sum(-1).mean() / (2 * 0.3**2)
+    torch.testing.assert_close(Gaussian(0.3).distillation(outputs, teacher), expected)

@@ -13,6 +13,10 @@ class Likelihood(Protocol):
         """Outputs (S, B, C) and targets (B,) or (B, C) -> scalar."""
         ...
 
+    def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+        """Mean cross-entropy from what a teacher predicts to what these outputs do: (S, B, C) and (B, C' <= C) -> scalar."""
+        ...
+
 
 @final
 class Categorical:
@@ -21,6 +25,11 @@ class Categorical:
     def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
         samples = outputs.shape[0]
         return F.cross_entropy(outputs.flatten(0, 1), y.repeat(samples))  # SM eq. nll:classification; (S*B, C) -> ()
+
+    def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+        """Soft targets; classes that the teacher did not know have probability zero."""
+        targets = F.pad(teacher.softmax(-1), (0, outputs.shape[-1] - teacher.shape[-1]))  # (B, C') -> (B, C)
+        return F.cross_entropy(outputs.flatten(0, 1), targets.repeat(outputs.shape[0], 1))  # -sum_y p*(y) log p(y); (S*B, C) -> ()
 
 
 @final
@@ -33,3 +42,7 @@ class Gaussian:
     def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
         squared = (outputs - y).square().sum(-1)  # (S, B, D) -> (S, B)
         return squared.mean() / (2 * self.scale**2)  # SM eq. nll:regression, constants dropped
+
+    def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+        """Two normals of one scale: the squared error against the teacher's means, up to a constant."""
+        return self.nll(outputs, teacher)

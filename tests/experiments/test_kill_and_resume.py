@@ -93,6 +93,7 @@ KILLS = [
     pytest.param("pr-bbb", checkpoint(1), id="pr-bbb at the first checkpoint", marks=SLOW),
     pytest.param("pr-bbb", task_change(0), id="pr-bbb in a task change", marks=SLOW),
     pytest.param("joint", checkpoint(14), id="joint in the second task", marks=SLOW),
+    pytest.param("exp-replay", checkpoint(14), id="exp-replay in the second task", marks=SLOW),
     pytest.param("sp-tc-dirac", metrics(100), id="sp-tc-dirac in the second task", marks=SLOW),
 ]
 

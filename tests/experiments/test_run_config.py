@@ -7,6 +7,7 @@ import yaml
 
 from metareplay.errors import ConfigError
 from metareplay.experiments.config import (
+    STRATEGY_KEYS,
     RunConfig,
     build_config,
     flatten,
@@ -54,6 +55,9 @@ WRONG: list[tuple[str, Any]] = [
     ("strategy.strength", -1),
     ("strategy.penalty", "l1"),
     ("strategy.old_tasks", 0),
+    ("strategy.coreset_size", 0),
+    ("strategy.replay_batch_size", 0),
+    ("strategy.replay_batch_per_task", "perhaps"),
     ("hypernet.kind", "big"),
     ("hypernet.hidden", [10, 0]),
     ("hypernet.hidden", "10"),
@@ -92,6 +96,11 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("sp-tc-bbb", "strategy.strength", 0.1, "sp-tc-bbb has no replay penalty"),
     ("hnet-fine-tuning", "strategy.strength", 0.1, "hnet-fine-tuning has no replay penalty"),
     ("joint", "strategy.penalty", "mse", "joint has no replay penalty"),
+    ("exp-replay", "strategy.penalty", "mse", "exp-replay replays inputs, not posteriors"),
+    ("exp-replay", "strategy.old_tasks", 1, "exp-replay replays inputs, not posteriors"),
+    ("exp-replay", "strategy.targets", "stored", "exp-replay replays inputs, not posteriors"),
+    ("pr-bbb", "strategy.coreset_size", 5, "pr-bbb keeps neither inputs nor the Fisher information"),
+    ("fine-tuning", "strategy.replay_batch_size", 5, "fine-tuning has no replay penalty"),
     ("pr-dirac", "posterior.prior_scale", 0.1, "pr-dirac has a Dirac posterior"),
     ("pr-dirac", "posterior.train_samples", 5, "pr-dirac has a Dirac posterior"),
     ("fine-tuning", "posterior.local_reparametrisation", True, "fine-tuning has a Dirac posterior"),
@@ -167,7 +176,10 @@ def test_a_dump_holds_only_what_means_something(method: str) -> None:
     flat = flatten(config.dump())
     assert {"method", "training.iterations", "seed"} <= flat.keys()
     assert ("hypernet.hidden" in flat) == kind.has_hypernetwork
-    assert ("strategy.strength" in flat) == (kind.strategy in ("posterior-replay", "ewc"))
+    assert ("strategy.strength" in flat) == (kind.strategy in ("posterior-replay", "rehearsal", "ewc"))
+    assert ("strategy.penalty" in flat) == (kind.strategy == "posterior-replay")
+    assert ("strategy.coreset_size" in flat) == (kind.strategy == "rehearsal")
+    assert ("strategy.decay" in flat) == (kind.strategy == "ewc")
     assert ("posterior.prior_scale" in flat) == (kind.family not in ("dirac", "ewc"))
 
 
@@ -205,6 +217,9 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.penalty": "w2",
     "strategy.old_tasks": 2,
     "strategy.targets": "recomputed",
+    "strategy.coreset_size": 9,
+    "strategy.replay_batch_size": 9,
+    "strategy.replay_batch_per_task": True,
     "training.iterations": 11,
     "training.epochs": 2,
     "training.batch_size": 3,
@@ -224,8 +239,10 @@ PASSIVE = {"data_dir", "training.log_every", "training.checkpoint_every", "infer
 
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
-    methods = {"posterior.prior_samples": "pr-radial", "strategy.decay": "ewc-multihead", "strategy.fisher_samples": "ewc-multihead"}
-    base = {"method": methods[key]} if key in methods else {}
+    special = {"posterior.prior_samples": "pr-radial"}
+    for strategy, method in (("rehearsal", "exp-replay"), ("ewc", "ewc-multihead")):
+        special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
+    base = {"method": special[key]} if key in special else {}
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain

@@ -107,14 +107,14 @@ def test_the_results_of_a_regression(regressed: Path) -> None:
     assert 0 <= found["task_inference_accuracy"]["variance"] <= 100
 
 
-@pytest.mark.parametrize("method", ["pr-dirac", "fine-tuning", "joint"])
+@pytest.mark.parametrize("method", ["pr-dirac", "fine-tuning", "joint", "exp-replay"])
 def test_figures_that_do_not_apply_are_null(method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     found = Run(tiny_config(method), tmp_path / "run").execute()
     assert found == read_results(tmp_path / "run")
     assert found["tinfer_final"]["agree"] is None
     assert found["tinfer_final"]["ku"] is None
-    assert (found["tinfer_final"]["ent"] is None) == (method == "joint")
-    assert ("softmax" in found["tinfer_final"]) == (method == "joint")
+    assert (found["tinfer_final"]["ent"] is None) == (method in ("joint", "exp-replay"))
+    assert ("softmax" in found["tinfer_final"]) == (method in ("joint", "exp-replay"))
 
 
 def test_a_deterministic_regression_infers_nothing(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:

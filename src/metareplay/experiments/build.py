@@ -27,6 +27,7 @@ from metareplay.strategies.baselines import Joint, Unbound
 from metareplay.strategies.ewc import OnlineEWC
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.prior_focused import PriorFocused
+from metareplay.strategies.rehearsal import ExperienceReplay
 
 
 def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_shape: tuple[int, ...]) -> ContinualModel:
@@ -141,6 +142,8 @@ def build_strategy(config: RunConfig) -> Strategy:
         return OnlineEWC(settings, prior)
     if kind == "prior-focused":
         return PriorFocused(prior)
+    if kind == "rehearsal":
+        return ExperienceReplay(settings, prior, seed=config.seed)
     return Joint(prior) if kind == "joint" else Unbound(prior)
 
 

@@ -95,6 +95,23 @@ def setting_descriptions(model: type[BaseModel] = RunConfig, prefix: str = "") -
     return found
 
 
+STRATEGY_KEYS: dict[str, frozenset[str]] = {
+    "posterior-replay": frozenset(f"strategy.{name}" for name in ("strength", "penalty", "old_tasks", "targets")),
+    "rehearsal": frozenset(f"strategy.{name}" for name in ("strength", "coreset_size", "replay_batch_size", "replay_batch_per_task")),
+    "ewc": frozenset(f"strategy.{name}" for name in ("strength", "decay", "fisher_samples")),
+}
+"""The settings that each strategy reads; other strategies read none."""
+
+
+def _why_not_this_strategy(method: Method) -> str:
+    reasons = {
+        "rehearsal": "replays inputs, not posteriors",
+        "posterior-replay": "keeps neither inputs nor the Fisher information of old tasks",
+        "ewc": "keeps the Fisher information of old tasks, and replays nothing",
+    }
+    return f"{method.name} {reasons.get(method.strategy, 'has no replay penalty')}"
+
+
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
@@ -104,8 +121,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{method.name} has no hypernetwork"
     if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":
         return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
-    if group == "strategy" and (reason := _why_no_strategy(key, method)) is not None:
-        return reason
+    if group == "strategy" and key not in STRATEGY_KEYS.get(method.strategy, ()):
+        return _why_not_this_strategy(method)
     if method.family == "ewc" and key.startswith("posterior.") and key not in ("posterior.prior_variance", "posterior.likelihood_scale"):
         return f"{method.name} trains a point estimate; of the posterior's settings only the prior's variance matters"
     bayesian_only = ("prior_variance", "prior_scale", "prior_samples", "train_samples", "local_reparametrisation", "keep_network_init")
@@ -114,15 +131,6 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
     if key == "posterior.prior_samples" and method.family == "bbb":
         return f"the prior-matching term of {method.name} is computed in closed form"
     return None
-
-
-def _why_no_strategy(key: str, method: Method) -> str | None:
-    """Why a setting of the strategy means nothing for this method."""
-    if method.strategy == "ewc":
-        return None if key in ("strategy.strength", "strategy.decay", "strategy.fisher_samples") else f"{method.name} replays no posteriors"
-    if method.strategy != "posterior-replay":
-        return f"{method.name} has no replay penalty"
-    return "only EWC uses the Fisher information" if key in ("strategy.decay", "strategy.fisher_samples") else None
 
 
 def check_keys(given: Mapping[str, Any], source: str) -> None:

@@ -8,7 +8,7 @@ from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
 FamilyName = Literal["dirac", "bbb", "radial", "ewc"]
-StrategyName = Literal["posterior-replay", "prior-focused", "ewc", "unbound", "joint"]
+StrategyName = Literal["posterior-replay", "prior-focused", "ewc", "rehearsal", "unbound", "joint"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,9 @@ def _all_methods() -> list[Method]:
         Method("ewc-multihead", "shared", "ewc", "ewc", "online EWC, a head per task; predicts with the Gaussian that it implies"),
         Method("ewc-dirac", "shared", "ewc", "ewc", "ewc-multihead that predicts with the point estimate alone", point_prediction=True),
         Method("ewc-growing", "shared", "ewc", "ewc", "online EWC with one growing softmax", growing_softmax=True, point_prediction=True),
+        Method(
+            "exp-replay", "shared", "dirac", "rehearsal", "one network that replays a few kept inputs of old tasks", growing_softmax=True
+        ),
         Method("fine-tuning", "shared", "dirac", "unbound", "one network trained on, with no measure against forgetting"),
         Method("hnet-fine-tuning", "hypernetwork", "dirac", "unbound", "one hypernetwork trained on, with no measure against forgetting"),
         Method("joint", "shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound", growing_softmax=True),

@@ -58,3 +58,31 @@ class Strategy(Protocol):
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
         """Remember again what a checkpoint holds."""
         ...
+
+
+class QuietStrategy:
+    """Answers every question with nothing; a strategy derives from it and answers those it cares about."""
+
+    def __init__(self, prior: HasLogProb) -> None:
+        self.prior = prior
+
+    def prior_for(self, task: int) -> HasLogProb:
+        return self.prior
+
+    def data_for(self, task: int, data: TrainingData) -> TrainingData:
+        return data
+
+    def before_task(self, model: ContinualModel, task: int) -> None:
+        return None
+
+    def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
+        return None
+
+    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+        return None
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
+        return None

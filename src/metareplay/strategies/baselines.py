@@ -3,53 +3,24 @@
 from typing import final
 
 import torch
-from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
-from metareplay.model import ContinualModel
-from metareplay.posteriors.gaussian import GaussianPrior
-from metareplay.strategies.base import TrainingData
+from metareplay.posteriors.base import HasLogProb
+from metareplay.strategies.base import QuietStrategy, TrainingData
 
 
 @final
-class Unbound:
+class Unbound(QuietStrategy):
     """Each task is learned on its own data and nothing else. Whether that forgets depends on who stores theta."""
 
-    def __init__(self, prior: GaussianPrior) -> None:
-        self.prior = prior
-
-    def prior_for(self, task: int) -> GaussianPrior:
-        return self.prior
-
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
-        return data
-
-    def before_task(self, model: ContinualModel, task: int) -> None:
-        return None
-
-    def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
-        return None
-
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
-        return None
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {}
-
-    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        return None
-
 
 @final
-class Joint:
+class Joint(QuietStrategy):
     """Train on the data of all tasks so far: what would be reached if nothing had to be remembered."""
 
-    def __init__(self, prior: GaussianPrior) -> None:
-        self.inner = Unbound(prior)
+    def __init__(self, prior: HasLogProb) -> None:
+        super().__init__(prior)
         self.seen: list[TrainingData] = []
-
-    def prior_for(self, task: int) -> GaussianPrior:
-        return self.inner.prior_for(task)
 
     def data_for(self, task: int, data: TrainingData) -> TrainingData:
         if len(self.seen) < task:
@@ -59,18 +30,3 @@ class Joint:
             )
         self.seen = [*self.seen[:task], data]
         return TrainingData(torch.cat([part.x for part in self.seen]), torch.cat([part.y for part in self.seen]))
-
-    def before_task(self, model: ContinualModel, task: int) -> None:
-        return None
-
-    def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
-        return None
-
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
-        return None
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {}
-
-    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        return None

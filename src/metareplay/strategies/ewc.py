@@ -11,9 +11,8 @@ from torch import Generator, Tensor
 from torch.func import functional_call, grad, vmap
 
 from metareplay.model import ContinualModel
-from metareplay.posteriors.base import HasLogProb
 from metareplay.posteriors.gaussian import GaussianPrior
-from metareplay.strategies.base import TrainingData
+from metareplay.strategies.base import QuietStrategy, TrainingData
 from metareplay.strategies.settings import StrategySettings
 
 GRADIENT_NUMBERS = 20_000_000
@@ -21,24 +20,19 @@ GRADIENT_NUMBERS = 20_000_000
 
 
 @final
-class OnlineEWC:
+class OnlineEWC(QuietStrategy):
     """Keeps each weight near its last value, as firmly as all tasks so far need it."""
 
     def __init__(self, settings: StrategySettings, prior: GaussianPrior) -> None:
-        self.settings, self.prior = settings, prior
+        super().__init__(prior)
+        self.settings, self.precision = settings, 1 / prior.variance
         self.centre: Tensor | None = None
         self.importance: Tensor | None = None
-
-    def prior_for(self, task: int) -> HasLogProb:
-        return self.prior
-
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
-        return data
 
     def before_task(self, model: ContinualModel, task: int) -> None:
         weights, precision = model.task_map.theta(task).detach().chunk(2)  # (2W,) -> (W,) twice
         self.centre = torch.where(model.fresh, 0.0, weights).clone()  # new weights are drawn to the prior's mean
-        base = 1 / self.prior.variance
+        base = self.precision
         self.importance = self.settings.strength * (precision - base) + base  # lambda sum_t N F_emp + 1 / sigma_prior^2
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
@@ -50,7 +44,7 @@ class OnlineEWC:
     def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
         fisher = summed_squared_gradients(model, task, data, self.settings.fisher_samples)
         precision = model.task_map.theta(task).detach().chunk(2)[1]  # a view of theta: changed in place below
-        base = 1 / self.prior.variance
+        base = self.precision
         precision.copy_(self.settings.decay * (precision - base) + fisher + base)  # gamma sum N F + N F + 1 / sigma_prior^2
 
     def tensors(self) -> dict[str, Tensor]:

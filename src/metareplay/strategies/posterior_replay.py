@@ -15,24 +15,19 @@ from metareplay.hypernets.replay_distance import squared_change
 from metareplay.model import ContinualModel
 from metareplay.posteriors.divergences import replay_divergence
 from metareplay.posteriors.gaussian import GaussianPrior
-from metareplay.strategies.base import TrainingData
+from metareplay.strategies.base import QuietStrategy
 from metareplay.strategies.settings import StrategySettings
 
 
 @final
-class PosteriorReplay:
+class PosteriorReplay(QuietStrategy):
     """Penalise the change of old tasks' posteriors against a checkpoint of the hypernetwork taken before the task."""
 
     def __init__(self, settings: StrategySettings, prior: GaussianPrior) -> None:
-        self.settings, self.prior = settings, prior
+        super().__init__(prior)
+        self.settings = settings
         self.checkpoint: Hypernetwork | None = None
         self.stored: Tensor | None = None
-
-    def prior_for(self, task: int) -> GaussianPrior:
-        return self.prior
-
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
-        return data
 
     def before_task(self, model: ContinualModel, task: int) -> None:
         self.checkpoint, self.stored = None, None
@@ -58,9 +53,6 @@ class PosteriorReplay:
             new = current.thetas(tasks)
             total = replay_divergence(self.settings.penalty, model.family.at(old, model.spec), model.family.at(new, model.spec)).sum()
         return self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
-
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
-        return None
 
     def tensors(self) -> dict[str, Tensor]:
         return {} if self.checkpoint is None else dict(self.checkpoint.state_dict())

@@ -6,30 +6,28 @@ With a mean-field Gaussian this is variational continual learning (VCL, Nguyen e
 from typing import cast, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import HasLogProb
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.strategies.base import TrainingData
+from metareplay.strategies.base import QuietStrategy
 
 
 @final
-class PriorFocused:
+class PriorFocused(QuietStrategy):
     """One shared posterior, updated recursively: q^(1:T) is proportional to p(D^(T) | W) q^(1:T-1).
 
     The weights of a new head have no last posterior; they take the fixed prior.
     """
 
     def __init__(self, first: GaussianPrior) -> None:
+        super().__init__(first)
         self.first = first
         self.last: MeanFieldGaussian | None = None
 
     def prior_for(self, task: int) -> HasLogProb:
         return self.first if self.last is None else self.last
-
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
-        return data
 
     def before_task(self, model: ContinualModel, task: int) -> None:
         self.last = None
@@ -40,12 +38,6 @@ class PriorFocused:
             mean = torch.where(model.fresh, 0.0, posterior.mean)  # (W,)
             scale = torch.where(model.fresh, self.first.variance**0.5, posterior.scale)  # (W,)
         self.last = MeanFieldGaussian(mean.clone(), scale.clone())  # q^(1:T-1), SM sec. VCL
-
-    def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
-        return None
-
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
-        return None
 
     def tensors(self) -> dict[str, Tensor]:
         return {} if self.last is None else {"mean": self.last.mean, "scale": self.last.scale}

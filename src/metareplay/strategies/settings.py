@@ -11,11 +11,16 @@ from metareplay.settings import Settings
 class StrategySettings(Settings):
     """What binds the tasks."""
 
-    strength: float = Field(1.0, ge=0, description="weight of the penalty: beta of posterior replay, lambda of EWC")
+    strength: float = Field(1.0, ge=0, description="weight of the penalty: beta of posterior replay, lambda of EWC, of the distillation")
     decay: float = Field(1.0, ge=0, le=1, description="gamma: factor of the old tasks' Fisher information after each task (EWC)")
     fisher_samples: int | None = Field(None, ge=1, description="examples for the Fisher information (EWC); null: all of a task")
     penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl or w2")
     old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
     targets: Literal["stored", "recomputed"] = Field(
         "stored", description="old posteriors kept for the time of a task, or recomputed in each step from the checkpointed hypernetwork"
+    )
+    coreset_size: int = Field(100, ge=1, description="how many random inputs of each task are kept for later (experience replay)")
+    replay_batch_size: int = Field(16, ge=1, description="how many kept inputs are replayed in a step, equally many of each old task")
+    replay_batch_per_task: bool = Field(
+        False, description="replay_batch_size inputs of every old task instead of all old tasks together: the batch grows with the tasks"
     )

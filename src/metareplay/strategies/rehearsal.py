@@ -1,0 +1,91 @@
+"""Experience replay: rehearse a few kept inputs of old tasks, with what the model said about them as targets.
+
+[Henning2021, SM sec. Experience Replay]
+"""
+
+from typing import final
+
+import torch
+from torch import Generator, Tensor
+
+from metareplay.errors import ConfigError
+from metareplay.model import ContinualModel
+from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.seeding import generator_for
+from metareplay.strategies.base import QuietStrategy, TrainingData
+from metareplay.strategies.settings import StrategySettings
+
+
+@final
+class ExperienceReplay(QuietStrategy):
+    """Keep a random coreset of each task's inputs, and distil the model from before the task into the one that learns it.
+
+    The penalty of a step is strength * 1/B * sum over B coreset inputs x of H(p*(y | x), p(y | x)): the mean cross-entropy from the
+    checkpointed model's prediction to the present one. Classes that the checkpoint did not know have probability zero under p*.
+    """
+
+    def __init__(self, settings: StrategySettings, prior: GaussianPrior, *, seed: int) -> None:
+        super().__init__(prior)
+        self.settings, self.seed = settings, seed
+        self.coresets: dict[int, Tensor] = {}
+        """Inputs of each task, (M, ...) with M at most ``coreset_size``; no targets."""
+        self.checkpoint: Tensor | None = None
+        """theta as it was before the task (P,)."""
+        self.teacher: list[Tensor] = []
+        """The checkpoint's outputs for each old task's coreset, (M, C) with C the outputs known then."""
+
+    def data_for(self, task: int, data: TrainingData) -> TrainingData:
+        order = torch.randperm(len(data.x), generator=generator_for(self.seed, "coreset", task))
+        self.coresets[task] = data.x[order[: self.settings.coreset_size]]  # the same inputs whenever a run is resumed; (M, ...)
+        return data
+
+    def before_task(self, model: ContinualModel, task: int) -> None:
+        self.checkpoint, self.teacher = None, []
+        if task == 0 or self.settings.strength == 0:
+            return
+        at_hand = sum(old in self.coresets for old in range(task))
+        if at_hand < task:
+            raise ConfigError(
+                f"experience replay in task {task} needs the coresets of all {task} earlier tasks, but only {at_hand} are at hand "
+                "(a saved model holds none); learn the tasks again in this process, or choose a method that needs no old data, e.g. pr-bbb"
+            )
+        self._keep(model, task, model.task_map.theta(task - 1).detach().clone())
+
+    def _keep(self, model: ContinualModel, task: int, checkpoint: Tensor) -> None:
+        """Ask the checkpoint once about all coresets: it does not change during the task."""
+        known = max(head.stop for head in model.heads[:task])
+        posterior, unused = model.family.at(checkpoint, model.spec), generator_for(self.seed, "distillation", task)
+        with torch.no_grad():
+            self.teacher = [model.run(posterior, self.coresets[old], 1, generator=unused)[0, :, :known] for old in range(task)]
+        self.checkpoint = checkpoint
+
+    def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
+        if self.checkpoint is None:
+            return None
+        inputs, targets = [], []
+        for old, share in enumerate(self.shares(task, generator=generator)):
+            size = len(self.coresets[old])
+            chosen = torch.randperm(size, generator=generator)[torch.arange(share) % size]  # repeated only once all were taken
+            inputs.append(self.coresets[old][chosen])
+            targets.append(self.teacher[old][chosen])
+        outputs = model.run(model.posterior(task), torch.cat(inputs), 1, generator=generator)  # (1, B, C)
+        return self.settings.strength * model.likelihood.distillation(outputs, torch.cat(targets))  # SM sec. Experience Replay
+
+    def shares(self, task: int, *, generator: Generator) -> list[int]:
+        """How many inputs of each old task's coreset a step replays: equally many; what is left over goes to random tasks."""
+        if self.settings.replay_batch_per_task:
+            return [self.settings.replay_batch_size] * task
+        least, left_over = divmod(self.settings.replay_batch_size, task)
+        lucky = torch.randperm(task, generator=generator)[:left_over].tolist()
+        return [least + (old in lucky) for old in range(task)]
+
+    def tensors(self) -> dict[str, Tensor]:
+        if self.checkpoint is None:
+            return {}
+        return {"checkpoint": self.checkpoint} | {f"coreset.{old}": self.coresets[old] for old in range(len(self.teacher))}
+
+    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
+        self.checkpoint, self.teacher = None, []
+        if tensors:
+            self.coresets |= {old: tensors[f"coreset.{old}"] for old in range(task)}
+            self._keep(model, task, tensors["checkpoint"])
