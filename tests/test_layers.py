@@ -50,6 +50,7 @@ NEIGHBOURS = {
     "inference.criteria": {"predictive"},
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.gaussian": {"dirac"},
+    "posteriors.implicit": {"dirac", "ssge"},
     "posteriors.local_reparametrisation": {"gaussian"},
     "posteriors.prior_matching": {"divergences"},
     "posteriors.radial": {"gaussian"},

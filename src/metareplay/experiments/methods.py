@@ -7,7 +7,7 @@ from typing import Literal
 from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
-FamilyName = Literal["dirac", "bbb", "radial"]
+FamilyName = Literal["dirac", "bbb", "radial", "ssge"]
 StrategyName = Literal["posterior-replay", "prior-focused", "unbound", "joint"]
 
 
@@ -41,6 +41,7 @@ def _all_methods() -> list[Method]:
         ("dirac", "point estimates"),
         ("bbb", "mean-field Gaussian posteriors"),
         ("radial", "radial posteriors"),
+        ("ssge", "implicit posteriors (SSGE)"),
     ]
     methods = []
     for family, words in names:
