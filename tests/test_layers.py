@@ -51,6 +51,7 @@ NEIGHBOURS = {
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.gaussian": {"dirac"},
     "posteriors.laplace": {"dirac", "gaussian"},
+    "posteriors.implicit": {"dirac", "ssge"},
     "posteriors.local_reparametrisation": {"gaussian"},
     "posteriors.prior_matching": {"divergences"},
     "posteriors.radial": {"gaussian"},

@@ -12,6 +12,7 @@ from metareplay.experiments.methods import METHODS
 from metareplay.inference.predictive import predictive_outputs
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.implicit import Implicit
 from metareplay.posteriors.radial import Radial
 
 SHAPE = (3,)
@@ -30,6 +31,10 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
     "hyperfan": ("pr-dirac", {"hypernet.kind": "plain", "hypernet.initialisation": "hyperfan"}),
     "gaussian": ("sp-tc-bbb", {"hypernet.initialisation": "gaussian"}),
     "multihead": ("pr-dirac", {"heads": "multi"}),
+    "chunked-generator": ("pr-ssge", {"posterior.generator_chunk_size": 7}),
+    "separate-chunked-generators": ("sp-ssge", {"posterior.generator_chunk_size": 7, "posterior.latent_size": 50}),
+    "many-latents": ("pr-ssge", {"posterior.latent_size": 50}),
+    "no-support-noise": ("sp-ssge", {"posterior.support_noise": None}),
 }
 
 
@@ -87,10 +92,16 @@ def test_growth_keeps_what_old_tasks_predict(layout: HeadLayout, variant: str, r
 
 
 def _old_outputs(model: ContinualModel, task: int) -> tuple[Tensor, ...]:
-    """What does not depend on how many random numbers a sample takes: outputs at the mean, and at the mean plus one deviation."""
+    """What does not depend on how many random numbers a sample takes: outputs at the mean, and at the mean plus one deviation.
+
+    Implicit posteriors are given the noise itself, of which old weights take the first numbers.
+    """
     posterior, x = model.posterior(task), torch.linspace(-1, 1, 12).view(4, 3)
     moments = isinstance(posterior, MeanFieldGaussian | Radial)
     points = (posterior.mean, posterior.mean + posterior.scale) if moments else (posterior.rsample(1, generator=Generator())[0],)
+    if isinstance(posterior, Implicit):
+        noise = torch.randn(2, 200, generator=Generator().manual_seed(9))
+        points = tuple(posterior.weights_at(noise[:, : posterior.noise_size]))
     runs = [model.run(point_at(point), x, 1, generator=Generator()) for point in points]
     return tuple(outputs[..., model.heads[task]].detach().clone() for outputs in runs)
 

@@ -7,6 +7,7 @@ import yaml
 
 from metareplay.errors import ConfigError
 from metareplay.experiments.config import (
+    IMPLICIT_KEYS,
     STRATEGY_KEYS,
     RunConfig,
     build_config,
@@ -52,6 +53,12 @@ WRONG: list[tuple[str, Any]] = [
     ("posterior.prior_variance", 0.0),
     ("posterior.prior_scale", -0.1),
     ("posterior.train_samples", 0),
+    ("posterior.generator_hidden", [3, 0]),
+    ("posterior.generator_chunk_size", 0),
+    ("posterior.latent_std", 0.0),
+    ("posterior.support_noise", -1.0),
+    ("posterior.ssge_samples", 0),
+    ("posterior.ssge_ratio", 1.5),
     ("strategy.strength", -1),
     ("strategy.penalty", "l1"),
     ("strategy.old_tasks", 0),
@@ -104,6 +111,10 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-dirac", "posterior.prior_scale", 0.1, "pr-dirac has a Dirac posterior"),
     ("pr-dirac", "posterior.train_samples", 5, "pr-dirac has a Dirac posterior"),
     ("fine-tuning", "posterior.local_reparametrisation", True, "fine-tuning has a Dirac posterior"),
+    ("pr-bbb", "posterior.generator_hidden", [5], "pr-bbb has no implicit posterior"),
+    ("pr-radial", "posterior.support_noise", 0.1, "pr-radial has no implicit posterior"),
+    ("fine-tuning", "posterior.ssge_samples", 5, "fine-tuning has no implicit posterior"),
+    ("vcl", "posterior.latent_size", 5, "vcl has no implicit posterior"),
     ("sp-bbb", "heads", "multi", "the outputs of sp-bbb follow from its kind"),
 ]
 
@@ -121,6 +132,18 @@ def test_chunks_mean_nothing_to_a_plain_hypernetwork() -> None:
 @pytest.mark.parametrize("penalty", ["fkl", "rkl"])
 def test_a_point_estimate_has_no_kl(penalty: str) -> None:
     assert "choose mse or w2" in refusal({"method": "pr-dirac", "strategy.penalty": penalty})
+
+
+@pytest.mark.parametrize("penalty", ["fkl", "rkl", "w2"])
+def test_an_implicit_posterior_has_no_closed_forms(penalty: str) -> None:
+    assert "no closed form for implicit posteriors; choose mse" in refusal({"method": "pr-ssge", "strategy.penalty": penalty})
+    assert "needs a Gaussian posterior, not ssge" in refusal({"method": "sp-ssge", "posterior.local_reparametrisation": True})
+
+
+def test_what_a_chunked_generator_cannot_do() -> None:
+    chunked = {"method": "pr-ssge", "posterior.generator_chunk_size": 9}
+    assert "keep_network_init needs a generator without chunks" in refusal({**chunked, "posterior.keep_network_init": True})
+    assert "hyperfan needs a weight generator without chunks" in refusal({**chunked, "hypernet.initialisation": "hyperfan"})
 
 
 @pytest.mark.parametrize("given", [{"training.iterations": 5, "training.epochs": 2}, {"training.iterations": None}])
@@ -200,6 +223,18 @@ OTHER_VALUES: dict[str, Any] = {
     "posterior.keep_network_init": True,
     "posterior.likelihood_scale": 0.5,
     "posterior.prior_samples": 3,
+    "posterior.generator_hidden": [3],
+    "posterior.generator_activation": "elu",
+    "posterior.generator_chunk_size": 33,
+    "posterior.generator_chunk_embedding_size": 3,
+    "posterior.generator_chunk_embedding_std": 0.5,
+    "posterior.latent_size": 3,
+    "posterior.latent_std": 0.5,
+    "posterior.support_noise": None,
+    "posterior.ssge_samples": 3,
+    "posterior.ssge_width": 0.5,
+    "posterior.ssge_eigenfunctions": 3,
+    "posterior.ssge_ratio": 0.5,
     "hypernet.kind": "plain",
     "hypernet.hidden": [3],
     "hypernet.activation": "elu",
@@ -243,6 +278,7 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     for strategy, method in (("rehearsal", "exp-replay"), ("ewc", "ewc-multihead")):
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
     base = {"method": special[key]} if key in special else {}
+    base = {"method": "pr-ssge"} if key.startswith(IMPLICIT_KEYS) else base
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain

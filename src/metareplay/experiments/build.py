@@ -20,6 +20,7 @@ from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import PosteriorFamily
 from metareplay.posteriors.dirac import DiracFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
+from metareplay.posteriors.implicit import ImplicitFamily
 from metareplay.posteriors.laplace import LaplaceFamily
 from metareplay.posteriors.radial import RadialFamily
 from metareplay.strategies.base import Strategy
@@ -50,9 +51,14 @@ def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_s
 def build_family(config: RunConfig) -> PosteriorFamily:
     """What theta means."""
     gaussian = GaussianFamily(keep_network_init=config.posterior.keep_network_init)
-    families: dict[str, PosteriorFamily] = {"dirac": DiracFamily(), "bbb": gaussian, "radial": RadialFamily(gaussian)}
     if config.kind().family == "ewc":
         return LaplaceFamily(config.posterior.prior_variance, point=config.kind().point_prediction)
+    families: dict[str, PosteriorFamily] = {
+        "dirac": DiracFamily(),
+        "bbb": gaussian,
+        "radial": RadialFamily(gaussian),
+        "ssge": ImplicitFamily(config.posterior),
+    }
     return families[config.kind().family]
 
 

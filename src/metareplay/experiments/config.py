@@ -64,6 +64,10 @@ PASSIVE_KEYS = frozenset({"data_dir", "training.log_every", "training.checkpoint
 """Settings that do not change what a run computes."""
 
 
+IMPLICIT_KEYS = ("posterior.generator_", "posterior.latent_", "posterior.support_noise", "posterior.ssge_")
+"""How the settings begin that belong to implicit posteriors alone."""
+
+
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"training": {"epochs": 3}} -> {"training.epochs": 3}."""
     flat: dict[str, Any] = {}
@@ -130,6 +134,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{method.name} has a Dirac posterior, which has no prior and no samples"
     if key == "posterior.prior_samples" and method.family == "bbb":
         return f"the prior-matching term of {method.name} is computed in closed form"
+    if key.startswith(IMPLICIT_KEYS) and method.family != "ssge":
+        return f"{method.name} has no implicit posterior, so it has no weight generator"
     return None
 
 
@@ -172,12 +178,21 @@ def _check_combination(config: RunConfig, method: Method, source: str) -> None:
         raise ConfigError(
             f"{source}: strategy.penalty={config.strategy.penalty} needs a density, but {method.name} is a point estimate; choose mse or w2"
         )
-    if method.family == "radial" and config.strategy.penalty != "mse" and method.strategy == "posterior-replay":
-        raise ConfigError(f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for radial posteriors; choose mse")
+    if method.family in ("radial", "ssge") and config.strategy.penalty != "mse" and method.strategy == "posterior-replay":
+        words = "radial" if method.family == "radial" else "implicit"
+        raise ConfigError(f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for {words} posteriors; choose mse")
     if config.posterior.local_reparametrisation and method.family not in ("bbb", "dirac", "ewc"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
     if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}")
+    if method.family == "ssge" and config.posterior.generator_chunk_size is not None:
+        if config.posterior.keep_network_init:
+            raise ConfigError(f"{source}: posterior.keep_network_init needs a generator without chunks; set generator_chunk_size to null")
+        if method.has_hypernetwork and config.hypernet.initialisation == "hyperfan":
+            raise ConfigError(
+                f"{source}: hypernet.initialisation=hyperfan needs a weight generator without chunks; "
+                "set posterior.generator_chunk_size to null, or choose xavier"
+            )
 
 
 def _sentence(error: ValidationError) -> str:

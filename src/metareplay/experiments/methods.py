@@ -7,7 +7,7 @@ from typing import Literal
 from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
-FamilyName = Literal["dirac", "bbb", "radial", "ewc"]
+FamilyName = Literal["dirac", "bbb", "radial", "ssge", "ewc"]
 StrategyName = Literal["posterior-replay", "prior-focused", "ewc", "rehearsal", "unbound", "joint"]
 
 
@@ -43,6 +43,7 @@ def _all_methods() -> list[Method]:
         ("dirac", "point estimates"),
         ("bbb", "mean-field Gaussian posteriors"),
         ("radial", "radial posteriors"),
+        ("ssge", "implicit posteriors (SSGE)"),
     ]
     methods = []
     for family, words in names:

@@ -48,7 +48,7 @@ def all_recipes() -> tuple[Recipe, ...]:
 def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
     """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
 
-    A borrowed recipe leaves the chunk size to be chosen for the network at hand.
+    A borrowed recipe leaves the chunk size to be chosen for the network at hand; a weight generator then makes all weights at once.
     """
     kind = method_named(method)
     base = method.removesuffix("-sr") if kind.stochastic else method
@@ -62,6 +62,7 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
             settings = dict(nearest.settings)
             if not exact:
                 settings.pop("hypernet.chunk_size", None)
+                settings.pop("posterior.generator_chunk_size", None)
             if name != method:
                 settings |= {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
             return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)

@@ -34,6 +34,15 @@ class HasNegativeEntropy(Protocol):
         ...
 
 
+@runtime_checkable
+class HasPriorMatching(Protocol):
+    """A distribution that has its own way to the prior-matching term."""
+
+    def matching(self, prior: HasLogProb, samples: int, *, generator: Generator) -> Tensor:
+        """A scalar whose gradient estimates that of KL(q || prior) from this many samples; its value may mean less."""
+        ...
+
+
 class PosteriorFamily(Protocol):
     """How theta is read. Families are stateless: theta is stored by a task map."""
 

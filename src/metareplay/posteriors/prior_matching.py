@@ -1,14 +1,19 @@
-"""The prior-matching term KL(q || p) of the ELBO [Henning2021, SM eq. elbo]: closed form where one is known, else Monte Carlo."""
+"""The prior-matching term KL(q || p) of the ELBO [Henning2021, SM eq. elbo]: the posterior's own way, closed form, or Monte Carlo."""
 
 from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
-from metareplay.posteriors.base import HasLogProb, HasNegativeEntropy, Posterior
+from metareplay.posteriors.base import HasLogProb, HasNegativeEntropy, HasPriorMatching, Posterior
 from metareplay.posteriors.divergences import kl
 
 
 def prior_matching(q: Posterior, p: HasLogProb, samples: int, *, generator: Generator) -> Tensor:
-    """KL(q || p), up to a constant for families whose entropy is known only so far: a scalar."""
+    """KL(q || p), up to a constant for families whose entropy is known only so far: a scalar.
+
+    Implicit posteriors give a scalar that has its gradient and the value of the cross-entropy.
+    """
+    if isinstance(q, HasPriorMatching):
+        return q.matching(p, samples, generator=generator)
     if kl.supports(type(q), type(p)):
         return kl(q, p)
     if isinstance(q, HasNegativeEntropy):

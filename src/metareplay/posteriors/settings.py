@@ -1,6 +1,8 @@
 """Settings of posteriors, their priors and the likelihood."""
 
-from pydantic import Field
+from typing import Literal
+
+from pydantic import Field, model_validator
 
 from metareplay.settings import Settings
 
@@ -11,7 +13,33 @@ class PosteriorSettings(Settings):
     prior_variance: float = Field(1.0, gt=0, description="variance of the zero-mean Gaussian prior")
     prior_scale: float = Field(1.0, ge=0, description="tempering: factor of the prior-matching term (1: none, 0: no prior)")
     train_samples: int = Field(1, ge=1, description="weight samples K for the data term of a training step")
-    prior_samples: int = Field(1, ge=1, description="weight samples of a Monte Carlo prior-matching term (radial posteriors)")
+    prior_samples: int = Field(1, ge=1, description="weight samples of a Monte Carlo prior-matching term (radial and implicit posteriors)")
     local_reparametrisation: bool = Field(False, description="sample pre-activations instead of weights in training (MLPs only)")
     keep_network_init: bool = Field(False, description="posterior means start at the network's ordinary initialisation")
     likelihood_scale: float = Field(0.05, gt=0, description="standard deviation of the Gaussian likelihood (regression only)")
+    generator_hidden: tuple[int, ...] = Field((10, 10), description="implicit posteriors: widths of the weight generator's hidden layers")
+    generator_activation: Literal["relu", "sigmoid", "tanh", "elu", "linear"] = Field(
+        "tanh", description="implicit posteriors: activation of the weight generator"
+    )
+    generator_chunk_size: int | None = Field(
+        None, ge=1, description="implicit posteriors: weights that the generator makes at once, chunk by chunk; null: all"
+    )
+    generator_chunk_embedding_size: int = Field(32, ge=1, description="implicit posteriors: length of the generator's chunk embeddings")
+    generator_chunk_embedding_std: float = Field(
+        1.0, gt=0, description="implicit posteriors: initial standard deviation of the generator's chunk embeddings"
+    )
+    latent_size: int = Field(32, ge=1, description="implicit posteriors: length of the generator's noise input")
+    latent_std: float = Field(1.0, gt=0, description="implicit posteriors: standard deviation of the noise")
+    support_noise: float | None = Field(
+        0.02, gt=0, description="implicit posteriors: noise on each generated weight, in units of latent_std; null: none"
+    )
+    ssge_samples: int = Field(10, ge=1, description="SSGE: weight samples S that estimate the gradient of the log-density")
+    ssge_width: float | None = Field(None, gt=0, description="SSGE: width of the RBF kernel; null: the samples' median distance")
+    ssge_eigenfunctions: int | None = Field(None, ge=1, description="SSGE: at most so many eigenfunctions J; null: no limit")
+    ssge_ratio: float = Field(0.95, gt=0, le=1, description="SSGE: share of the eigenvalues' sum that the J largest exceed; 1: all")
+
+    @model_validator(mode="after")
+    def _positive_widths(self) -> "PosteriorSettings":
+        if any(width < 1 for width in self.generator_hidden):
+            raise ValueError("generator_hidden: every width must be at least 1")
+        return self

@@ -1,0 +1,169 @@
+"""Implicit posteriors: a weight generator WG turns noise into weights [Henning2021, sm:sec:pr:implicit].
+
+theta holds WG's own weights. Samples are easy, the density is unknown; the prior-matching term has a gradient by SSGE (ssge.py).
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from typing import final
+
+import torch
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.mlp import MLP, activation_named
+from metareplay.nets.registry import build_seeded
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import HasLogProb
+from metareplay.posteriors.dirac import initial_weight_variances
+from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.posteriors.ssge import ssge_score
+
+CHUNKS = "chunk_embeddings"
+
+
+@final
+@dataclass(frozen=True)
+class Implicit:
+    """The distribution of w = f_WG(z[:n_z], theta) + sigma z."""
+
+    theta: Tensor
+    shape: WeightSpec
+    """Names and shapes of WG's own weights, as theta holds them."""
+    num_weights: int
+    settings: PosteriorSettings
+    order: Tensor | None = None
+    """The main network's weights from the oldest to the latest, once its outputs have grown (W,); None: as they stand."""
+
+    @property
+    def noise_size(self) -> int:
+        """How many random numbers a sample takes."""
+        latent = self.settings.latent_size
+        return latent if self.settings.support_noise is None else max(latent, self.num_weights)
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Reparametrised samples (n, W)."""
+        noise = torch.randn(n, *self.theta.shape[:-1], self.noise_size, generator=generator, dtype=self.theta.dtype)
+        return self.weights_at(self.settings.latent_std * noise)  # z ~ N(0, latent_std^2 I)
+
+    def weights_at(self, z: Tensor) -> Tensor:
+        """The weights that noise z (n, noise_size) becomes: (n, W)."""
+        generated = self._generated(z[..., : self.settings.latent_size])  # f_WG(z[:n_z], theta); (n, W)
+        if self.settings.support_noise is None:
+            return generated
+        noise = z[..., : self.num_weights]
+        if self.order is not None:
+            noise = torch.empty_like(noise).index_copy_(-1, self.order, noise)  # old weights keep their own noise
+        return generated + self.settings.support_noise * noise  # full support: second equation of sm:sec:kl:support; (n, W)
+
+    def _generated(self, z: Tensor) -> Tensor:
+        weights, chunked = self.shape.unflatten(self.theta), self.settings.generator_chunk_size is not None
+        h = z.movedim(0, -2)  # (n, ..., Z) -> (..., n, Z)
+        if chunked:
+            chunks = weights[CHUNKS]  # (..., L, C)
+            rows = (*h.shape[:-1], chunks.shape[-2])  # (..., n, L)
+            inputs = [h.unsqueeze(-2).expand(*rows, -1), chunks.unsqueeze(-3).expand(*rows, -1)]
+            h = torch.cat(inputs, dim=-1).flatten(-3, -2)  # a row per sample and chunk; (..., n L, Z + C)
+        activation = activation_named(self.settings.generator_activation)
+        for index in range(len(self.settings.generator_hidden) + 1):
+            h = h if index == 0 else activation(h)
+            weight, bias = weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
+            h = h @ weight.transpose(-1, -2) + bias.unsqueeze(-2)  # (..., n, D) -> (..., n, H)
+        if chunked:
+            h = h.unflatten(-2, (len(z), -1)).flatten(-2)[..., : self.num_weights]  # (..., n L, R) -> (..., n, W)
+            if self.order is not None:
+                h = torch.empty_like(h).index_copy(-1, self.order, h)  # chunks hold the oldest weights first
+        return h.movedim(-2, 0)  # (..., n, W) -> (n, ..., W)
+
+    def matching(self, prior: HasLogProb, samples: int, *, generator: Generator) -> Tensor:
+        """Has the gradient of KL(q || p), estimated; its value is the cross-entropy alone, for nobody knows the entropy."""
+        weights = self.rsample(samples, generator=generator)  # (n, W)
+        with torch.no_grad():
+            others = self.rsample(self.settings.ssge_samples, generator=generator)  # (S, W)
+        width, most, ratio = self.settings.ssge_width, self.settings.ssge_eigenfunctions, self.settings.ssge_ratio
+        score = ssge_score(others, weights, width=width, eigenfunctions=most, ratio=ratio)  # (n, W)
+        entropy = (score * (weights - weights.detach())).sum(-1).mean()  # value 0, gradient of E log q: last line of eq. sm:eq:elbo:grad
+        return entropy - prior.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
+
+
+@final
+class ImplicitFamily:
+    """theta = the weights of WG, an MLP with an output per main-network weight, or one that makes them chunk by chunk.
+
+    Without chunks, WG's output biases stand for the weights themselves: they are where the network itself would start if
+    ``keep_network_init``, else zero.
+    """
+
+    name = "ssge"
+    deterministic = False
+
+    def __init__(self, settings: PosteriorSettings) -> None:
+        self.settings = settings
+
+    @property
+    def _chunked(self) -> bool:
+        return self.settings.generator_chunk_size is not None
+
+    def _widths(self, spec: WeightSpec) -> tuple[int, ...]:
+        settings = self.settings
+        inputs = settings.latent_size + (settings.generator_chunk_embedding_size if self._chunked else 0)
+        return (inputs, *settings.generator_hidden, settings.generator_chunk_size or spec.numel)
+
+    def shape(self, spec: WeightSpec) -> WeightSpec:
+        """The weights of WG: its layers, then its chunk embeddings."""
+        names, shapes = [], []
+        for index, (n_in, n_out) in enumerate(pairwise(self._widths(spec))):
+            names += [f"layers.{index}.weight", f"layers.{index}.bias"]
+            shapes += [torch.Size((n_out, n_in)), torch.Size((n_out,))]
+        if self.settings.generator_chunk_size is not None:
+            names.append(CHUNKS)
+            chunks = ceil(spec.numel / self.settings.generator_chunk_size)
+            shapes.append(torch.Size((chunks, self.settings.generator_chunk_embedding_size)))
+        return WeightSpec(tuple(names), tuple(shapes))
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return self.shape(spec).numel
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        inputs, *hidden, outputs = self._widths(spec)
+        wg = build_seeded(lambda outputs: MLP((inputs,), hidden, outputs), outputs, generator)
+        theta, shape = WeightSpec.of(wg).flatten(wg), self.shape(spec)
+        if self._chunked:
+            embeddings = torch.randn(shape.sizes[-1], generator=generator) * self.settings.generator_chunk_embedding_std
+            return torch.cat([theta, embeddings])  # (P,)
+        if self.settings.keep_network_init:
+            theta[self.weight_mask(spec)] = spec.flatten(network)
+        return theta
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        shape, parts = self.shape(spec), []
+        for name, size in zip(shape.names, shape.sizes, strict=True):
+            variance = self.settings.generator_chunk_embedding_std**2 if name == CHUNKS else 0.0  # biases start at zero
+            if name.endswith("weight"):
+                variance = 2 / sum(shape.shapes[shape.names.index(name)])  # Xavier
+            parts.append(torch.full((size,), variance))
+        variances = torch.cat(parts)  # (P,)
+        if self.settings.keep_network_init and not self._chunked:
+            variances[self.weight_mask(spec)] = initial_weight_variances(network, spec)
+        return variances
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        """WG's output biases; nothing where chunks share them."""
+        size = self.num_parameters(spec)
+        return torch.zeros(size, dtype=torch.bool) if self._chunked else torch.arange(size) >= size - spec.numel
+
+    def at(self, theta: Tensor, spec: WeightSpec) -> Implicit:
+        order = None if spec.groups is None else spec.groups.argsort(stable=True)  # groups are numbered as they came
+        return Implicit(theta, self.shape(spec), spec.numel, self.settings, order)
+
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> Implicit:
+        return self.at(theta, spec)
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        size = self.num_parameters(spec)
+        if self._chunked:
+            return torch.arange(size)  # later weights take later outputs, then new chunks at the end
+        rows, width = spec.positions_in(larger), self._widths(spec)[-2]  # an output moves with its weight
+        before = size - (width + 1) * spec.numel
+        weights = before + rows.unsqueeze(1) * width + torch.arange(width)  # (W, H)
+        return torch.cat([torch.arange(before), weights.flatten(), before + larger.numel * width + rows])  # (P,)
