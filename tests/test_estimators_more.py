@@ -86,3 +86,30 @@ def test_facts_without_a_key_are_refused(key: str, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(json.dumps(facts))
     with pytest.raises(CheckpointError):
         ContinualClassifier.load(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["threads", "data_seed", "data_dir", "benchmark"])
+def test_settings_of_runs_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match="a setting of runs"):
+        ContinualClassifier(settings={key: 1})
+
+
+def test_the_method_may_stand_among_the_settings() -> None:
+    model = ContinualClassifier(settings={"method": "sp-dirac", "network": "mlp-5", "training.iterations": 2})
+    assert (model.config.method, model.config.network) == ("sp-dirac", "mlp-5")
+    x = np.random.default_rng(0).normal(size=(8, 3))
+    model.learn_task(x, [0, 1] * 4)
+    assert len(model.predict(x, task=np.int64(0))) == 8
+    with pytest.raises(ConfigError, match="batch_wise"):
+        model.predict(x, batch_wise=2.5)  # type: ignore[arg-type]
+
+
+def test_saving_leaves_other_files_alone(tmp_path: Path) -> None:
+    model = ContinualClassifier("sp-dirac", "mlp-5", settings={"training.iterations": 2})
+    model.learn_task(np.random.default_rng(0).normal(size=(8, 3)), [0, 1] * 4)
+    (tmp_path / "weights-best.safetensors").write_text("mine")
+    model.save(tmp_path)
+    model.learn_task(np.random.default_rng(1).normal(size=(8, 3)), [0, 1] * 4, name="second")
+    model.save(tmp_path)
+    assert (tmp_path / "weights-best.safetensors").read_text() == "mine"
+    assert len(list(tmp_path.glob("weights-*.safetensors"))) == 2

@@ -43,7 +43,9 @@ def _unpack(dataset: Dataset[Any]) -> tuple[Tensor, list[Any]]:
 
 
 def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
-    """Inputs as float32 (N, ...), checked against what the model knows."""
+    """Inputs as float32 (N, ...), checked against what the model knows; of a dataset's pairs only the inputs."""
+    if isinstance(x, Dataset):
+        x = _unpack(x)[0]
     if isinstance(x, Tensor):
         found = x.detach().cpu().float()
     else:

@@ -2,9 +2,36 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from metareplay.errors import MetaReplayError
+from metareplay.errors import ConfigError, MetaReplayError
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system
+    fcntl = None  # type: ignore[assignment]
+
+
+LOCK = ".lock"
+"""The file that one process holds while it writes to a folder."""
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder: a second process that wants to write there is refused. The lock ends with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("w") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(f"another process is at work in {folder}; wait for it, stop it, or choose another --out") from error
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes | str) -> Path:

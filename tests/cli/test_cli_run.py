@@ -88,7 +88,7 @@ def test_overwrite_removes_nothing_that_is_no_run(command: Command, tiny: list[s
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
     found = command("run", "modes-2d", *tiny, "--out", tmp_path / "mine", "--overwrite")
     assert found.code == 2
-    assert "does not look like a run" in found.err
+    assert "is not only a run (it holds thesis.tex)" in found.err
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
 
 

@@ -246,6 +246,7 @@ OTHER_VALUES: dict[str, Any] = {
     "hypernet.chunk_embeddings_per_task": True,
     "hypernet.initialisation": "hyperfan",
     "hypernet.smaller_than_posterior": True,
+    "hypernet.smaller_than_network": True,
     "strategy.strength": 0.5,
     "strategy.decay": 0.5,
     "strategy.fisher_samples": 3,

@@ -98,3 +98,25 @@ def test_samples_that_differ_give_different_outputs(rng: Generator) -> None:
     outputs = run_flat(module, spec, torch.randn(3, spec.numel, generator=rng), torch.ones(5, 2))
     assert outputs.shape == (3, 5, 2)
     assert not torch.allclose(outputs[0], outputs[1])
+
+
+class Recurrent(nn.Module):
+    """A layer for which PyTorch has no batching rule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(3, 4, batch_first=True)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.gru(x)[0][:, -1])
+
+
+def test_layers_without_a_batching_rule_run_sample_by_sample() -> None:
+    module, x = Recurrent(), torch.randn(5, 6, 3)
+    spec = WeightSpec.of(module)
+    weights = torch.stack([spec.flatten(module), 0.5 * spec.flatten(module)])
+    outputs = run_flat(module, spec, weights, x)
+    assert outputs.shape == (2, 5, 2)
+    torch.testing.assert_close(outputs[0], module(x))
+    assert not torch.allclose(outputs[0], outputs[1])

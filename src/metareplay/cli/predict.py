@@ -77,10 +77,13 @@ def _read_numpy(path: Path) -> Any:
 def _read_csv(path: Path) -> Any:
     import numpy as np
 
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         rows = [row for row in csv.reader(file) if row]
-    if rows and not _is_number(rows[0][0]):
+    if rows and not any(_is_number(cell) for cell in rows[0]):
         rows = rows[1:]  # a header
+    for number, row in enumerate(rows, start=1):
+        if wrong := [cell for cell in row if not _is_number(cell)]:
+            raise DataError(f"{path}: the cell {wrong[0]!r} in row {number} is no number; separate numbers by commas")
     return np.array([[float(cell) for cell in row] for row in rows], dtype=np.float32)
 
 

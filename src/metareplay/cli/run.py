@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.files import LOCK
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from metareplay.benchmarks.registry import BenchmarkInfo
     from metareplay.experiments.config import RunConfig
 
 HELP = """Train a method on a benchmark, task after task, and test it.
@@ -53,13 +56,12 @@ def run(
     """Train and test."""
     from rich.console import Console
 
-    if resume and seeds is None and out is not None and (out / "seeds.json").is_file():
-        earlier = json.loads((out / "seeds.json").read_text())
-        seeds, seed = earlier["count"], earlier["first"]
     given: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network, "seed": seed}
     given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
     chosen = {key: value for key, value in given.items() if value is not None}
     resolved, folder, source = resolve(chosen, config, set_ or [], out, jobs, resume=resume)
+    if seeds is None and (folder / "seeds.json").is_file() and not overwrite:
+        seeds, resolved = earlier_seeds(folder, resolved, resume=resume)
     console = Console()
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file; choose another --out")
@@ -82,18 +84,54 @@ def resolve(
     from metareplay.experiments.config import build_config, parse_setting
     from metareplay.experiments.recipe_book import default_settings
 
-    told = bool(set(chosen) - {"seed", "data_dir"} or pairs or file)
-    if resume and out is not None and not told and (stored := stored_config(out)) is not None:
-        file = stored
+    told = bool(set(chosen) - {"benchmark", "method", "network", "seed", "data_dir"} or pairs or file)
     settings = {**(read_settings(file) if file else {}), **chosen, **dict(parse_setting(pair) for pair in pairs)}
+    if resume and not told and (stored := stored_config(out or default_folder(settings))) is not None:
+        file, settings = stored, {**read_settings(stored), **chosen}
     info = benchmark_named(str(settings.get("benchmark", "split-digits")))
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
+    check_benchmark_settings(settings, info)
     defaults, source = default_settings(info.name, method, network)
     cores = os.cpu_count() or 1
     defaults["threads"] = max(1, cores // jobs) if info.needs_data else 1
     source_name = str(file) if file else "settings"
-    folder = out or Path("runs") / f"{info.name}-{method}-{network}"
+    folder = out or default_folder(settings)
     return build_config(defaults, settings, source_name), folder, source
+
+
+def default_folder(settings: dict[str, Any]) -> Path:
+    """Where a run goes unless --out says otherwise."""
+    from metareplay.benchmarks.registry import benchmark_named
+
+    info = benchmark_named(str(settings.get("benchmark", "split-digits")))
+    return Path("runs") / f"{info.name}-{settings.get('method', 'pr-bbb')}-{settings.get('network', info.default_network)}"
+
+
+def check_benchmark_settings(settings: dict[str, Any], info: "BenchmarkInfo") -> None:
+    """Refuse what means nothing for this benchmark."""
+    from metareplay.experiments.config import RunConfig, flatten
+
+    defaults = flatten(RunConfig().model_dump())  # every run's own config.yaml holds these
+    generated = info.name in ("regression-1d", "modes-2d")
+    reasons = {
+        "posterior.likelihood_scale": None if info.problem == "regression" else "classification has no Gaussian likelihood",
+        "heads": None if info.problem == "classification" else "regression tasks share their outputs",
+        "data_seed": None if generated else "its data are not generated",
+    }
+    for key, reason in reasons.items():
+        if settings.get(key) is not None and reason is not None and settings[key] != defaults[key]:
+            raise ConfigError(f"{key} means nothing for {info.name}: {reason}. Leave it out")
+
+
+def earlier_seeds(folder: Path, config: "RunConfig", *, resume: bool) -> tuple[int, "RunConfig"]:
+    """How many seeds an earlier call ran in this folder, and the configuration of the first."""
+    if not resume:
+        raise ConfigError(f"{folder} holds runs of several seeds; continue them with --resume, replace them with --overwrite")
+    try:
+        earlier = json.loads((folder / "seeds.json").read_text())
+        return int(earlier["count"]), config.model_copy(update={"seed": int(earlier["first"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{folder / 'seeds.json'} is damaged; give --seeds again to continue") from error
 
 
 def stored_config(out: Path) -> Path | None:
@@ -130,13 +168,32 @@ def check_parts(config: "RunConfig") -> None:
     network_factory(config.network, benchmark.input_shape, config.activation)
 
 
+RUN_ENTRIES = frozenset(
+    "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors tensorboard "
+    f"seeds.json summary.json progress.json request.json {LOCK}".split()
+)
+"""Everything that a run writes, beside the folders of its seeds."""
+
+
 def remove_run(folder: Path) -> None:
-    """Remove an earlier run, and nothing that is none."""
+    """Remove what an earlier run wrote; a folder that holds anything else is left alone."""
     if not folder.exists() or not any(folder.iterdir()):
         return
-    if not ((folder / "config.yaml").is_file() or any(folder.glob("seed-*"))):
-        raise ConfigError(f"--overwrite: {folder} does not look like a run (no config.yaml); remove it yourself if you mean it")
-    shutil.rmtree(folder)
+    entries = list(folder.iterdir())
+    seeds = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and (entry / "config.yaml").is_file()]
+    foreign = [entry.name for entry in entries if entry not in seeds and entry.name not in RUN_ENTRIES and not entry.name.endswith(".tmp")]
+    ours = (folder / "seeds.json").is_file() or ((folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml"))
+    if foreign or not (ours or seeds):
+        why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
+        raise ConfigError(f"--overwrite: {folder} is not only a run ({why}); remove it yourself if you mean it, or choose another --out")
+    try:
+        for seed in seeds:
+            remove_run(seed)
+            seed.rmdir()
+        for entry in (entry for entry in entries if entry not in seeds):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    except OSError as error:
+        raise ConfigError(f"--overwrite: {folder} cannot be removed: {error.strerror or error}") from error
 
 
 def introduce(console: "Console", config: "RunConfig", folder: Path, source: str) -> None:

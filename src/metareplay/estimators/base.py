@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -40,10 +41,13 @@ class ContinualEstimator:
         standardise: bool = True,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        network = network or self.default_network
+        settings = dict(settings or {})
+        method, network = settings.get("method", method), settings.get("network", network or self.default_network)
+        if wrong := [key for key in ("benchmark", "data_dir", "data_seed", "threads") if key in settings]:
+            raise ConfigError(f"{wrong[0]} is a setting of runs, not of estimators; leave it out (threads: torch.set_num_threads)")
         own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
         defaults, _ = default_settings(own_data, method, network)
-        given = {**({} if seed is None else {"seed": seed}), **(settings or {})}
+        given = {**({} if seed is None else {"seed": seed}), **settings}
         self.config = build_config(defaults, given, type(self).__name__)
         network_factory(self.config.network, (1,), self.config.activation)  # refuses an unknown network at once
         self.standardise = standardise
@@ -93,6 +97,8 @@ class ContinualEstimator:
 
     def _task_index(self, task: TaskName) -> int:
         """A task by its name, or by its number."""
+        if isinstance(task, np.integer):
+            task = int(task)
         if isinstance(task, int) and -len(self.tasks) <= task < len(self.tasks):
             return task % len(self.tasks)
         if str(task) not in self.task_names:

@@ -154,17 +154,22 @@ def build_strategy(config: RunConfig) -> Strategy:
 
 
 def check_size(config: RunConfig, model: ContinualModel, expected_tasks: int) -> None:
-    """Refuse a hypernetwork that outgrows the posterior it generates, where the configuration asks for that."""
-    if not (config.kind().has_hypernetwork and config.hypernet.smaller_than_posterior):
+    """Refuse a hypernetwork that outgrows what it generates, where the configuration asks for that."""
+    if not config.kind().has_hypernetwork:
         return
-    counts = model.parameter_counts()
+    counts, settings = model.parameter_counts(), config.hypernet
     if config.kind().task_map == "per-task-hypernetwork":
         trained = counts["per_task"]
     else:
         trained = counts["trained"] + counts["per_task"] * max(0, expected_tasks - model.num_tasks)
-    if trained >= counts["posterior"]:
-        raise ConfigError(
-            f"the hypernetwork has {trained:,} parameters for {max(expected_tasks, model.num_tasks)} tasks, not fewer than the "
-            f"{counts['posterior']:,} of one task's posterior; choose a smaller hypernet.chunk_size or narrower hypernet.hidden, "
-            "or allow it with hypernet.smaller_than_posterior=false"
-        )
+    limits = {
+        "smaller_than_posterior": (settings.smaller_than_posterior, counts["posterior"], "parameters of one task's posterior"),
+        "smaller_than_network": (settings.smaller_than_network, counts["main_network"], "weights of the main network"),
+    }
+    for key, (wanted, limit, words) in limits.items():
+        if wanted and trained >= limit:
+            raise ConfigError(
+                f"the hypernetwork has {trained:,} parameters for {max(expected_tasks, model.num_tasks)} tasks, not fewer than the "
+                f"{limit:,} {words}; choose a smaller hypernet.chunk_size or narrower hypernet.hidden, "
+                f"or allow it with hypernet.{key}=false"
+            )

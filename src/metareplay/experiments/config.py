@@ -14,6 +14,7 @@ from metareplay.errors import ConfigError
 from metareplay.experiments.methods import Method, method_named
 from metareplay.hypernets.settings import Activation, HypernetSettings
 from metareplay.inference.settings import InferenceSettings
+from metareplay.nets.registry import check_network_name
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.settings import Settings
 from metareplay.strategies.settings import StrategySettings
@@ -169,6 +170,7 @@ def build_config(defaults: Mapping[str, Any], given: Mapping[str, Any], source: 
     for key in given:
         if (reason := why_senseless(key, method, flat)) is not None:
             raise ConfigError(f"{source}: {key} means nothing here: {reason}. Leave it out or choose another method")
+    check_network_name(config.network)
     _check_combination(config, method, source)
     return config
 

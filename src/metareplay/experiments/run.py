@@ -20,7 +20,7 @@ from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
 from metareplay.experiments.store import TaskInfo, save_model
-from metareplay.files import write_atomically
+from metareplay.files import only_writer, write_atomically
 from metareplay.inference.criteria import CRITERIA
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
@@ -56,21 +56,29 @@ class Run:
     def execute(self, *, resume: bool = False) -> dict[str, Any]:
         """Do what is left to do; returns what ``results.json`` holds."""
         try:
-            found = self._prepare(resume)
-            tests: list[Split] = []
-            for index, task in enumerate(self.benchmark):
-                tests.append(task.test)
-                if index < len(self.matrix):  # finished before the restart
-                    self.learner.remember_data(index, task.train)
-                    continue
-                self._learn(index, task, found)
-                found = None
-                self._test(index, tests)
-            return self._finish(tests)
+            if not resume and self.out.exists() and any(self.out.iterdir()):
+                raise ConfigError(
+                    f"{self.out} already exists; continue it with --resume, replace it with --overwrite, or choose another --out"
+                )
+            with only_writer(self.out):
+                return self._execute(resume)
         except OSError as error:
             raise MetaReplayError(f"cannot write to {self.out}: {error.strerror or error}; what was stored before is untouched") from error
         finally:
             self.observer.close()
+
+    def _execute(self, resume: bool) -> dict[str, Any]:
+        found = self._prepare(resume)
+        tests: list[Split] = []
+        for index, task in enumerate(self.benchmark):
+            tests.append(task.test)
+            if index < len(self.matrix):  # finished before the restart
+                self.learner.remember_data(index, task.train)
+                continue
+            self._learn(index, task, found)
+            found = None
+            self._test(index, tests)
+        return self._finish(tests)
 
     def _prepare(self, resume: bool) -> Checkpoint | None:
         """Make the folder, or read where an earlier run of this configuration stopped."""
@@ -79,8 +87,8 @@ class Run:
             found = self.checkpoints.last_good()
             for problem in self.checkpoints.problems:
                 self._log(f"passed over: {problem}")
-        elif self.out.exists() and any(self.out.iterdir()):
-            raise ConfigError(f"{self.out} already exists; continue it with --resume, replace it with --overwrite, or choose another --out")
+        for left_over in (*self.out.glob(".*.tmp"), *self.out.glob("checkpoint/.*.tmp")):  # of a process that was killed
+            left_over.unlink(missing_ok=True)
         write_atomically(self.out / "config.yaml", self.config.to_yaml())
         metrics = self.out / "metrics.jsonl"
         if found is None:

@@ -55,17 +55,21 @@ def run_seeds(
                 if process.returncode != 0:
                     failures[index] = words
             report([_status(configs[index], folders[index], index in running, index in failures) for index in range(len(configs))])
-            if should_stop() and not running:
+            if should_stop():
                 break
     finally:
         for process in running.values():
-            process.terminate()
+            process.terminate()  # each saves its state and ends
+        for process in running.values():
+            process.communicate()
     if failures:
         index, words = next(iter(failures.items()))
         kept = f"{len(folders) - len(failures)} of {len(folders)} seeds are kept"
         raise MetaReplayError(f"seed {configs[index].seed} stopped: {words} ({kept})")
-    if waiting:
-        raise Interrupted(f"stopped; {len(folders) - len(waiting)} of {len(folders)} seeds are finished in {out}: continue with --resume")
+    if waiting or running:
+        raise Interrupted(
+            f"stopped; {len(folders) - len(waiting) - len(running)} of {len(folders)} seeds are finished in {out}: continue with --resume"
+        )
     return [json.loads((folder / "results.json").read_text()) for folder in folders]
 
 
@@ -102,11 +106,11 @@ def _child(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     (folder / "request.json").unlink()
     config = RunConfig.model_validate(request["config"])
-    stop = stop_on_signal()
+    asked, parent = stop_on_signal(), os.getppid()
     watchers: list[Observer] = [ProgressFile(folder / "progress.json")]
     if request["tensorboard"]:
         watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))
-    run = Run(config, folder, observer=Several(watchers), should_stop=stop)
+    run = Run(config, folder, observer=Several(watchers), should_stop=lambda: asked() or os.getppid() != parent)
     run.execute(resume=request["resume"])
 
 

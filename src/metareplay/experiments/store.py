@@ -1,6 +1,7 @@
 """A learned model on disk: ``model.json`` and one safetensors file, replaced together or not at all."""
 
 import json
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,7 +51,7 @@ def save_model(folder: Path, learner: ContinualLearner, tasks: Sequence[TaskInfo
     write_tensors(folder / weights, tensors, {"model": FORMAT})
     write_atomically(folder / "model.json", json.dumps(facts, indent=1))
     for old in folder.glob("weights-*.safetensors"):
-        if old.name != weights:
+        if old.name != weights and re.fullmatch(r"weights-[0-9a-f]{8}\.safetensors", old.name):
             old.unlink(missing_ok=True)
 
 

@@ -18,18 +18,27 @@ from torch import Tensor
 from metareplay.hypernets.hypernet import Hypernetwork
 
 
-def squared_change(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], *, small_matrices: bool | None = None) -> Tensor:
+def small_matrices_pay(hypernetwork: Hypernetwork, num_tasks: int) -> bool:
+    """Whether the small-matrix form takes fewer multiplications: 4 width^2 against 3 rows * width per output column."""
+    rows, width = num_tasks * hypernetwork.rows([0]).shape[1], hypernetwork.output_layer.in_features + 1
+    return 3 * rows > 4 * width
+
+
+def squared_change(
+    current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], *, targets: Tensor | None = None, small_matrices: bool | None = None
+) -> Tensor:
     """Sum over tasks and outputs of the squared difference of two hypernetworks' outputs; gradients reach ``current``.
 
-    ``small_matrices`` forces one form or the other; by default the cheaper one is taken.
+    ``targets`` are the old outputs (T, P) if they were stored. ``small_matrices`` forces one form or the other; by default
+    the cheaper one is taken.
     """
     if small_matrices is None:
-        rows, width = len(tasks) * len(current.rows([0])[0]), current.output_layer.in_features + 1
-        small_matrices = 3 * rows > 4 * width  # multiplications per output column: 3 rows * width against 4 width^2
+        small_matrices = small_matrices_pay(current, len(tasks))
     if not small_matrices:
-        with torch.no_grad():
-            target = old.thetas(tasks)
-        return (current.thetas(tasks) - target).square().sum()  # eq. hnet:reg:l2
+        if targets is None:
+            with torch.no_grad():
+                targets = old.thetas(tasks)
+        return (current.thetas(tasks) - targets).square().sum()  # eq. hnet:reg:l2
     return _small_matrix_form(current, old, tasks)
 
 

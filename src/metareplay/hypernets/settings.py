@@ -31,6 +31,10 @@ class HypernetSettings(Settings):
         False, description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the posterior of one task"
     )
 
+    smaller_than_network: bool = Field(
+        False, description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the main network has weights"
+    )
+
     @model_validator(mode="after")
     def _positive_widths(self) -> "HypernetSettings":
         if any(width < 1 for width in self.hidden):

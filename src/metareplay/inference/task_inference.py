@@ -19,8 +19,8 @@ def infer_tasks_batch_wise(scores: Tensor, size: int) -> Tensor:
     Uncertainty is averaged over the batch [Henning2021, sec. Task inference, BW]. A rest of less than half
     a batch joins the batch before it.
     """
-    if size < 1:
-        raise ConfigError(f"batch_wise={size} makes no batches; give the number of successive inputs of one task, at least 1")
+    if not isinstance(size, int) or size < 1:
+        raise ConfigError(f"batch_wise={size} makes no batches; give the number of successive inputs of one task, a whole number from 1")
     total = scores.shape[1]
     batches = max(1, (total + size // 2) // size) if total >= size else 1
     bounds = [*(size * index for index in range(batches)), total]

@@ -16,10 +16,15 @@ NetworkFactory = Callable[[int], nn.Module]
 """Builds the network with a given number of outputs, freshly initialised."""
 
 
-def network_factory(name: str, input_shape: tuple[int, ...], activation: str = "relu") -> NetworkFactory:
-    """What builds the named network for inputs of this shape."""
+def check_network_name(name: str) -> None:
+    """Refuse a network that nobody can build."""
     if not re.fullmatch(r"mlp(-[1-9]\d*)*", name):
         raise ConfigError(f"network={name!r} is unknown; choose one of {', '.join(NETWORKS)}")
+
+
+def network_factory(name: str, input_shape: tuple[int, ...], activation: str = "relu") -> NetworkFactory:
+    """What builds the named network for inputs of this shape."""
+    check_network_name(name)
     hidden = tuple(int(width) for width in name.split("-")[1:])
     return lambda outputs: MLP(input_shape, hidden, outputs, activation)
 

@@ -98,7 +98,12 @@ def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor) ->
         outputs: Tensor = functional_call(module, spec.unflatten(flat), (x,))
         return outputs
 
-    outputs: Tensor = torch.func.vmap(single, randomness="different")(weights)  # (S, W) -> (S, B, C)
+    try:
+        outputs: Tensor = torch.func.vmap(single, randomness="different")(weights)  # (S, W) -> (S, B, C)
+    except RuntimeError as error:
+        if "Batching rule not implemented" not in str(error):
+            raise
+        outputs = torch.stack([single(flat) for flat in weights])  # layers that cannot be batched, e.g. recurrent ones; (S, B, C)
     return outputs
 
 

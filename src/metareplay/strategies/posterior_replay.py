@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.hypernets.hypernet import Hypernetwork
-from metareplay.hypernets.replay_distance import squared_change
+from metareplay.hypernets.replay_distance import small_matrices_pay, squared_change
 from metareplay.model import ContinualModel
 from metareplay.posteriors.divergences import replay_divergence
 from metareplay.posteriors.gaussian import GaussianPrior
@@ -36,7 +36,8 @@ class PosteriorReplay(QuietStrategy):
 
     def _keep(self, checkpoint: Hypernetwork, task: int) -> None:
         self.checkpoint = checkpoint.requires_grad_(False)
-        if self.settings.targets == "stored" and self.settings.penalty != "mse":
+        needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, min(task, self.settings.old_tasks or task))
+        if self.settings.targets == "stored" and not needless:
             self.stored = checkpoint.thetas(range(task))  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
@@ -47,7 +48,8 @@ class PosteriorReplay(QuietStrategy):
             tasks = torch.randperm(task, generator=generator)[: self.settings.old_tasks].tolist()
         current = cast(Hypernetwork, model.task_map)
         if self.settings.penalty == "mse":
-            total = squared_change(current, self.checkpoint, tasks)  # eq. hnet:reg:l2
+            targets = None if self.stored is None else self.stored[list(tasks)]  # (R, P)
+            total = squared_change(current, self.checkpoint, tasks, targets=targets)  # eq. hnet:reg:l2
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[list(tasks)]  # (R, P)
             new = current.thetas(tasks)

@@ -1,0 +1,89 @@
+"""What `run` may remove, where it resumes, and that two processes never write one run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metareplay.errors import ConfigError
+from metareplay.files import LOCK, only_writer
+
+Command = Callable[..., Any]
+
+
+def test_overwrite_leaves_a_folder_with_anything_else_alone(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert command("run", "modes-2d", *tiny, "--out", out).code == 0
+    (out / "notes.txt").write_text("precious")
+    found = command("run", "modes-2d", *tiny, "--out", out, "--overwrite")
+    assert found.code == 2
+    assert "notes.txt" in found.err
+    assert (out / "results.json").is_file()
+    (out / "notes.txt").unlink()
+    assert command("run", "modes-2d", *tiny, "--out", out, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize("entry", ["config.yaml", "seed-data/precious"])
+def test_overwrite_does_not_take_any_folder_for_a_run(command: Command, tiny: list[str], tmp_path: Path, entry: str) -> None:
+    (tmp_path / entry).parent.mkdir(exist_ok=True)
+    (tmp_path / entry).write_text("name: my own project\n")
+    found = command("run", "modes-2d", *tiny, "--out", tmp_path, "--overwrite")
+    assert found.code == 2
+    assert (tmp_path / entry).is_file()
+
+
+def test_resume_finds_the_seeds_of_the_default_folder(
+    command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = [*tiny, "--method", "sp-dirac", "--network", "mlp-4"]
+    assert command("run", "modes-2d", *settings, "--seeds", 2).code == 0
+    folder = tmp_path / "runs" / "modes-2d-sp-dirac-mlp-4"
+    again = command("run", "modes-2d", "--method", "sp-dirac", "--network", "mlp-4", "--resume", "--quiet")
+    assert again.code == 0
+    assert "2 seeds" in again.out
+    assert not (folder / "results.json").exists()
+    refused = command("run", "modes-2d", *settings)
+    assert refused.code == 2
+    assert "several seeds" in refused.err
+    (folder / "seeds.json").write_text("{broken")
+    assert command("run", "modes-2d", *settings, "--resume").code == 2
+
+
+def test_only_one_process_writes_to_a_folder(tmp_path: Path) -> None:
+    with only_writer(tmp_path), pytest.raises(ConfigError, match="another process is at work"), only_writer(tmp_path):
+        pass
+    assert not (tmp_path / LOCK).exists()
+    with only_writer(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "setting", "reason"),
+    [
+        ("modes-2d", "posterior.likelihood_scale=0.5", "no Gaussian likelihood"),
+        ("regression-1d", "heads=multi", "share their outputs"),
+        ("split-digits", "data_seed=3", "not generated"),
+    ],
+)
+def test_what_means_nothing_for_a_benchmark_is_refused(command: Command, tmp_path: Path, benchmark: str, setting: str, reason: str) -> None:
+    found = command("run", benchmark, "--set", setting, "--out", tmp_path / "run")
+    assert found.code == 2
+    assert reason in found.err
+
+
+def test_an_unknown_network_is_named(command: Command, tmp_path: Path) -> None:
+    found = command("run", "--network", "lenet", "--out", tmp_path / "run")
+    assert found.code == 2
+    assert "network='lenet' is unknown" in found.err
+
+
+def test_a_byte_order_mark_is_no_header(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    assert command("run", "modes-2d", *tiny, "--out", tmp_path / "run").code == 0
+    (tmp_path / "x.csv").write_bytes(b"\xef\xbb\xbf1,2\n3,4\n")
+    found = command("predict", tmp_path / "run", tmp_path / "x.csv")
+    assert found.code == 0
+    assert len(found.out.splitlines()) == 1 + 2
+    assert np.isfinite(float(found.out.splitlines()[1].split(",")[2]))
