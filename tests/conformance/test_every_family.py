@@ -22,7 +22,9 @@ def _families() -> dict[str, PosteriorFamily]:
     found: dict[str, PosteriorFamily] = {}
     for method in METHODS.values():
         for keep in (False,) if method.family in ("dirac", "ewc") else (False, True):
-            given = {"posterior.keep_network_init": True} if keep else {}
+            given: dict[str, object] = {"posterior.keep_network_init": True} if keep else {}
+            if keep and method.has_hypernetwork:
+                given["hypernet.initialisation"] = "gaussian"
             config = build_config({"method": method.name, "network": "mlp-3"}, given, "test")
             found.setdefault(method.family + ("-kept" if keep else ""), build_model(config, "classification", Scenario.CLASS, (2,)).family)
     return found

@@ -109,6 +109,7 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-bbb", "strategy.coreset_size", 5, "pr-bbb keeps neither inputs nor the Fisher information"),
     ("fine-tuning", "strategy.replay_batch_size", 5, "fine-tuning has no replay penalty"),
     ("pr-dirac", "posterior.prior_scale", 0.1, "pr-dirac has a Dirac posterior"),
+    ("pr-bbb", "posterior.keep_network_init", True, "a hypernetwork with hypernet.initialisation=xavier has a start of its own"),
     ("pr-dirac", "posterior.train_samples", 5, "pr-dirac has a Dirac posterior"),
     ("fine-tuning", "posterior.local_reparametrisation", True, "fine-tuning has a Dirac posterior"),
     ("pr-bbb", "posterior.generator_hidden", [5], "pr-bbb has no implicit posterior"),
@@ -142,7 +143,9 @@ def test_an_implicit_posterior_has_no_closed_forms(penalty: str) -> None:
 
 def test_what_a_chunked_generator_cannot_do() -> None:
     chunked = {"method": "pr-ssge", "posterior.generator_chunk_size": 9}
-    assert "keep_network_init needs a generator without chunks" in refusal({**chunked, "posterior.keep_network_init": True})
+    assert "keep_network_init needs a generator without chunks" in refusal(
+        {**chunked, "method": "sp-ssge", "posterior.keep_network_init": True}
+    )
     assert "hyperfan needs a weight generator without chunks" in refusal({**chunked, "hypernet.initialisation": "hyperfan"})
 
 
@@ -280,6 +283,7 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
     base = {"method": special[key]} if key in special else {}
     base = {"method": "pr-ssge"} if key.startswith(IMPLICIT_KEYS) else base
+    base = {"hypernet.initialisation": "gaussian"} if key == "posterior.keep_network_init" else base
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain

@@ -133,6 +133,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
     bayesian_only = ("prior_variance", "prior_scale", "prior_samples", "train_samples", "local_reparametrisation", "keep_network_init")
     if group == "posterior" and method.family == "dirac" and key.partition(".")[2] in bayesian_only:
         return f"{method.name} has a Dirac posterior, which has no prior and no samples"
+    if key == "posterior.keep_network_init" and method.has_hypernetwork and settings.get("hypernet.initialisation") == "xavier":
+        return "a hypernetwork with hypernet.initialisation=xavier has a start of its own; set it to gaussian"
     if key == "posterior.prior_samples" and method.family == "bbb":
         return f"the prior-matching term of {method.name} is computed in closed form"
     if key.startswith(IMPLICIT_KEYS) and method.family != "ssge":
