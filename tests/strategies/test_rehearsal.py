@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay import ContinualClassifier
-from metareplay.errors import ConfigError
+from metareplay.errors import ConfigError, DataError, TrainingDiverged
 from metareplay.hypernets.task_maps import SharedParameters
 from metareplay.likelihoods import Categorical, Gaussian, Likelihood
 from metareplay.model import ContinualModel, HeadLayout
@@ -213,11 +213,10 @@ def test_a_checkpoint_holds_coresets_and_the_old_model(rng: Generator) -> None:
     strategy = replay(coreset_size=5)
     model, _ = learned(strategy, rng)
     stored = strategy.tensors()
-    assert {name: tuple(tensor.shape) for name, tensor in stored.items()} == {
-        "checkpoint": (model.spec.numel,),
-        **{f"coreset.{old}": (5, 2) for old in range(3)},
-    }
+    assert {name: tuple(tensor.shape) for name, tensor in stored.items()} == {"checkpoint": (model.spec.numel,)}
+    assert {name: tuple(tensor.shape) for name, tensor in strategy.memory().items()} == {f"coreset.{task}": (5, 2) for task in range(4)}
     again = replay(coreset_size=5)
+    again.recall(strategy.memory())
     again.restore(model, 3, stored)
     for old in range(3):
         assert torch.equal(again.teacher[old], strategy.teacher[old])
@@ -234,14 +233,26 @@ def test_missing_coresets_are_refused(rng: Generator) -> None:
         strategy.before_task(model, 2)
 
 
-def test_a_loaded_classifier_predicts_but_cannot_learn_on(tmp_path: Path) -> None:
+def test_a_loaded_classifier_learns_on_as_if_it_had_never_been_stored(tmp_path: Path) -> None:
     x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 2
     model = ContinualClassifier("exp-replay", "mlp-4", settings={"training.iterations": 4})
     model.learn_task(x, y).learn_task(x + 3, y + 2).save(tmp_path)
     again = ContinualClassifier.load(tmp_path)
-    for _ in range(2):
-        with pytest.raises(ConfigError, match="needs the coresets of all 2 earlier tasks, but only 0 are at hand"):
-            again.learn_task(x - 3, y + 4)
-        assert again.task_names == ["task-0", "task-1"]
-        assert np.array_equal(again.predict_proba(x), model.predict_proba(x))
-    assert model.learn_task(x - 3, y + 4).classes_ == [0, 1, 2, 3, 4, 5]
+    for each in (model, again):
+        each.learn_task(x - 3, y + 4)
+    assert again.classes_ == [0, 1, 2, 3, 4, 5]
+    assert np.array_equal(again.predict_proba(x), model.predict_proba(x))
+
+
+def test_a_refused_task_leaves_no_coreset() -> None:
+    x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 2
+    model = ContinualClassifier("exp-replay", "mlp-4", settings={"training.iterations": 4, "training.learning_rate": 1e30})
+    with pytest.raises(TrainingDiverged):
+        model.learn_task(x, y)
+    model = ContinualClassifier("exp-replay", "mlp-4", settings={"training.iterations": 4})
+    model.learn_task(x, y)
+    learner = model._trained()
+    before = set(learner.strategy.memory())
+    with pytest.raises(DataError):
+        model.learn_task(x[:, :3], y + 2)
+    assert set(learner.strategy.memory()) == before == {"coreset.0"}

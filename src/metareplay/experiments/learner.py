@@ -81,8 +81,9 @@ class ContinualLearner:
             raise DataError(f"class indices must lie in 0..{width - 1}, but go from {int(train.y.min())} to {int(train.y.max())}")
 
     def tensors(self, *, training: bool) -> dict[str, Tensor]:
-        """Everything to store: the model, and while a task is trained its trainer and the strategy's memory too."""
+        """The model and what the strategy keeps of old tasks; while a task is trained also its trainer and the strategy's own state."""
         stored = {f"model.{name}": tensor for name, tensor in self.model.tensors().items()}
+        stored |= {f"memory.{name}": tensor for name, tensor in self.strategy.memory().items()}
         if training and self.trainer is not None:
             stored |= {f"strategy.{name}": tensor for name, tensor in self.strategy.tensors().items()}
             stored |= {f"trainer.{name}": tensor for name, tensor in self.trainer.tensors().items()}
@@ -96,6 +97,7 @@ class ContinualLearner:
         """Become the learner that gave these facts and tensors."""
         self.trainer = None
         self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
+        self.strategy.recall(_under("memory.", tensors))
 
     def is_finite(self) -> bool:
         """Whether all trained numbers are finite, so that the state is worth keeping."""

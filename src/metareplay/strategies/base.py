@@ -59,6 +59,14 @@ class Strategy(Protocol):
         """Remember again what a checkpoint holds."""
         ...
 
+    def memory(self) -> dict[str, Tensor]:
+        """What must outlast a task, e.g. stored inputs: kept in every checkpoint and with a saved model."""
+        ...
+
+    def recall(self, memory: dict[str, Tensor]) -> None:
+        """Have this memory and no other."""
+        ...
+
 
 class QuietStrategy:
     """Answers every question with nothing; a strategy derives from it and answers those it cares about."""
@@ -85,4 +93,10 @@ class QuietStrategy:
         return {}
 
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
+        return None
+
+    def memory(self) -> dict[str, Tensor]:
+        return {}
+
+    def recall(self, memory: dict[str, Tensor]) -> None:
         return None

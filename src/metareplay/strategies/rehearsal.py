@@ -46,8 +46,8 @@ class ExperienceReplay(QuietStrategy):
         at_hand = sum(old in self.coresets for old in range(task))
         if at_hand < task:
             raise ConfigError(
-                f"experience replay in task {task} needs the coresets of all {task} earlier tasks, but only {at_hand} are at hand "
-                "(a saved model holds none); learn the tasks again in this process, or choose a method that needs no old data, e.g. pr-bbb"
+                f"experience replay in task {task} needs the coresets of all {task} earlier tasks, but only {at_hand} are at hand"
+                "; learn the tasks again, or choose a method that needs no old data, e.g. pr-bbb"
             )
         self._keep(model, task, model.task_map.theta(task - 1).detach().clone())
 
@@ -80,12 +80,15 @@ class ExperienceReplay(QuietStrategy):
         return [least + (old in lucky) for old in range(task)]
 
     def tensors(self) -> dict[str, Tensor]:
-        if self.checkpoint is None:
-            return {}
-        return {"checkpoint": self.checkpoint} | {f"coreset.{old}": self.coresets[old] for old in range(len(self.teacher))}
+        return {} if self.checkpoint is None else {"checkpoint": self.checkpoint}
 
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
         self.checkpoint, self.teacher = None, []
         if tensors:
-            self.coresets |= {old: tensors[f"coreset.{old}"] for old in range(task)}
             self._keep(model, task, tensors["checkpoint"])
+
+    def memory(self) -> dict[str, Tensor]:
+        return {f"coreset.{task}": inputs for task, inputs in self.coresets.items()}
+
+    def recall(self, memory: dict[str, Tensor]) -> None:
+        self.coresets = {int(name.removeprefix("coreset.")): inputs for name, inputs in memory.items()}
