@@ -13,7 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Folders and single files from the first layer to the last. A file imports only from layers above its own.
 LAYERS = (
     ("errors",),
-    ("arrays", "files", "scaling", "seeding", "settings", "version"),
+    ("arrays", "files", "optimisers", "scaling", "seeding", "settings", "version"),
     ("data",),
     ("benchmarks",),
     ("nets",),
@@ -51,10 +51,11 @@ NEIGHBOURS = {
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.gaussian": {"dirac"},
     "posteriors.laplace": {"dirac", "gaussian"},
-    "posteriors.implicit": {"dirac", "ssge"},
+    "posteriors.implicit": {"dirac"},
     "posteriors.local_reparametrisation": {"gaussian"},
     "posteriors.prior_matching": {"divergences"},
     "posteriors.radial": {"gaussian"},
+    "posteriors.ssge_matching": {"ssge"},
     "report.figures": {"canvas"},
     "report.page": {"canvas", "figures", "html", "pictures", "runs", "sections"},
     "report.pictures": {"canvas", "figures", "html", "predictive_figures", "runs"},

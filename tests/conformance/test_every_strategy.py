@@ -7,11 +7,10 @@ import torch
 from torch import Generator
 
 from metareplay.benchmarks.base import Scenario
-from metareplay.experiments.build import build_model, build_strategy
+from metareplay.experiments.build import build_matching, build_model, build_strategy
 from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.methods import METHODS, StrategyName
 from metareplay.model import ContinualModel
-from metareplay.posteriors.prior_matching import prior_matching
 from metareplay.strategies.base import Strategy, TrainingData
 
 SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
@@ -128,5 +127,6 @@ def test_there_is_a_prior_and_data_for_every_task(name: str) -> None:
         assert len(given.x) == len(given.y)
         if not deterministic:
             rng = Generator().manual_seed(task)
-            term = prior_matching(config_model.posterior(task), strategy.prior_for(task), 2, generator=rng)
+            matching = build_matching(CONFIGS[name], config_model.spec.numel, generator=rng)
+            term = matching.term(config_model.posterior(task), strategy.prior_for(task), 2, generator=rng)
             assert float(term.detach()) > 0

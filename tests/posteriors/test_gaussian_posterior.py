@@ -114,3 +114,12 @@ def test_growth_moves_means_and_scales_alike() -> None:
 def test_the_mask_marks_the_means() -> None:
     spec = WeightSpec.of(MLP((3,), (), 2))
     assert GaussianFamily().weight_mask(spec).tolist() == [True] * 8 + [False] * 8
+
+
+def test_the_prior_over_so_many_weights_can_be_sampled(rng: Generator) -> None:
+    prior = GaussianPrior(2.25).over(3)
+    draws = prior.rsample(20000, generator=rng)
+    assert draws.shape == (20000, 3)
+    assert abs(float(draws.std()) / 1.5 - 1) < 4 / (2 * draws.numel()) ** 0.5
+    assert abs(float(draws.mean())) < 4 * 1.5 / draws.numel() ** 0.5
+    torch.testing.assert_close(prior.log_prob(draws), GaussianPrior(2.25).log_prob(draws))

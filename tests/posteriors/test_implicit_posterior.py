@@ -10,8 +10,8 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec, run_flat
 from metareplay.posteriors.gaussian import GaussianPrior
 from metareplay.posteriors.implicit import Implicit, ImplicitFamily
-from metareplay.posteriors.prior_matching import prior_matching
 from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.posteriors.ssge_matching import SSGEMatching
 
 NETWORK = MLP((3,), (4,), 2)
 SPEC = WeightSpec.of(NETWORK)  # 26 weights
@@ -123,7 +123,7 @@ def test_the_prior_term_is_the_cross_entropy_with_another_gradient(kind: str) ->
     family, theta, _ = start(kind)
     theta.requires_grad_()
     posterior, prior = family.at(theta, SPEC), GaussianPrior(2.0)
-    found = prior_matching(posterior, prior, 12, generator=Generator().manual_seed(3))
+    found = SSGEMatching(family.settings).term(posterior, prior, 12, generator=Generator().manual_seed(3))
     cross_entropy = -prior.log_prob(posterior.rsample(12, generator=Generator().manual_seed(3))).mean()
     torch.testing.assert_close(found, cross_entropy)
     whole, part = (torch.autograd.grad(term, theta)[0] for term in (found, cross_entropy))
@@ -134,4 +134,4 @@ def test_the_prior_term_is_the_cross_entropy_with_another_gradient(kind: str) ->
 def test_a_posterior_that_is_not_finite_has_no_finite_prior_term(rng: Generator) -> None:
     family, theta, _ = start("plain")
     theta[0] = float("nan")
-    assert not prior_matching(family.at(theta, SPEC), GaussianPrior(), 3, generator=rng).isfinite()
+    assert not SSGEMatching(family.settings).term(family.at(theta, SPEC), GaussianPrior(), 3, generator=rng).isfinite()

@@ -7,9 +7,9 @@ from torch import Generator, Tensor, nn
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.gaussian import GaussianPrior
 from metareplay.posteriors.implicit import ImplicitFamily
-from metareplay.posteriors.prior_matching import prior_matching
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.posteriors.ssge import JITTER, median_distance, number_of_eigenfunctions, squared_distances, ssge_score
+from metareplay.posteriors.ssge_matching import SSGEMatching
 
 
 def gaussian(size: int, count: int, rng: Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -143,7 +143,7 @@ def test_the_prior_term_has_the_gradient_of_the_kl(rng: Generator) -> None:
     exact = torch.cat([(matrix / prior.variance - torch.linalg.inv(matrix).T).flatten(), offset / prior.variance])
     gradients = []
     for _ in range(20):
-        term = prior_matching(family.at(theta, spec), prior, 1000, generator=rng)
+        term = SSGEMatching(family.settings).term(family.at(theta, spec), prior, 1000, generator=rng)
         gradients.append(torch.autograd.grad(term, theta)[0])
     found = torch.stack(gradients).mean(0)
     assert (found - exact).norm() < 0.15 * exact.norm()
@@ -156,7 +156,7 @@ def test_the_prior_alone_makes_the_posterior_the_prior(rng: Generator) -> None:
     optimiser = torch.optim.Adam([theta], lr=0.03)
     for _ in range(300):
         optimiser.zero_grad()
-        prior_matching(family.at(theta, spec), prior, 50, generator=rng).backward()
+        SSGEMatching(family.settings).term(family.at(theta, spec), prior, 50, generator=rng).backward()
         optimiser.step()
     matrix, offset = theta.detach()[:4].view(2, 2), theta.detach()[4:]
     assert (matrix @ matrix.T - prior.variance * torch.eye(2)).abs().max() < 0.2 * prior.variance

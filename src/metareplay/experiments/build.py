@@ -17,12 +17,14 @@ from metareplay.likelihoods import Categorical, Gaussian
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.registry import network_factory
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.base import PosteriorFamily
+from metareplay.posteriors.base import PosteriorFamily, PriorMatching
 from metareplay.posteriors.dirac import DiracFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
 from metareplay.posteriors.implicit import ImplicitFamily
 from metareplay.posteriors.laplace import LaplaceFamily
+from metareplay.posteriors.prior_matching import DirectMatching
 from metareplay.posteriors.radial import RadialFamily
+from metareplay.posteriors.ssge_matching import SSGEMatching
 from metareplay.strategies.base import Strategy
 from metareplay.strategies.baselines import Joint, Unbound
 from metareplay.strategies.ewc import OnlineEWC
@@ -60,6 +62,13 @@ def build_family(config: RunConfig) -> PosteriorFamily:
         "ssge": ImplicitFamily(config.posterior),
     }
     return families[config.kind().family]
+
+
+def build_matching(config: RunConfig, num_weights: int, *, generator: Generator) -> PriorMatching:
+    """How the prior-matching term of a task is computed, for a network of so many weights; made anew for every task."""
+    if config.kind().family == "ssge":
+        return SSGEMatching(config.posterior)
+    return DirectMatching()
 
 
 def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> HeadLayout:

@@ -9,7 +9,7 @@ from torch import Tensor
 from metareplay.benchmarks.base import Problem, Scenario, Split
 from metareplay.errors import DataError, MetaReplayError
 from metareplay.evaluation.evaluate import Evaluator
-from metareplay.experiments.build import build_model, build_strategy, check_size
+from metareplay.experiments.build import build_matching, build_model, build_strategy, check_size
 from metareplay.experiments.config import RunConfig
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.seeding import generator_for
@@ -65,7 +65,8 @@ class ContinualLearner:
 
     def _make_trainer(self, task: int, train: Split) -> TaskTrainer:
         data, config = self.remember_data(task, train), self.config
-        return TaskTrainer(self.model, self.strategy, task, data, config.training, config.posterior, seed=config.seed)
+        matching = build_matching(config, self.model.spec.numel, generator=generator_for(config.seed, "matching", task))
+        return TaskTrainer(self.model, self.strategy, task, data, config.training, config.posterior, seed=config.seed, matching=matching)
 
     def _check(self, train: Split, width: int) -> None:
         if len(train.x) == 0:

@@ -8,12 +8,17 @@ from metareplay.nets.weights import WeightSpec
 
 
 @runtime_checkable
-class Posterior(Protocol):
-    """A distribution over a network's flat weight vector."""
+class HasSamples(Protocol):
+    """A distribution over weights that can be sampled."""
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
-        """Draw n weight samples (n, W) through which gradients reach the parameters."""
+        """Draw n weight samples (n, W) through which gradients reach the parameters, if there are any."""
         ...
+
+
+@runtime_checkable
+class Posterior(HasSamples, Protocol):
+    """A distribution over a network's flat weight vector; it can always be sampled."""
 
 
 @runtime_checkable
@@ -34,13 +39,41 @@ class HasNegativeEntropy(Protocol):
         ...
 
 
-@runtime_checkable
-class HasPriorMatching(Protocol):
-    """A distribution that has its own way to the prior-matching term."""
+Prior = HasLogProb | HasSamples
+"""A prior has a known density, or can only be sampled; each estimator of the prior-matching term says what it needs."""
 
-    def matching(self, prior: HasLogProb, samples: int, *, generator: Generator) -> Tensor:
-        """A scalar whose gradient estimates that of KL(q || prior) from this many samples; its value may mean less."""
+
+class PriorMatching(Protocol):
+    """Computes the prior-matching term KL(q || p) of a task, and may learn while the task does; made anew for every task."""
+
+    def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
+        """Its own learning, called once before the loss of each training step; no gradient may reach q."""
         ...
+
+    def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
+        """A scalar whose gradient estimates that of KL(q || p) from this many weight samples; its value may mean less."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What it learned, for a checkpoint."""
+        ...
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue with what a checkpoint holds."""
+        ...
+
+
+class StatelessMatching:
+    """Learns nothing; an estimator that needs no memory derives from it."""
+
+    def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
+        return None
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        return None
 
 
 class PosteriorFamily(Protocol):

@@ -45,6 +45,10 @@ class GaussianPrior:
         """Log-density of weight samples: (n, W) -> (n,)."""
         return (-0.5 * weights.square() / self.variance - 0.5 * log(2 * pi * self.variance)).sum(-1)  # (n, W) -> (n,)
 
+    def over(self, num_weights: int) -> MeanFieldGaussian:
+        """The same prior for a known number of weights, so that it can be sampled."""
+        return MeanFieldGaussian(torch.zeros(num_weights), torch.full((num_weights,), self.variance**0.5))
+
 
 @final
 class GaussianFamily:

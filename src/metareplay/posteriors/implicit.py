@@ -1,6 +1,6 @@
 """Implicit posteriors: a weight generator WG turns noise into weights [Henning2021, sm:sec:pr:implicit].
 
-theta holds WG's own weights. Samples are easy, the density is unknown; the prior-matching term has a gradient by SSGE (ssge.py).
+theta holds WG's own weights. Samples are easy, the density is unknown: the prior-matching term needs an estimator (ssge_matching.py).
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,8 @@ from torch import Generator, Tensor, nn
 from metareplay.nets.mlp import MLP, activation_named
 from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.base import HasLogProb
 from metareplay.posteriors.dirac import initial_weight_variances
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.ssge import ssge_score
 
 CHUNKS = "chunk_embeddings"
 
@@ -74,16 +72,6 @@ class Implicit:
             if self.order is not None:
                 h = torch.empty_like(h).index_copy(-1, self.order, h)  # chunks hold the oldest weights first
         return h.movedim(-2, 0)  # (..., n, W) -> (n, ..., W)
-
-    def matching(self, prior: HasLogProb, samples: int, *, generator: Generator) -> Tensor:
-        """Has the gradient of KL(q || p), estimated; its value is the cross-entropy alone, for nobody knows the entropy."""
-        weights = self.rsample(samples, generator=generator)  # (n, W)
-        with torch.no_grad():
-            others = self.rsample(self.settings.ssge_samples, generator=generator)  # (S, W)
-        width, most, ratio = self.settings.ssge_width, self.settings.ssge_eigenfunctions, self.settings.ssge_ratio
-        score = ssge_score(others, weights, width=width, eigenfunctions=most, ratio=ratio)  # (n, W)
-        entropy = (score * (weights - weights.detach())).sum(-1).mean()  # value 0, gradient of E log q: last line of eq. sm:eq:elbo:grad
-        return entropy - prior.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
 
 
 @final

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 from torch import Generator, Tensor
 
 from metareplay.model import ContinualModel
-from metareplay.posteriors.base import HasLogProb
+from metareplay.posteriors.base import Prior
 
 
 class TrainingData(NamedTuple):
@@ -31,7 +31,7 @@ class LossTerms(NamedTuple):
 class Strategy(Protocol):
     """What binds the tasks: prior, penalty, extra data."""
 
-    def prior_for(self, task: int) -> HasLogProb:
+    def prior_for(self, task: int) -> Prior:
         """The prior of this task's posterior."""
         ...
 
@@ -71,10 +71,10 @@ class Strategy(Protocol):
 class QuietStrategy:
     """Answers every question with nothing; a strategy derives from it and answers those it cares about."""
 
-    def __init__(self, prior: HasLogProb) -> None:
+    def __init__(self, prior: Prior) -> None:
         self.prior = prior
 
-    def prior_for(self, task: int) -> HasLogProb:
+    def prior_for(self, task: int) -> Prior:
         return self.prior
 
     def data_for(self, task: int, data: TrainingData) -> TrainingData:

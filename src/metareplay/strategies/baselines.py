@@ -5,7 +5,7 @@ from typing import final
 import torch
 
 from metareplay.errors import ConfigError
-from metareplay.posteriors.base import HasLogProb
+from metareplay.posteriors.base import Prior
 from metareplay.strategies.base import QuietStrategy, TrainingData
 
 
@@ -18,7 +18,7 @@ class Unbound(QuietStrategy):
 class Joint(QuietStrategy):
     """Train on the data of all tasks so far: what would be reached if nothing had to be remembered."""
 
-    def __init__(self, prior: HasLogProb) -> None:
+    def __init__(self, prior: Prior) -> None:
         super().__init__(prior)
         self.seen: list[TrainingData] = []
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from metareplay.model import ContinualModel
-from metareplay.posteriors.base import HasLogProb
+from metareplay.posteriors.base import Prior
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
 from metareplay.strategies.base import QuietStrategy
 
@@ -26,7 +26,7 @@ class PriorFocused(QuietStrategy):
         self.first = first
         self.last: MeanFieldGaussian | None = None
 
-    def prior_for(self, task: int) -> HasLogProb:
+    def prior_for(self, task: int) -> Prior:
         return self.first if self.last is None else self.last
 
     def before_task(self, model: ContinualModel, task: int) -> None:

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
+from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
+from metareplay.posteriors.base import Posterior, Prior, PriorMatching
 from metareplay.posteriors.dirac import Dirac
-from metareplay.posteriors.prior_matching import prior_matching
+from metareplay.posteriors.prior_matching import DirectMatching
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, Strategy, TrainingData
@@ -40,7 +42,9 @@ class TaskTrainer:
         posterior: PosteriorSettings,
         *,
         seed: int,
+        matching: PriorMatching | None = None,
     ) -> None:
+        self.matching: PriorMatching = DirectMatching() if matching is None else matching
         self.model, self.strategy, self.task, self.data = model, strategy, task, data
         self.settings, self.posterior = settings, posterior
         self.noise = generator_for(seed, "noise", task)
@@ -48,7 +52,7 @@ class TaskTrainer:
         self.iterations = settings.iterations or self.batches.batches_per_epoch * (settings.epochs or 1)
         self.iteration = 0
         self.parameters = model.task_map.trained_parameters(task)
-        self.optimiser = torch.optim.Adam(self.parameters, lr=settings.learning_rate, fused=True)
+        self.optimiser = adam(self.parameters, settings.learning_rate)
 
     def __iter__(self) -> Iterator[Step]:
         while self.iteration < self.iterations:
@@ -70,7 +74,11 @@ class TaskTrainer:
 
     def _step(self) -> LossTerms:
         index = self.batches.next()
-        terms = self.loss_terms(self.data.x[index], self.data.y[index])
+        posterior = self.model.training_posterior(self.task)
+        prior = self._prior_of(posterior)
+        if prior is not None:
+            self.matching.learn(posterior, prior, generator=self.noise)
+        terms = self.loss_terms(self.data.x[index], self.data.y[index], posterior)
         loss = terms.total
         if not loss.isfinite():
             parts = ", ".join(f"{name} {float(value.detach()):.3g}" for name, value in terms._asdict().items())
@@ -80,45 +88,46 @@ class TaskTrainer:
             )
         self.optimiser.zero_grad()
         loss.backward()
-        if self.settings.clip_value is not None:
-            torch.nn.utils.clip_grad_value_(self.parameters, self.settings.clip_value)
-        if self.settings.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
+        clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
         self.optimiser.step()
         return LossTerms(*(term.detach() for term in terms))
 
-    def loss_terms(self, x: Tensor, y: Tensor) -> LossTerms:
+    def _prior_of(self, posterior: Posterior) -> Prior | None:
+        """The prior that the posterior is matched with; None where there is none."""
+        point = isinstance(posterior, Dirac)
+        return None if point or self.posterior.prior_scale == 0 else self.strategy.prior_for(self.task)
+
+    def loss_terms(self, x: Tensor, y: Tensor, posterior: Posterior | None = None) -> LossTerms:
         """Negative ELBO of the task, scaled to its whole data set, plus the strategy's penalty."""
         model, zero = self.model, torch.zeros(())
-        posterior = model.training_posterior(self.task)
-        point = isinstance(posterior, Dirac)
-        samples = 1 if point else self.posterior.train_samples
+        posterior = model.training_posterior(self.task) if posterior is None else posterior
+        samples = 1 if isinstance(posterior, Dirac) else self.posterior.train_samples
         outputs = model.run(posterior, x, samples, generator=self.noise, local=self.posterior.local_reparametrisation)  # (K, B, C)
         nll = model.likelihood.nll(outputs[..., model.training_columns(self.task)], y)
         data = len(self.data.x) * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
-        prior = zero
-        if not point and self.posterior.prior_scale > 0:
-            matching = prior_matching(posterior, self.strategy.prior_for(self.task), self.posterior.prior_samples, generator=self.noise)
-            prior = self.posterior.prior_scale * matching  # second term of SM eq. elbo, tempered
+        prior, matching = self._prior_of(posterior), zero
+        if prior is not None:
+            matching = self.matching.term(posterior, prior, self.posterior.prior_samples, generator=self.noise)
         replay = self.strategy.penalty(model, self.task, generator=self.noise)
-        return LossTerms(data, prior, zero if replay is None else replay)
+        tempered = self.posterior.prior_scale * matching  # second term of SM eq. elbo, tempered
+        return LossTerms(data, tempered, zero if replay is None else replay)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Optimiser, random generators and position in the data; the model and the strategy store themselves."""
+        """Optimiser, prior matching, random generators and position in the data; the model and the strategy store themselves."""
         stored = {f"batches.{name}": tensor for name, tensor in self.batches.tensors().items()}
         stored["noise"] = self.noise.get_state()
         stored["iteration"] = torch.tensor(self.iteration)
-        for index, parameter in enumerate(self.parameters):
-            for name, value in self.optimiser.state.get(parameter, {}).items():
-                stored[f"optimiser.{index}.{name}"] = value
-        return stored
+        stored |= {f"optimiser.{name}": tensor for name, tensor in optimiser_tensors(self.optimiser).items()}
+        return stored | {f"matching.{name}": tensor for name, tensor in self.matching.tensors().items()}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Continue where a checkpoint stopped."""
-        self.batches.restore({name.removeprefix("batches."): value for name, value in tensors.items() if name.startswith("batches.")})
+        self.batches.restore(_under("batches.", tensors))
         self.noise.set_state(tensors["noise"])
         self.iteration = int(tensors["iteration"])
-        for name, value in tensors.items():
-            if name.startswith("optimiser."):
-                _, index, key = name.split(".")
-                self.optimiser.state[self.parameters[int(index)]][key] = value.clone()
+        restore_optimiser(self.optimiser, _under("optimiser.", tensors))
+        self.matching.restore(_under("matching.", tensors))
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

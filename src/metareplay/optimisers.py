@@ -1,0 +1,41 @@
+"""What every optimiser needs besides its step: limits on the gradient, and its state as tensors for a checkpoint."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+
+def adam(parameters: Sequence[nn.Parameter], learning_rate: float) -> Optimizer:
+    """Adam, in its fused form."""
+    return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+
+
+def clip_gradients(parameters: Sequence[nn.Parameter], *, value: float | None, norm: float | None) -> None:
+    """Limit each element of the gradient, then the gradient's norm; None: no limit."""
+    if value is not None:
+        nn.utils.clip_grad_value_(parameters, value)
+    if norm is not None:
+        nn.utils.clip_grad_norm_(parameters, norm)
+
+
+def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
+    """The moments and step counts of every parameter, named by its place."""
+    return {
+        f"{index}.{name}": value
+        for index, parameter in enumerate(_parameters(optimiser))
+        for name, value in optimiser.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Continue with the moments and step counts that ``optimiser_tensors`` gave."""
+    parameters = _parameters(optimiser)
+    for name, value in tensors.items():
+        index, _, key = name.partition(".")
+        optimiser.state[parameters[int(index)]][key] = value.clone()
+
+
+def _parameters(optimiser: Optimizer) -> list[nn.Parameter]:
+    return [parameter for group in optimiser.param_groups for parameter in group["params"]]

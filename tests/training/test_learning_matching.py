@@ -1,0 +1,90 @@
+"""A prior-matching term that learns beside the task: when it is asked, what it sees, and that a checkpoint holds it."""
+
+from typing import final
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.benchmarks.base import Scenario, Split
+from metareplay.experiments.config import build_config
+from metareplay.experiments.learner import ContinualLearner
+from metareplay.posteriors.base import Posterior, Prior
+from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.strategies.base import TrainingData
+from metareplay.training.loop import TaskTrainer
+
+
+@final
+class Spy:
+    """Counts what it is asked; its term is a number that it learned."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.learned = torch.zeros(())
+        self.draws = 2
+
+    def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
+        self.calls.append("learn")
+        assert isinstance(p, GaussianPrior)
+        with torch.no_grad():
+            self.learned = self.learned + q.rsample(self.draws, generator=generator).mean()
+
+    def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
+        self.calls.append(f"term {samples}")
+        return q.rsample(samples, generator=generator).square().sum() * self.learned
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"learned": self.learned}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.learned = tensors["learned"].clone()
+
+
+def trainer_of(method: str, spy: Spy, **given: object) -> TaskTrainer:
+    settings = {"method": method, "network": "mlp-3", "training.iterations": 6, "training.batch_size": 4, **given}
+    settings |= {"posterior.prior_samples": 3} if method == "sp-radial" else {}
+    config = build_config({}, settings, "test")
+    learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,))
+    learner.model.add_task(2, generator=Generator().manual_seed(0))
+    x = torch.randn(8, 2, generator=Generator().manual_seed(1))
+    data = TrainingData(x, torch.arange(8) % 2)
+    return TaskTrainer(learner.model, learner.strategy, 0, data, config.training, config.posterior, seed=0, matching=spy)
+
+
+def test_it_learns_once_before_the_term_of_each_step() -> None:
+    spy = Spy()
+    list(trainer_of("sp-radial", spy))
+    assert spy.calls == ["learn", "term 3"] * 6
+
+
+@pytest.mark.parametrize(("method", "given"), [("sp-dirac", {}), ("sp-bbb", {"posterior.prior_scale": 0.0})])
+def test_without_a_prior_it_is_never_asked(method: str, given: dict[str, object]) -> None:
+    spy = Spy()
+    list(trainer_of(method, spy, **given))
+    assert spy.calls == []
+
+
+def test_a_checkpoint_holds_what_it_learned() -> None:
+    whole, parted, resumed = (trainer_of("sp-bbb", Spy()) for _ in range(3))
+    expected = [step.terms.total for step in whole]
+    walk = iter(parted)
+    for _ in range(3):
+        next(walk)
+    stored = parted.tensors()
+    assert torch.equal(stored["matching.learned"], parted.matching.tensors()["learned"])
+    resumed.model.task_map.load_state_dict(parted.model.task_map.state_dict())
+    resumed.restore(stored)
+    found = [step.terms.total for step in resumed]
+    assert torch.equal(torch.stack(found), torch.stack(expected[3:]))
+
+
+def test_a_learner_makes_a_new_one_for_every_task() -> None:
+    config = build_config({}, {"method": "sp-bbb", "network": "mlp-3", "training.iterations": 1}, "test")
+    learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,))
+    made = []
+    for _ in range(2):
+        trainer = learner.begin_task(Split(torch.randn(4, 2, generator=Generator().manual_seed(0)), torch.arange(4) % 2), 2)
+        made.append(trainer.matching)
+        list(trainer)
+    assert made[0] is not made[1]
