@@ -33,7 +33,9 @@ class PosteriorSettings(Settings):
     support_noise: float | None = Field(
         0.02, gt=0, description="implicit posteriors: noise on each generated weight, in units of latent_std; null: none"
     )
-    ssge_samples: int = Field(10, ge=1, description="SSGE: weight samples S that estimate the gradient of the log-density")
+    ssge_samples: int = Field(
+        10, ge=1, description="SSGE: weight samples S that estimate the gradient of the log-density; the prior term is taken there"
+    )
     ssge_width: float | None = Field(None, gt=0, description="SSGE: width of the RBF kernel; null: the samples' median distance")
     ssge_eigenfunctions: int | None = Field(None, ge=1, description="SSGE: at most so many eigenfunctions J; null: no limit")
     ssge_ratio: float = Field(0.95, gt=0, le=1, description="SSGE: share of the eigenvalues' sum that the J largest exceed; 1: all")
