@@ -66,6 +66,23 @@ def test_both_forms_equal_the_loop_over_tasks(kind: str, size: int, tasks: list[
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [12, 14, 3])
+def test_both_forms_weigh_the_tasks(kind: str, size: int, rng: Generator) -> None:
+    old, tasks = _hypernetwork(kind, size, 3, "relu", rng), [2, 0, 1]
+    current, weights = _changed(old, rng), torch.tensor([0.25, 3.0, 0.0], dtype=torch.float64)
+    each = [(current.theta(task) - old.theta(task).detach()).square().sum() for task in tasks]
+    by_hand = sum(weight * term for weight, term in zip(weights.tolist(), each, strict=True))
+    assert isinstance(by_hand, Tensor)
+    expected = torch.autograd.grad(by_hand, list(current.parameters()), allow_unused=True, materialize_grads=True)
+    for small in (True, False):
+        value = squared_change(current, old, tasks, weights=weights, small_matrices=small)
+        torch.testing.assert_close(value, by_hand, rtol=1e-10, atol=1e-10)
+        gradients = torch.autograd.grad(value, list(current.parameters()), allow_unused=True, materialize_grads=True)
+        for gradient, own in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(gradient, own, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("size", [12, 14])
 def test_value_and_gradient_are_exactly_zero_at_the_checkpoint(kind: str, small: bool, size: int, rng: Generator) -> None:
@@ -98,7 +115,7 @@ def test_gradients_reach_old_embeddings_and_never_the_checkpoint(small: bool, rn
 def test_the_cheaper_form_is_chosen(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[int] = []
 
-    def spy(current: Hypernetwork, old: Hypernetwork, tasks: list[int]) -> Tensor:
+    def spy(current: Hypernetwork, old: Hypernetwork, tasks: list[int], weights: Tensor | None) -> Tensor:
         chosen.append(len(tasks))
         return torch.zeros(())
 

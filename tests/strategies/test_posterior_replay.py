@@ -153,9 +153,9 @@ def test_random_subsets(size: int, rng: Generator, monkeypatch: pytest.MonkeyPat
     shake(model, rng)
     drawn: list[tuple[int, ...]] = []
 
-    def spy(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], *, targets: Tensor | None) -> Tensor:
+    def spy(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], *, targets: Tensor | None, weights: Tensor | None) -> Tensor:
         drawn.append(tuple(sorted(tasks)))
-        return squared_change(current, old, tasks, targets=targets)
+        return squared_change(current, old, tasks, targets=targets, weights=weights)
 
     monkeypatch.setattr(posterior_replay, "squared_change", spy)
     values: dict[tuple[int, ...], float] = {}

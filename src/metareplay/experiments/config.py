@@ -101,7 +101,9 @@ def setting_descriptions(model: type[BaseModel] = RunConfig, prefix: str = "") -
 
 
 STRATEGY_KEYS: dict[str, frozenset[str]] = {
-    "posterior-replay": frozenset(f"strategy.{name}" for name in ("strength", "penalty", "old_tasks", "targets")),
+    "posterior-replay": frozenset(
+        f"strategy.{name}" for name in ("strength", "penalty", "old_tasks", "targets", "age_discount", "task_strengths")
+    ),
     "rehearsal": frozenset(f"strategy.{name}" for name in ("strength", "coreset_size", "replay_batch_size", "replay_batch_per_task")),
     "ewc": frozenset(f"strategy.{name}" for name in ("strength", "decay", "fisher_samples")),
 }

@@ -7,7 +7,7 @@ out - out* = D v + A* e, and its summed square over all rows is
     tr(D'D VV') + 2 tr(D'A* EV') + tr(A*'A* EE'),
 
 all small matrices whose cost does not grow with the number of rows. In this form nothing cancels: at D = E = 0 the
-value and its gradient are exactly zero.
+value and its gradient are exactly zero. A task's term is weighted by the root of its weight in v and v*.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,18 @@ def small_matrices_pay(hypernetwork: Hypernetwork, num_tasks: int) -> bool:
 
 
 def squared_change(
-    current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], *, targets: Tensor | None = None, small_matrices: bool | None = None
+    current: Hypernetwork,
+    old: Hypernetwork,
+    tasks: Sequence[int],
+    *,
+    targets: Tensor | None = None,
+    weights: Tensor | None = None,
+    small_matrices: bool | None = None,
 ) -> Tensor:
     """Sum over tasks and outputs of the squared difference of two hypernetworks' outputs; gradients reach ``current``.
 
-    ``targets`` are the old outputs (T, P) if they were stored. ``small_matrices`` forces one form or the other; by default
-    the cheaper one is taken.
+    ``targets`` are the old outputs (T, P) if they were stored. ``weights`` (T,) multiply the terms of the tasks; None: all 1.
+    ``small_matrices`` forces one form or the other; by default the cheaper one is taken.
     """
     if small_matrices is None:
         small_matrices = small_matrices_pay(current, len(tasks))
@@ -38,16 +44,19 @@ def squared_change(
         if targets is None:
             with torch.no_grad():
                 targets = old.thetas(tasks)
-        return (current.thetas(tasks) - targets).square().sum()  # eq. hnet:reg:l2
-    return _small_matrix_form(current, old, tasks)
+        squares = (current.thetas(tasks) - targets).square()  # eq. hnet:reg:l2; (T, P)
+        return squares.sum() if weights is None else (weights * squares.sum(1)).sum()  # (T, P) -> ()
+    return _small_matrix_form(current, old, tasks, weights)
 
 
-def _small_matrix_form(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int]) -> Tensor:
+def _small_matrix_form(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], weights: Tensor | None) -> Tensor:
     a = torch.cat([current.output_layer.weight, current.output_layer.bias.unsqueeze(1)], dim=1)  # (R, H + 1)
     v = _with_ones(current.hidden(tasks))  # (T, L, H + 1)
     with torch.no_grad():
         a_old = torch.cat([old.output_layer.weight, old.output_layer.bias.unsqueeze(1)], dim=1)
         v_old = _with_ones(old.hidden(tasks))
+    if weights is not None:
+        v, v_old = (weights.sqrt().view(-1, 1, 1) * each for each in (v, v_old))  # |root(w) (A v - A* v*)|^2 = w |A v - A* v*|^2
     row_size = a.shape[0]
     used = current.num_outputs - (v.shape[1] - 1) * row_size  # outputs of the last chunk that exist
     full = v.shape[1] if used == row_size else v.shape[1] - 1

@@ -46,15 +46,22 @@ class PosteriorReplay(QuietStrategy):
         tasks: Sequence[int] = range(task)
         if self.settings.old_tasks is not None and self.settings.old_tasks < task:  # stochastic regularisation
             tasks = torch.randperm(task, generator=generator)[: self.settings.old_tasks].tolist()
-        current = cast(Hypernetwork, model.task_map)
+        current, weights = cast(Hypernetwork, model.task_map), self.weights(tasks, task)
         if self.settings.penalty == "mse":
             targets = None if self.stored is None else self.stored[list(tasks)]  # (R, P)
-            total = squared_change(current, self.checkpoint, tasks, targets=targets)  # eq. hnet:reg:l2
+            total = squared_change(current, self.checkpoint, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[list(tasks)]  # (R, P)
             new = current.thetas(tasks)
-            total = replay_divergence(self.settings.penalty, model.family.at(old, model.spec), model.family.at(new, model.spec)).sum()
+            change = replay_divergence(self.settings.penalty, model.family.at(old, model.spec), model.family.at(new, model.spec))  # (R,)
+            total = change.sum() if weights is None else (weights * change).sum()
         return self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
+
+    def weights(self, tasks: Sequence[int], task: int) -> Tensor | None:
+        """Factors of old tasks' penalties while a task is learned (R,); None where all are 1. SM sec. Graceful forgetting."""
+        given, discount = self.settings.task_strengths or (), self.settings.age_discount
+        factors = [discount ** (task - 1 - old) * (given[old] if old < len(given) else 1.0) for old in tasks]
+        return None if all(factor == 1 for factor in factors) else torch.tensor(factors)
 
     def tensors(self) -> dict[str, Tensor]:
         return {} if self.checkpoint is None else dict(self.checkpoint.state_dict())

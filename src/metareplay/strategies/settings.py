@@ -1,6 +1,6 @@
 """Settings of strategies."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,12 @@ class StrategySettings(Settings):
     old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
     targets: Literal["stored", "recomputed"] = Field(
         "stored", description="old posteriors kept for the time of a task, or recomputed in each step from the checkpointed hypernetwork"
+    )
+    age_discount: float = Field(
+        1.0, gt=0, le=1, description="factor of an old task's penalty for each task that came after it; the latest old task has 1"
+    )
+    task_strengths: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
+        None, description="factors of the old tasks' penalties, the first task's first; tasks beyond the list, or null: 1"
     )
     coreset_size: int = Field(100, ge=1, description="how many random inputs of each task are kept for later (experience replay)")
     replay_batch_size: int = Field(16, ge=1, description="how many kept inputs are replayed in a step, equally many of each old task")
