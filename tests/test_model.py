@@ -5,7 +5,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario
-from metareplay.errors import CheckpointError, NotTrainedError
+from metareplay.errors import CheckpointError, ConfigError, NotTrainedError
 from metareplay.experiments.build import build_model
 from metareplay.experiments.config import build_config
 from metareplay.experiments.methods import METHODS
@@ -21,6 +21,7 @@ LAYOUTS = {
     HeadLayout.SINGLE: [(0, 2), (0, 5), (0, 3)],
     HeadLayout.MULTI: [(0, 2), (2, 7), (7, 10)],
     HeadLayout.GROWING: [(0, 2), (2, 7), (7, 10)],
+    HeadLayout.SHARED: [(0, 2), (2, 7), (7, 10)],
 }
 SMALL = {"hypernet.hidden": (8,), "hypernet.task_embedding_size": 4, "hypernet.chunk_embedding_size": 4}
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
@@ -42,9 +43,9 @@ def empty_model(variant: str, layout: HeadLayout | None = None) -> ContinualMode
     method, given = VARIANTS[variant]
     small = SMALL if METHODS[method].has_hypernetwork else {}
     config = build_config({"method": method, "network": "mlp-6", **small}, given, "test")
-    model = build_model(config, "classification", Scenario.CLASS, SHAPE)
+    model = build_model(config, "classification", Scenario.CLASS, SHAPE, 16)
     if layout is not None:
-        model.layout = layout
+        model.layout, model.total_outputs = layout, sum(CLASSES) if layout is HeadLayout.SHARED else None
     return model
 
 
@@ -73,8 +74,8 @@ def test_heads_of_tasks_with_different_numbers_of_classes(layout: HeadLayout, va
         assert everything.shape[-1] == model.outputs
         assert torch.equal(everything[..., model.heads[task]], outputs_of(model, task))
         columns = model.training_columns(task)
-        start = 0 if layout is HeadLayout.GROWING else LAYOUTS[layout][task][0]
-        assert (columns.start, columns.stop) == (start, LAYOUTS[layout][task][1])
+        start = 0 if layout.one_softmax else LAYOUTS[layout][task][0]
+        assert (columns.start, columns.stop) == (start, 10 if layout is HeadLayout.SHARED else LAYOUTS[layout][task][1])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -202,3 +203,24 @@ def test_local_sampling_can_be_asked_for(rng: Generator) -> None:
     assert whole.shape == local.shape == (2, 4, 5)
     assert torch.allclose(whole[:, :1], whole)
     assert not torch.allclose(local[:, :1], local)
+
+
+def test_a_shared_softmax_has_all_its_outputs_from_the_start(rng: Generator) -> None:
+    model = empty_model("ewc-shared")
+    sizes = []
+    for classes in CLASSES:
+        model.add_task(classes, generator=rng)
+        sizes.append((model.outputs, model.spec.numel, int(model.fresh.sum())))
+    assert sizes[0] == (16, 6 * 4 + 16 * 7, 6 * 4 + 16 * 7)
+    assert sizes[1:] == [(16, 6 * 4 + 16 * 7, 0)] * 2
+    with pytest.raises(ConfigError, match=r"has 7 classes, but of the 16 outputs that all tasks share only 6 are left"):
+        model.add_task(7, generator=rng)
+    assert model.num_tasks == 3
+
+
+def test_a_shared_softmax_needs_to_know_how_many_outputs() -> None:
+    config = build_config({"method": "ewc-shared", "network": "mlp-6"}, {}, "test")
+    with pytest.raises(ConfigError, match="say how many with total_outputs"):
+        build_model(config, "classification", Scenario.CLASS, SHAPE)
+    given = build_config({"method": "ewc-shared", "network": "mlp-6"}, {"total_outputs": 12}, "test")
+    assert build_model(given, "classification", Scenario.CLASS, SHAPE, 10).total_outputs == 12

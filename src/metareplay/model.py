@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Generator, Tensor
 
-from metareplay.errors import CheckpointError, NotTrainedError
+from metareplay.errors import CheckpointError, ConfigError, NotTrainedError
 from metareplay.hypernets.task_maps import Start, TaskMap
 from metareplay.likelihoods import Likelihood
 from metareplay.nets.mlp import MLP
@@ -27,6 +27,13 @@ class HeadLayout(StrEnum):
     """Every task adds outputs of its own; each task has a softmax of its own."""
     GROWING = "growing"
     """Every task adds outputs to one softmax over all classes so far."""
+    SHARED = "shared"
+    """One softmax that spans the classes of all tasks from the start, so their number must be known."""
+
+    @property
+    def one_softmax(self) -> bool:
+        """Whether the classes of different tasks compete."""
+        return self in (HeadLayout.GROWING, HeadLayout.SHARED)
 
 
 class ContinualModel:
@@ -43,9 +50,12 @@ class ContinualModel:
         layout: HeadLayout,
         likelihood: Likelihood,
         wished_variances: Callable[[PosteriorFamily, torch.nn.Module, WeightSpec], Tensor | None],
+        total_outputs: int | None = None,
     ) -> None:
         self.factory, self.family, self.make_task_map = factory, family, make_task_map
         self.layout, self.likelihood, self.wished_variances = layout, likelihood, wished_variances
+        self.total_outputs = total_outputs
+        """Outputs that the network has from the start (``HeadLayout.SHARED``)."""
         self.heads: list[slice] = []
         self.fresh: Tensor
         """True for the weights that came with the last task: all of them with the first, a new head's later; (W,) bool."""
@@ -61,24 +71,34 @@ class ContinualModel:
 
     def add_task(self, classes: int, *, generator: Generator) -> int:
         """Make room for a task with so many classes (or regression targets); returns its index."""
-        start = 0 if self.layout is HeadLayout.SINGLE else self.outputs
-        head = slice(start, start + classes)
-        network = build_seeded(self.factory, max(self.outputs, head.stop), generator)
+        head = self._next_head(classes)
+        outputs = max(self.outputs, head.stop) if self.total_outputs is None else self.total_outputs
+        network = build_seeded(self.factory, outputs, generator)
         spec = WeightSpec.of(network)
         if self.heads:
-            spec = spec.grown_from(self.spec) if head.stop > self.outputs else self.spec
+            spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
         begin = Start(self.family.initial(network, spec, generator=generator), self.wished_variances(self.family, network, spec))
         self.fresh = torch.ones(spec.numel, dtype=torch.bool)
         if self.heads:
             self.fresh[self.spec.positions_in(spec)] = False
         if not self.heads:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
-        elif head.stop > self.outputs:
+        elif outputs > self.outputs:
             self.task_map.grow(self.family.positions_in(self.spec, spec), begin, generator=generator)
-        self.network, self.spec, self.outputs = network, spec, max(self.outputs, head.stop)
+        self.network, self.spec, self.outputs = network, spec, outputs
         self.task_map.add_task(begin, generator=generator)
         self.heads.append(head)
         return len(self.heads) - 1
+
+    def _next_head(self, classes: int) -> slice:
+        start = 0 if self.layout is HeadLayout.SINGLE or not self.heads else self.heads[-1].stop
+        head = slice(start, start + classes)
+        if self.total_outputs is not None and head.stop > self.total_outputs:
+            raise ConfigError(
+                f"task {len(self.heads)} has {classes} classes, but of the {self.total_outputs} outputs that all tasks share only "
+                f"{self.total_outputs - start} are left; start again with a larger total_outputs, or choose a method whose outputs grow"
+            )
+        return head
 
     def training_posterior(self, task: int) -> Posterior:
         """What a training step of a task samples from."""
@@ -92,6 +112,8 @@ class ContinualModel:
 
     def training_columns(self, task: int) -> slice:
         """The outputs that compete while a task is learned."""
+        if self.layout is HeadLayout.SHARED:
+            return slice(0, self.outputs)
         return slice(0, self.heads[task].stop) if self.layout is HeadLayout.GROWING else self.heads[task]
 
     def run(self, posterior: Posterior, x: Tensor, samples: int, *, generator: Generator, local: bool = False) -> Tensor:

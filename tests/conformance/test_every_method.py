@@ -20,7 +20,7 @@ def learn(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
     defaults = {"method": method, "network": "mlp-4", "seed": seed, **(SMALL if METHODS[method].has_hypernetwork else {})}
     given = {"training.iterations": 3, "training.batch_size": 8, "inference.samples": 5}
     config = build_config(defaults, given, "test")
-    learner = ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape)
+    learner = ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=6)
     for task in benchmark:
         for step in learner.begin_task(task.train, len(task.classes) or task.train.y.shape[1]):
             assert step.terms.total.isfinite()

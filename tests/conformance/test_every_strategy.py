@@ -47,7 +47,7 @@ TASKS = 3
 def learned(name: str, rng: Generator) -> tuple[ContinualModel, Strategy]:
     """A model in the middle of its third task."""
     config = CONFIGS[name]
-    model, strategy = build_model(config, "classification", Scenario.CLASS, (2,)), build_strategy(config)
+    model, strategy = build_model(config, "classification", Scenario.CLASS, (2,), 7), build_strategy(config)
     for task, classes in enumerate((2, 3, 2)):
         model.add_task(classes, generator=rng)
         strategy.before_task(model, task)
@@ -75,7 +75,7 @@ def test_the_penalty_is_nothing_or_a_number_with_a_gradient(name: str, rng: Gene
 
 def test_the_first_task_has_nothing_to_keep(name: str, rng: Generator) -> None:
     config = CONFIGS[name]
-    model, strategy = build_model(config, "classification", Scenario.CLASS, (2,)), build_strategy(config)
+    model, strategy = build_model(config, "classification", Scenario.CLASS, (2,), 7), build_strategy(config)
     model.add_task(2, generator=rng)
     strategy.before_task(model, 0)
     penalty = strategy.penalty(model, 0, generator=rng)
@@ -117,7 +117,7 @@ def test_restoring_does_not_change_the_model(name: str, rng: Generator) -> None:
 def test_there_is_a_prior_and_data_for_every_task(name: str) -> None:
     strategy = build_strategy(CONFIGS[name])
     deterministic = CONFIGS[name].kind().deterministic
-    config_model = build_model(CONFIGS[name], "classification", Scenario.CLASS, (2,))
+    config_model = build_model(CONFIGS[name], "classification", Scenario.CLASS, (2,), 7)
     for task in range(TASKS):
         config_model.add_task(2, generator=Generator().manual_seed(task))
         own = TrainingData(torch.full((2, 2), float(task)), torch.full((2,), task))

@@ -183,10 +183,10 @@ def test_weight_samples_are_the_same_each_time(two_lines: ContinualModel) -> Non
 
 
 CASES: list[tuple[PosteriorFamily, type[TaskMap], HeadLayout, bool, list[str]]] = [
-    (GaussianFamily(), PerTaskParameters, HeadLayout.SINGLE, False, ["ent", "conf", "agree", "ku"]),
-    (GaussianFamily(), SharedParameters, HeadLayout.MULTI, False, ["ent", "conf", "agree", "ku"]),
-    (DiracFamily(), PerTaskParameters, HeadLayout.SINGLE, False, ["ent", "conf"]),
-    (DiracFamily(), SharedParameters, HeadLayout.MULTI, False, ["ent", "conf"]),
+    (GaussianFamily(), PerTaskParameters, HeadLayout.SINGLE, False, ["ent", "conf", "agree", "ku", "grad"]),
+    (GaussianFamily(), SharedParameters, HeadLayout.MULTI, False, ["ent", "conf", "agree", "ku", "grad"]),
+    (DiracFamily(), PerTaskParameters, HeadLayout.SINGLE, False, ["ent", "conf", "grad"]),
+    (DiracFamily(), SharedParameters, HeadLayout.MULTI, False, ["ent", "conf", "grad"]),
     (DiracFamily(), SharedParameters, HeadLayout.SINGLE, False, []),  # all tasks give the same answer
     (DiracFamily(), SharedParameters, HeadLayout.GROWING, False, []),  # no task to infer
     (GaussianFamily(), PerTaskParameters, HeadLayout.SINGLE, True, ["variance"]),

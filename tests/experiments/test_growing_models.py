@@ -11,7 +11,7 @@ from metareplay import ContinualClassifier
 from metareplay.experiments.methods import METHODS
 from metareplay.training.loop import TaskTrainer
 
-NEEDS_OLD_DATA = ("joint", "exp-replay")
+NEEDS_OLD_DATA = ("joint",)
 QUICK: dict[str, Any] = {"training.iterations": 6, "inference.samples": 4}
 
 
@@ -21,7 +21,8 @@ def blobs(classes: int, task: int) -> tuple[npt.NDArray[np.float64], npt.NDArray
 
 
 def grown(method: str) -> ContinualClassifier:
-    model = ContinualClassifier(method, "mlp-10", settings=QUICK)
+    total = {"total_outputs": 23} if METHODS[method].shared_softmax else {}
+    model = ContinualClassifier(method, "mlp-10", settings={**QUICK, **total})
     for task, width in enumerate((2, 3, 5)):
         model.learn_task(*blobs(width, task))
     return model

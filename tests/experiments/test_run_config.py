@@ -228,6 +228,7 @@ OTHER_VALUES: dict[str, Any] = {
     "posterior.prior_variance": 2.0,
     "posterior.prior_scale": 0.5,
     "posterior.train_samples": 2,
+    "total_outputs": 20,
     "posterior.local_reparametrisation": True,
     "posterior.keep_network_init": True,
     "posterior.likelihood_scale": 0.5,
@@ -278,6 +279,8 @@ OTHER_VALUES: dict[str, Any] = {
     "inference.samples": 3,
     "inference.batch_wise": 3,
     "inference.batch_size": 3,
+    "inference.grad_steps": 3,
+    "inference.grad_rate": 0.5,
 }
 
 
@@ -286,7 +289,7 @@ PASSIVE = {"data_dir", "training.log_every", "training.checkpoint_every", "infer
 
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
-    special = {"posterior.prior_samples": "pr-radial"}
+    special = {"posterior.prior_samples": "pr-radial", "total_outputs": "ewc-shared"}
     for strategy, method in (("rehearsal", "exp-replay"), ("ewc", "ewc-multihead")):
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
     base = {"method": special[key]} if key in special else {}

@@ -1,6 +1,7 @@
 """Task-inference criteria on predictions with known answers."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from metareplay.inference.criteria import (
     CRITERIA,
     criterion_named,
     disagreement,
+    entropy_gradient,
     expected_entropy,
     knowledge_uncertainty,
     lack_of_confidence,
@@ -18,6 +20,7 @@ from metareplay.inference.criteria import (
     total_entropy,
 )
 from metareplay.inference.predictive import log_likelihoods, log_predictive
+from metareplay.inference.settings import InferenceSettings
 
 
 def log_probs(*samples: list[float]) -> Tensor:
@@ -152,3 +155,40 @@ def test_comparing_samples_of_a_point_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["ent", "conf"])
 def test_a_point_has_entropy_and_confidence(name: str) -> None:
     assert criterion_named(name, deterministic=True) is CRITERIA[name]
+
+
+def predictions(rng: Generator, tasks: int = 4) -> list[Tensor]:
+    return [(3 * torch.randn(7, 3, generator=rng, dtype=torch.float64)).log_softmax(-1) for _ in range(tasks)]
+
+
+def mixture_entropy(said: list[Tensor], v: Tensor) -> Tensor:
+    """Plainly: the entropy of sum_t softmax(v)_t p_t over shared outputs; (B,)."""
+    mixed = sum(weight.unsqueeze(-1) * log_p.exp() for weight, log_p in zip(v.softmax(0), said, strict=True))
+    assert isinstance(mixed, Tensor)
+    return -(mixed * mixed.log()).sum(-1)
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(1, 1.0), (5, 0.3)])
+def test_grad_takes_gradient_steps_on_the_mixing_coefficients(steps: int, rate: float, rng: Generator) -> None:
+    said = predictions(rng)
+    v = torch.zeros(4, 7, dtype=torch.float64)
+    for _ in range(steps):
+        v.requires_grad_()
+        v = (v - rate * torch.autograd.grad(mixture_entropy(said, v).sum(), v)[0]).detach()
+    found = entropy_gradient(said, [slice(0, 3)] * 4, InferenceSettings(grad_steps=steps, grad_rate=rate))
+    torch.testing.assert_close(found, -v.log_softmax(0))
+
+
+def test_grad_lowers_the_entropy_of_the_mixture(rng: Generator) -> None:
+    said, heads = predictions(rng), [slice(0, 3)] * 4
+    values = [mixture_entropy(said, -entropy_gradient(said, heads, InferenceSettings(grad_steps=steps))) for steps in (1, 3, 10, 50)]
+    assert all((after < before).all() for before, after in pairwise(values))
+
+
+def test_grad_is_ent_where_no_two_tasks_share_an_output(rng: Generator) -> None:
+    """H(mixture) = H(alpha) + sum_t alpha_t H_t then, so the steepest fall is that of the lowest entropy."""
+    said, heads = predictions(rng), [slice(3 * task, 3 * task + 3) for task in range(4)]
+    entropies = torch.stack([total_entropy(log_p.unsqueeze(0)) for log_p in said])
+    for steps in (1, 4):
+        found = entropy_gradient(said, heads, InferenceSettings(grad_steps=steps))
+        assert torch.equal(found.argsort(0), entropies.argsort(0))

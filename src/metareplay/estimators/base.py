@@ -1,12 +1,11 @@
 """What classifier and regressor share: learning, storing, and knowing their tasks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from metareplay.arrays import Inputs, to_inputs
@@ -108,10 +107,9 @@ class ContinualEstimator:
     def _inputs(self, x: Inputs) -> Tensor:
         return self.scaling.x(to_inputs(x, self._trained().input_shape))
 
-    def _choose(self, scores: Sequence[Tensor], batch_wise: int | None) -> Tensor:
-        """The task of each input (N,), from every task's scores (N,)."""
-        stacked = torch.stack(list(scores))  # (T, N)
-        return infer_tasks(stacked) if batch_wise is None else infer_tasks_batch_wise(stacked, batch_wise)
+    def _choose(self, scores: Tensor, batch_wise: int | None) -> Tensor:
+        """The task of each input (N,), from every task's scores (T, N)."""
+        return infer_tasks(scores) if batch_wise is None else infer_tasks_batch_wise(scores, batch_wise)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder (safetensors and JSON)."""

@@ -15,7 +15,6 @@ from metareplay.estimators.base import Array, ContinualEstimator, TaskName
 from metareplay.experiments.store import TaskInfo
 from metareplay.inference.criteria import criterion_named, expected_entropy, total_entropy
 from metareplay.inference.predictive import log_likelihoods, log_predictive
-from metareplay.model import HeadLayout
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,14 @@ class ContinualClassifier(ContinualEstimator):
         ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
         """
         learner, x = self._trained(), self._inputs(X)
-        score = criterion_named(criterion, deterministic=learner.model.family.deterministic).score
+        chosen_by = criterion_named(criterion, deterministic=learner.model.family.deterministic)
         if task is not None:
             chosen = torch.full((len(x),), self._task_index(task))
-        elif learner.model.layout is HeadLayout.GROWING:
+        elif learner.model.layout.one_softmax:
             return self._shared_softmax(x)
         else:
-            chosen = self._choose([score(self._log_probs(x, index)) for index in range(len(self.tasks))], batch_wise)
+            said = [chosen_by.score(self._log_probs(x, index)) for index in range(len(self.tasks))]
+            chosen = self._choose(chosen_by.compare(said, learner.model.heads, self.config.inference), batch_wise)
         columns = {label: index for index, label in enumerate(self.classes_)}
         probabilities = torch.zeros(len(x), len(columns), dtype=torch.float64)
         total, aleatoric = torch.zeros(2, len(x), dtype=torch.float64)
@@ -103,8 +103,9 @@ class ContinualClassifier(ContinualEstimator):
 
     def _shared_softmax(self, x: Tensor) -> ClassPrediction:
         """One softmax spans all tasks: the class names the task."""
-        last = len(self.tasks) - 1
-        log_probs = log_likelihoods(self._trained().evaluator.outputs(x, last, every_output=True))  # (S, N, all outputs)
+        last, learner = len(self.tasks) - 1, self._trained()
+        known = learner.model.heads[last].stop  # outputs that wait for later tasks have no label
+        log_probs = log_likelihoods(learner.evaluator.outputs(x, last, every_output=True)[..., :known])  # (S, N, known outputs)
         outputs = [(index, label) for index, task in enumerate(self.tasks) for label in task.classes]
         columns = {label: index for index, label in enumerate(self.classes_)}
         places = torch.tensor([columns[label] for _, label in outputs])

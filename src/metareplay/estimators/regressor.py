@@ -51,7 +51,7 @@ class ContinualRegressor(ContinualEstimator):
         if task is not None:
             chosen = torch.full((len(x),), self._task_index(task))
         elif len(self.tasks) == 1 or VARIANCE in learner.evaluator.criteria():
-            chosen = self._choose([predictive_variance(values) for values in outputs], batch_wise)
+            chosen = self._choose(torch.stack([predictive_variance(values) for values in outputs]), batch_wise)
         else:
             raise ConfigError(
                 f"{self.config.method} cannot infer the task of a regression input: its weights do not vary; "

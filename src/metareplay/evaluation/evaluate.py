@@ -20,7 +20,7 @@ VARIANCE = "variance"
 
 
 class Answers(NamedTuple):
-    """What one task's posterior says about some inputs: predictions (N,) or (N, D), and scores (N,) by criterion."""
+    """What one task's posterior says about some inputs: predictions (N,) or (N, D), and by criterion what it says of itself (N, ...)."""
 
     predictions: Tensor
     scores: dict[str, Tensor]
@@ -47,7 +47,7 @@ class Evaluator:
         """The criteria that apply: none where all tasks share one answer, some only for Bayesian posteriors."""
         deterministic = self.model.family.deterministic
         one_answer = isinstance(self.model.task_map, SharedParameters) and self.model.layout is HeadLayout.SINGLE
-        if one_answer or self.model.layout is HeadLayout.GROWING:
+        if one_answer or self.model.layout.one_softmax:
             return []
         if self.regression:
             return [] if deterministic else [VARIANCE]
@@ -88,8 +88,13 @@ class Evaluator:
             answers = [self.answers(test.x, task, criteria) for task in tasks]
             values = torch.stack([self.error_or_hit(answer.predictions, test.y) for answer in answers])  # (T, N)
             for name in criteria:
-                rows[name].append(self._row(torch.stack([answer.scores[name] for answer in answers]), values, true))
+                rows[name].append(self._row(self._compared(name, answers), values, true))
         return {name: self._summary(found) for name, found in rows.items()}
+
+    def _compared(self, name: str, answers: Sequence[Answers]) -> Tensor:
+        """The scores of all tasks, the lowest wins: (T, N)."""
+        said = [answer.scores[name] for answer in answers]
+        return torch.stack(said) if self.regression else CRITERIA[name].compare(said, self.model.heads, self.settings)
 
     def _row(self, scores: Tensor, values: Tensor, true: int) -> tuple[float, float, float, list[float]]:
         """One true task: score, share of right tasks, batch-wise score, confusion row."""
@@ -108,7 +113,7 @@ class Evaluator:
 
     def shared_softmax(self, tests: Sequence[Split]) -> float | None:
         """Accuracy over all classes at once, where one softmax spans all tasks; None elsewhere."""
-        if self.model.layout is not HeadLayout.GROWING or self.regression:
+        if not self.model.layout.one_softmax or self.regression:
             return None
         hits = []
         for task, test in enumerate(tests):

@@ -33,20 +33,23 @@ from metareplay.strategies.prior_focused import PriorFocused
 from metareplay.strategies.rehearsal import ExperienceReplay
 
 
-def build_model(config: RunConfig, problem: Problem, scenario: Scenario, input_shape: tuple[int, ...]) -> ContinualModel:
-    """The model of a configuration, without tasks yet."""
+def build_model(
+    config: RunConfig, problem: Problem, scenario: Scenario, input_shape: tuple[int, ...], total_outputs: int | None = None
+) -> ContinualModel:
+    """The model of a configuration, without tasks yet; ``total_outputs`` is how many classes all tasks have together, if known."""
     if prod(input_shape) == 0:
         raise ConfigError(f"inputs of shape {input_shape} are empty; every input needs at least one number")
     factory = network_factory(config.network, input_shape, config.activation)
-    family = build_family(config)
+    family, layout = build_family(config), head_layout(config, problem, scenario)
     likelihood = Categorical() if problem == "classification" else Gaussian(config.posterior.likelihood_scale)
     return ContinualModel(
         factory,
         family,
         lambda size, generator: build_task_map(config, size, generator),
-        head_layout(config, problem, scenario),
+        layout,
         likelihood,
         lambda family, network, spec: wished_variances(config, family, network, spec),
+        shared_outputs(config, total_outputs) if layout is HeadLayout.SHARED else None,
     )
 
 
@@ -78,7 +81,20 @@ def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> Head
         return HeadLayout(config.heads)
     if method.task_map != "shared" or problem == "regression" or scenario is Scenario.DOMAIN:
         return HeadLayout.SINGLE
+    if method.shared_softmax:
+        return HeadLayout.SHARED
     return HeadLayout.GROWING if method.growing_softmax else HeadLayout.MULTI
+
+
+def shared_outputs(config: RunConfig, known: int | None) -> int:
+    """How many outputs a softmax has that spans all tasks from the start."""
+    total = config.total_outputs or known
+    if total is None:
+        raise ConfigError(
+            f"{config.method} has one softmax over the classes of all tasks, those to come included; say how many with total_outputs, "
+            "or choose ewc-growing or ewc-multihead, whose outputs grow"
+        )
+    return total
 
 
 def build_task_map(config: RunConfig, size: int, generator: Generator) -> TaskMap:

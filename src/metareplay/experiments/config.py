@@ -32,6 +32,11 @@ class RunConfig(Settings):
         None,
         description="outputs of the network: single, all tasks use the same; multi, each task adds its own; null: as the method needs them",
     )
+    total_outputs: int | None = Field(
+        None,
+        ge=1,
+        description="outputs of a softmax that spans all tasks from the start; null: as many as a benchmark has classes",
+    )
     seed: int = Field(0, ge=0, description="fixes all random numbers of a run")
     data_seed: int = Field(DATA_SEED, ge=0, description="fixes generated data (toy benchmarks), the same for all seeds")
     data_dir: str | None = Field(None, description="folder of the data set; null: METAREPLAY_DATA, then the hub")
@@ -124,6 +129,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
     group = key.partition(".")[0]
     if key == "heads" and method.task_map != "hypernetwork":
         return f"the outputs of {method.name} follow from its kind"
+    if key == "total_outputs" and not method.shared_softmax:
+        return f"the outputs of {method.name} are added with its tasks"
     if group == "hypernet" and not method.has_hypernetwork:
         return f"{method.name} has no hypernetwork"
     if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":

@@ -11,7 +11,7 @@ from metareplay.errors import DataError, MetaReplayError
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.build import build_matching, build_model, build_strategy, check_size
 from metareplay.experiments.config import RunConfig
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import Strategy, TrainingData
 from metareplay.training.loop import TaskTrainer
@@ -20,9 +20,17 @@ from metareplay.training.loop import TaskTrainer
 class ContinualLearner:
     """Learns tasks one at a time and can be stored between any two training steps."""
 
-    def __init__(self, config: RunConfig, problem: Problem, scenario: Scenario, input_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        problem: Problem,
+        scenario: Scenario,
+        input_shape: tuple[int, ...],
+        *,
+        total_outputs: int | None = None,
+    ) -> None:
         self.config, self.problem, self.scenario, self.input_shape = config, problem, scenario, tuple(input_shape)
-        self.model: ContinualModel = build_model(config, problem, scenario, self.input_shape)
+        self.model: ContinualModel = build_model(config, problem, scenario, self.input_shape, total_outputs)
         self.strategy: Strategy = build_strategy(config)
         self.evaluator = Evaluator(self.model, config.inference, regression=problem == "regression", seed=config.seed)
         self.trainer: TaskTrainer | None = None
@@ -61,7 +69,7 @@ class ContinualLearner:
 
     def _offset(self, task: int) -> int:
         """Class 0 of a task is this output among those that compete in training."""
-        return self.model.heads[task].start if self.model.layout is HeadLayout.GROWING else 0
+        return self.model.heads[task].start if self.model.layout.one_softmax else 0
 
     def _make_trainer(self, task: int, train: Split) -> TaskTrainer:
         data, config = self.remember_data(task, train), self.config
@@ -92,7 +100,7 @@ class ContinualLearner:
 
     def facts(self) -> dict[str, Any]:
         """What the tensors do not say."""
-        return {"heads": self.model.head_bounds()}
+        return {"heads": self.model.head_bounds(), "total_outputs": self.model.total_outputs}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Become the learner that gave these facts and tensors."""

@@ -24,6 +24,8 @@ class Method:
     """Regularise a random subset of the old tasks in each step (suffix -sr)."""
     growing_softmax: bool = False
     """One softmax over the classes of all tasks so far, instead of one per task."""
+    shared_softmax: bool = False
+    """One softmax that spans the classes of all tasks from the start."""
     point_prediction: bool = False
     """EWC: predict with the mode of the posterior instead of samples."""
 
@@ -60,6 +62,15 @@ def _all_methods() -> list[Method]:
         Method("ewc-multihead", "shared", "ewc", "ewc", "online EWC, a head per task; predicts with the Gaussian that it implies"),
         Method("ewc-dirac", "shared", "ewc", "ewc", "ewc-multihead that predicts with the point estimate alone", point_prediction=True),
         Method("ewc-growing", "shared", "ewc", "ewc", "online EWC with one growing softmax", growing_softmax=True, point_prediction=True),
+        Method(
+            "ewc-shared",
+            "shared",
+            "ewc",
+            "ewc",
+            "online EWC, one softmax over all tasks",
+            shared_softmax=True,
+            point_prediction=True,
+        ),
         Method(
             "exp-replay", "shared", "dirac", "rehearsal", "one network that replays a few kept inputs of old tasks", growing_softmax=True
         ),

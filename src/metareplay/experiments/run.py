@@ -47,7 +47,10 @@ class Run:
         torch.set_num_threads(config.threads)
         data_dir = Path(config.data_dir) if config.data_dir else None
         self.benchmark = benchmark or build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir)
-        self.learner = ContinualLearner(config, self.benchmark.problem, self.benchmark.scenario, self.benchmark.input_shape)
+        total = sum(len(task.classes) for task in self.benchmark) or None
+        self.learner = ContinualLearner(
+            config, self.benchmark.problem, self.benchmark.scenario, self.benchmark.input_shape, total_outputs=total
+        )
         self.checkpoints = CheckpointFolder(out / "checkpoint", config.fingerprint())
         self.matrix: list[list[float]] = []
         self.seconds = {"train": 0.0, "evaluate": 0.0}

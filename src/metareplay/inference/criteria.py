@@ -1,10 +1,11 @@
 """Task-inference criteria: how uncertain a task is about an input [Henning2021, SM sec. Task inference].
 
-Each takes the log-likelihoods of a task's weight samples (S, B, C) and returns scores (B,); the lowest score wins.
+Each takes the log-likelihoods of a task's weight samples (S, B, C) and returns scores (B,); the lowest score wins. Only ``grad``
+looks at all tasks together: what a task says of itself is then its prediction (B, C), and ``compare`` makes the scores.
 Everything is computed in float64 from log-probabilities: in float32 a softmax saturates, and ties fall to the first task.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,13 @@ from torch import Tensor
 
 from metareplay.errors import ConfigError
 from metareplay.inference.predictive import log_predictive
+from metareplay.inference.settings import InferenceSettings
+
+Compare = Callable[[Sequence[Tensor], Sequence[slice], InferenceSettings], Tensor]
+
+
+def _as_they_are(scores: Sequence[Tensor], heads: Sequence[slice], settings: InferenceSettings) -> Tensor:
+    return torch.stack(list(scores))  # (T, B)
 
 
 @dataclass(frozen=True)
@@ -21,8 +29,11 @@ class Criterion:
     name: str
     description: str
     score: Callable[[Tensor], Tensor]
+    """What a task says of itself: (S, B, C) -> (B,)."""
     needs_samples: bool
     """True where a single weight sample (a deterministic posterior) says nothing."""
+    compare: Compare = _as_they_are
+    """What all tasks say of themselves, and which of the network's outputs are whose -> scores (T, B)."""
 
 
 def _entropy(log_p: Tensor) -> Tensor:
@@ -62,6 +73,26 @@ def knowledge_uncertainty(log_probs: Tensor) -> Tensor:
     return (total_entropy(log_probs) - expected_entropy(log_probs)).clamp_min(0.0)
 
 
+def entropy_gradient(log_predictives: Sequence[Tensor], heads: Sequence[slice], settings: InferenceSettings) -> Tensor:
+    """-log alpha after gradient steps on mixing coefficients alpha of the tasks' predictions (T times (B, C_t) -> (T, B)).
+
+    The criterion Grad [Wortsman2020]: alpha starts uniform, and each step lowers the entropy of the mixture p = sum_t alpha_t p_t over the
+    network's outputs. alpha = softmax(v), so that it stays a distribution; d H / d alpha_t = -sum_y p_t(y) (log p(y) + 1).
+    """
+    outputs = max(head.stop for head in heads)
+    log_p = torch.full((len(heads), *log_predictives[0].shape[:-1], outputs), -torch.inf, dtype=torch.float64)  # (T, B, C)
+    for task, (head, own) in enumerate(zip(heads, log_predictives, strict=True)):
+        log_p[task, ..., head] = own
+    v = torch.zeros(log_p.shape[:-1], dtype=torch.float64)  # (T, B)
+    for _ in range(settings.grad_steps):
+        log_alpha = v.log_softmax(0)
+        log_mixture = (log_alpha.unsqueeze(-1) + log_p).logsumexp(0)  # sum_t alpha_t p_t(y); (T, B, C) -> (B, C)
+        slope = -(log_p.exp() * (log_mixture.nan_to_num(neginf=0.0) + 1)).sum(-1)  # d H / d alpha; (T, B, C) -> (T, B)
+        alpha = log_alpha.exp()
+        v = v - settings.grad_rate * alpha * (slope - (alpha * slope).sum(0))  # chain rule through the softmax; (T, B)
+    return -v.log_softmax(0)
+
+
 CRITERIA: dict[str, Criterion] = {
     criterion.name: criterion
     for criterion in (
@@ -69,6 +100,7 @@ CRITERIA: dict[str, Criterion] = {
         Criterion("conf", "highest probability of the predicted class", lack_of_confidence, needs_samples=False),
         Criterion("agree", "strongest agreement between weight samples", disagreement, needs_samples=True),
         Criterion("ku", "lowest knowledge uncertainty (mutual information)", knowledge_uncertainty, needs_samples=True),
+        Criterion("grad", "steepest fall of the tasks' mixed entropy", log_predictive, needs_samples=False, compare=entropy_gradient),
     )
 }
 

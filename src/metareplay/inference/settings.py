@@ -10,4 +10,6 @@ class InferenceSettings(Settings):
 
     samples: int = Field(100, ge=1, description="weight samples K of the posterior predictive")
     batch_wise: int = Field(100, ge=1, description="inputs per batch in batch-wise task inference")
+    grad_steps: int = Field(1, ge=1, description="criterion grad: gradient steps on the mixing coefficients of the tasks")
+    grad_rate: float = Field(1.0, gt=0, description="criterion grad: size of these steps")
     batch_size: int = Field(500, ge=1, description="inputs per forward pass; changes memory, not results")

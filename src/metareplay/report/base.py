@@ -21,7 +21,7 @@ CRITERIA: dict[str, str] = {
     "conf": "the task whose most likely class has the highest probability",
     "agree": "the task whose weight samples agree most with one another",
     "ku": "the task with the least uncertainty about its weights (mutual information of weights and label)",
-    "grad": "the task whose entropy changes least when its embedding moves",
+    "grad": "the task whose share in a mixture of all tasks' predictions lowers its entropy most",
     "variance": "the task with the smallest predictive variance",
     "softmax": "one softmax over the classes of all tasks, no task is inferred",
 }
