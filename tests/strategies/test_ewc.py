@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
 from metareplay.benchmarks.base import Scenario, Split
@@ -72,6 +72,34 @@ def test_the_fisher_of_a_linear_gaussian_model_is_the_analytic_one() -> None:
     residual = (weight * x + bias - y) / 0.5**2
     expected = torch.cat([(residual * x).square().sum(0), residual.square().sum(0)])
     torch.testing.assert_close(summed_squared_gradients(model, 0, TrainingData(x, y), None), expected)
+
+
+class Normalised(nn.Module):
+    """Three inputs through batch normalisation: while it trains, its output and statistics depend on the whole batch."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.last(self.norm(self.first(x)).relu()))
+
+
+def test_the_fisher_takes_batch_normalisation_as_it_predicts(rng: Generator) -> None:
+    model, _ = parts()
+    model.factory = Normalised
+    model.add_task(2, generator=rng)
+    norm = cast(Normalised, model.network).norm
+    norm.track_running_stats, norm.num_batches_tracked = True, torch.tensor(3)  # a model of several tasks refuses them as yet
+    norm.running_mean, norm.running_var = torch.tensor([0.5, -0.5, 0.1, 0.0]), torch.tensor([2.0, 0.5, 1.0, 3.0])
+    before = {name: buffer.clone() for name, buffer in model.network.named_buffers()}
+    data = some_data(6, 2, rng)
+    found = summed_squared_gradients(model, 0, data, None)
+    assert model.network.training  # as it was
+    for name, buffer in model.network.named_buffers():
+        assert torch.equal(buffer, before[name]), name
+    model.network.eval()
+    torch.testing.assert_close(found, looped_fisher(model, 0, data))
 
 
 def test_precisions_add_up_with_decay(rng: Generator) -> None:

@@ -4,10 +4,12 @@ One point estimate is trained on; weights that mattered for earlier tasks are he
 are the diagonal of the empirical Fisher information, summed over tasks, plus the precision of the prior.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import final
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from metareplay.model import ContinualModel
@@ -68,6 +70,18 @@ def summed_squared_gradients(model: ContinualModel, task: int, data: TrainingDat
     x, y = data.x[chosen], data.y[chosen]
     size = max(1, GRADIENT_NUMBERS // len(weights))
     total = torch.zeros_like(weights)
-    for inputs, targets in zip(x.split(size), y.split(size), strict=True):
-        total += per_example(weights, inputs, targets).square().sum(0)  # sum_n (d log p(y_n | w, x_n) / dw)^2; (B, W) -> (W,)
+    with evaluating(model.network):
+        for inputs, targets in zip(x.split(size), y.split(size), strict=True):
+            total += per_example(weights, inputs, targets).square().sum(0)  # sum_n (d log p(y_n | w, x_n) / dw)^2; (B, W) -> (W,)
     return total * (len(data.x) / len(x))
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """The network as it predicts: statistics of batch normalisation are used, not updated, and nothing is dropped."""
+    training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(training)
