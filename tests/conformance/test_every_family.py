@@ -22,11 +22,13 @@ def _families() -> dict[str, PosteriorFamily]:
     found: dict[str, PosteriorFamily] = {}
     for method in METHODS.values():
         for keep in (False,) if method.family in ("dirac", "ewc") else (False, True):
+            if (name := method.family + ("-kept" if keep else "")) in found:
+                continue
             given: dict[str, object] = {"posterior.keep_network_init": True} if keep else {}
             if keep and method.has_hypernetwork:
                 given["hypernet.initialisation"] = "gaussian"
             config = build_config({"method": method.name, "network": "mlp-3"}, given, "test")
-            found.setdefault(method.family + ("-kept" if keep else ""), build_model(config, "classification", Scenario.CLASS, (2,)).family)
+            found[name] = build_model(config, "classification", Scenario.CLASS, (2,)).family
     return found
 
 

@@ -260,6 +260,7 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.strength": 0.5,
     "strategy.decay": 0.5,
     "strategy.fisher_samples": 3,
+    "strategy.linearised": False,
     "strategy.penalty": "w2",
     "strategy.old_tasks": 2,
     "strategy.targets": "recomputed",

@@ -11,9 +11,11 @@ from metareplay.benchmarks.base import Scenario, Split
 from metareplay.experiments.build import build_model, build_strategy
 from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
+from metareplay.inference.predictive import predictive_outputs
 from metareplay.model import ContinualModel
 from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.laplace import LinearisedGaussian
 from metareplay.strategies import ewc
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.ewc import OnlineEWC, summed_squared_gradients
@@ -151,11 +153,46 @@ def test_training_uses_a_point_and_prediction_the_gaussian(rng: Generator) -> No
     model.add_task(2, generator=rng)
     assert isinstance(model.training_posterior(0), Dirac)
     posterior = model.posterior(0)
-    assert isinstance(posterior, MeanFieldGaussian)
+    assert isinstance(posterior, LinearisedGaussian)
     torch.testing.assert_close(posterior.scale.detach(), torch.full((model.spec.numel,), VARIANCE**0.5))
+    sampled, _ = parts(strategy__linearised=False)
+    sampled.add_task(2, generator=rng)
+    assert isinstance(sampled.posterior(0), MeanFieldGaussian)
     point, _ = parts("ewc-dirac")
     point.add_task(2, generator=rng)
     assert isinstance(point.posterior(0), Dirac)
+
+
+@pytest.mark.parametrize("linearised", [True, False])
+def test_predictions_of_the_gaussian(linearised: bool, rng: Generator) -> None:
+    """Linearised, outputs are linear in the weights: samples at opposite sides of the point lie at opposite sides of its outputs."""
+    model, _ = parts(strategy__linearised=linearised)
+    model.add_task(2, generator=rng)
+    x = torch.randn(5, 3, generator=rng)
+    found = predictive_outputs(model, x, 0, 4, generator=Generator().manual_seed(1), batch_size=2)  # in three parts
+    weights = model.posterior(0).rsample(4, generator=Generator().manual_seed(1)).detach()
+    point = model.task_map.theta(0).detach().chunk(2)[0]
+
+    def outputs(flat: Tensor) -> Tensor:
+        return cast(Tensor, functional_call(model.network, model.spec.unflatten(flat), (x,)))
+
+    slopes = torch.func.jacrev(outputs)(point)  # (B, C, W)
+    expected = outputs(point) + torch.einsum("bcw,sw->sbc", slopes, weights - point)
+    exact = torch.stack([outputs(flat) for flat in weights])
+    torch.testing.assert_close(found, expected if linearised else exact)
+    assert not torch.allclose(expected, exact, rtol=0.1)
+
+
+def test_the_predictive_variance_of_a_linear_model_is_exact() -> None:
+    """y = w x + b: the variance of the output is x^2 / precision_w + 1 / precision_b, within 5 % over 20,000 samples."""
+    config = build_config({"method": "ewc-multihead", "network": "mlp"}, {"posterior.likelihood_scale": 0.5}, "test")
+    model, strategy = build_model(config, "regression", Scenario.DOMAIN, (1,)), cast(OnlineEWC, build_strategy(config))
+    model.add_task(1, generator=Generator().manual_seed(0))
+    strategy.before_task(model, 0)
+    strategy.after_task(model, 0, TrainingData(torch.tensor([[1.0], [-2.0], [0.5]]), torch.tensor([[0.3], [1.0], [-1.0]])))
+    precision, x = model.task_map.theta(0).detach()[2:], torch.tensor([[0.0], [0.7], [-3.0]])
+    found = predictive_outputs(model, x, 0, 20_000, generator=Generator().manual_seed(0)).var(0)
+    torch.testing.assert_close(found, x.square() / precision[0] + 1 / precision[1], rtol=0.05, atol=0.0)
 
 
 def test_training_leaves_precisions_alone_until_the_task_is_done(rng: Generator) -> None:
@@ -170,6 +207,8 @@ def test_training_leaves_precisions_alone_until_the_task_is_done(rng: Generator)
 
 @pytest.mark.parametrize("key", ["strategy.penalty", "strategy.old_tasks", "posterior.train_samples", "posterior.prior_scale"])
 def test_senseless_settings_are_refused(key: str) -> None:
+    with pytest.raises(Exception, match="means nothing here: ewc-dirac predicts with the point"):
+        build_config({"method": "ewc-dirac"}, {"strategy.linearised": False}, "test")
     value = {"strategy.penalty": "w2", "strategy.old_tasks": 1, "posterior.train_samples": 2, "posterior.prior_scale": 0.1}[key]
     with pytest.raises(Exception, match="means nothing here"):
         build_config({"method": "ewc-multihead"}, {key: value}, "test")

@@ -57,7 +57,7 @@ def build_family(config: RunConfig) -> PosteriorFamily:
     """What theta means."""
     gaussian = GaussianFamily(keep_network_init=config.posterior.keep_network_init)
     if config.kind().family == "ewc":
-        return LaplaceFamily(config.posterior.prior_variance, point=config.kind().point_prediction)
+        return LaplaceFamily(config.posterior.prior_variance, point=config.kind().point_prediction, linearised=config.strategy.linearised)
     families: dict[str, PosteriorFamily] = {
         "dirac": DiracFamily(),
         "bbb": gaussian,

@@ -110,7 +110,7 @@ STRATEGY_KEYS: dict[str, frozenset[str]] = {
         f"strategy.{name}" for name in ("strength", "penalty", "old_tasks", "targets", "age_discount", "task_strengths")
     ),
     "rehearsal": frozenset(f"strategy.{name}" for name in ("strength", "coreset_size", "replay_batch_size", "replay_batch_per_task")),
-    "ewc": frozenset(f"strategy.{name}" for name in ("strength", "decay", "fisher_samples")),
+    "ewc": frozenset(f"strategy.{name}" for name in ("strength", "decay", "fisher_samples", "linearised")),
 }
 """The settings that each strategy reads; other strategies read none."""
 
@@ -137,6 +137,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
     if group == "strategy" and key not in STRATEGY_KEYS.get(method.strategy, ()):
         return _why_not_this_strategy(method)
+    if key == "strategy.linearised" and method.point_prediction:
+        return f"{method.name} predicts with the point estimate alone"
     if method.family == "ewc" and key.startswith("posterior.") and key not in ("posterior.prior_variance", "posterior.likelihood_scale"):
         return f"{method.name} trains a point estimate; of the posterior's settings only the prior's variance matters"
     bayesian_only = ("prior_variance", "prior_scale", "prior_samples", "train_samples", "local_reparametrisation", "keep_network_init")

@@ -6,7 +6,8 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.model import ContinualModel
-from metareplay.nets.weights import run_flat
+from metareplay.nets.weights import run_flat, run_linearised
+from metareplay.posteriors.laplace import LinearisedGaussian
 
 
 @torch.no_grad()
@@ -15,10 +16,16 @@ def predictive_outputs(
 ) -> Tensor:
     """Outputs of one task's networks (S, N, C); the same weight samples serve all inputs. Deterministic posteriors need only one."""
     samples = 1 if model.family.deterministic else samples
-    weights = model.posterior(task).rsample(samples, generator=generator)  # (S, W)
+    posterior = model.posterior(task)
+    weights = posterior.rsample(samples, generator=generator)  # (S, W)
     columns = slice(None) if every_output else model.heads[task]
-    parts = [run_flat(model.network, model.spec, weights, part)[..., columns] for part in x.split(batch_size)]
-    return torch.cat(parts, dim=1)  # (S, N, C)
+
+    def run(part: Tensor) -> Tensor:
+        if isinstance(posterior, LinearisedGaussian):
+            return run_linearised(model.network, model.spec, posterior.mean, weights, part)
+        return run_flat(model.network, model.spec, weights, part)
+
+    return torch.cat([run(part)[..., columns] for part in x.split(batch_size)], dim=1)  # (S, N, C)
 
 
 def log_likelihoods(outputs: Tensor) -> Tensor:

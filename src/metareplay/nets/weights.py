@@ -107,6 +107,20 @@ def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor) ->
     return outputs
 
 
+def run_linearised(module: nn.Module, spec: WeightSpec, centre: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+    """As ``run_flat``, of the module's expansion to first order around the weights ``centre`` (W,): (S, B, C)."""
+
+    def outputs(flat: Tensor) -> Tensor:
+        found: Tensor = functional_call(module, spec.unflatten(flat), (x,))
+        return found
+
+    def slope(step: Tensor) -> Tensor:
+        found: Tensor = torch.func.jvp(outputs, (centre,), (step,))[1]  # J(centre) (w - centre); (B, C)
+        return found
+
+    return outputs(centre) + torch.func.vmap(slope)(weights - centre)  # (B, C), (S, B, C) -> (S, B, C)
+
+
 def own_generator_seed(generator: Generator) -> int:
     """A seed drawn from a generator, for code that only knows PyTorch's global random state."""
     return int(torch.randint(2**62, (1,), generator=generator))

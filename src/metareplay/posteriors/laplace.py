@@ -2,8 +2,14 @@
 
 While a task is learned theta is a point, the MAP estimate; its second half holds the precision of each weight, which the
 strategy updates from the Fisher information when the task is done.
+
+The Gaussian is a statement about the neighbourhood of the point: precisions of weights that hardly mattered stay at the prior's, and
+samples that far away, put into the network, predict noise. The Fisher information is the curvature of the network linearised at the
+point, and for that network the Gaussian holds everywhere [Immer2021, Improving predictions of Bayesian neural nets via local
+linearization]; so predictions use the linearised network unless told otherwise.
 """
 
+from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -15,13 +21,26 @@ from metareplay.posteriors.gaussian import MeanFieldGaussian
 
 
 @final
+@dataclass(frozen=True)
+class LinearisedGaussian:
+    """A Gaussian over the weights of the network linearised at its mean."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Reparametrised samples (n, W)."""
+        return MeanFieldGaussian(self.mean, self.scale).rsample(n, generator=generator)
+
+
+@final
 class LaplaceFamily:
-    """theta = [weights, precisions]. Predictions use the Gaussian, or with ``point`` only its mode."""
+    """theta = [weights, precisions]. Predictions use the Gaussian, ``linearised`` or not, or with ``point`` only its mode."""
 
     name = "ewc"
 
-    def __init__(self, prior_variance: float, *, point: bool) -> None:
-        self.prior_variance, self.deterministic = prior_variance, point
+    def __init__(self, prior_variance: float, *, point: bool, linearised: bool = True) -> None:
+        self.prior_variance, self.deterministic, self.linearised = prior_variance, point, linearised
 
     def num_parameters(self, spec: WeightSpec) -> int:
         return 2 * spec.numel
@@ -35,9 +54,12 @@ class LaplaceFamily:
     def weight_mask(self, spec: WeightSpec) -> Tensor:
         return torch.arange(2 * spec.numel) < spec.numel
 
-    def at(self, theta: Tensor, spec: WeightSpec) -> Dirac | MeanFieldGaussian:
+    def at(self, theta: Tensor, spec: WeightSpec) -> Dirac | MeanFieldGaussian | LinearisedGaussian:
         weights, precision = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
-        return Dirac(weights) if self.deterministic else MeanFieldGaussian(weights, precision.rsqrt())  # SM eq. ewc:constructed
+        if self.deterministic:
+            return Dirac(weights)
+        kind = LinearisedGaussian if self.linearised else MeanFieldGaussian
+        return kind(weights, precision.rsqrt())  # SM eq. ewc:constructed
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Dirac:
         return Dirac(theta.chunk(2, dim=-1)[0])
