@@ -163,6 +163,19 @@ def test_training_uses_a_point_and_prediction_the_gaussian(rng: Generator) -> No
     assert isinstance(point.posterior(0), Dirac)
 
 
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_samples_of_the_linearised_gaussian_come_in_pairs(count: int, rng: Generator) -> None:
+    """The mean prediction of the pairs names the point's class, and the samples have the Gaussian's moments."""
+    posterior = LinearisedGaussian(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0]))
+    draws = posterior.rsample(count, generator=rng)
+    assert draws.shape == (count, 2)
+    pairs = draws[: count // 2 * 2].view(-1, 2, 2)
+    torch.testing.assert_close(pairs.mean(1), posterior.mean.expand(len(pairs), -1))
+    many = posterior.rsample(20_000, generator=rng)
+    torch.testing.assert_close(many.std(0), posterior.scale, rtol=0.03, atol=0.0)
+    assert torch.equal(many.sigmoid().mean(0) > 0.5, posterior.mean > 0)
+
+
 @pytest.mark.parametrize("linearised", [True, False])
 def test_predictions_of_the_gaussian(linearised: bool, rng: Generator) -> None:
     """Linearised, outputs are linear in the weights: samples at opposite sides of the point lie at opposite sides of its outputs."""
