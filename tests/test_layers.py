@@ -48,6 +48,7 @@ NEIGHBOURS = {
     "hypernets.hypernet": {"initialise", "task_maps"},
     "hypernets.replay_distance": {"hypernet"},
     "inference.criteria": {"predictive"},
+    "posteriors.avb": {"gaussian"},
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.gaussian": {"dirac"},
     "posteriors.laplace": {"dirac", "gaussian"},

@@ -31,7 +31,8 @@ def _configs() -> dict[str, RunConfig]:
     for method in METHODS.values():
         variants: list[dict[str, object]] = [{}]
         if method.strategy == "posterior-replay":
-            refused = {"dirac": ("fkl", "rkl"), "radial": ("fkl", "rkl", "w2"), "ssge": ("fkl", "rkl", "w2")}.get(method.family, ())
+            only_mse = dict.fromkeys(("radial", "ssge", "avb"), ("fkl", "rkl", "w2"))
+            refused = {"dirac": ("fkl", "rkl"), **only_mse}.get(method.family, ())
             variants = [given for given in PENALTIES if given["strategy.penalty"] not in refused]
         for given in variants:
             defaults = {"method": method.name, "network": "mlp-4", **(SMALL if method.has_hypernetwork else {})}

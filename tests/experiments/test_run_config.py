@@ -59,6 +59,14 @@ WRONG: list[tuple[str, Any]] = [
     ("posterior.support_noise", -1.0),
     ("posterior.ssge_samples", 0),
     ("posterior.ssge_ratio", 1.5),
+    ("posterior.avb_hidden", [3, 0]),
+    ("posterior.avb_activation", "cosine"),
+    ("posterior.avb_steps", 0),
+    ("posterior.avb_batch_size", 0),
+    ("posterior.avb_learning_rate", 0.0),
+    ("posterior.avb_contrast_samples", 1),
+    ("posterior.avb_chunk_size", 0),
+    ("posterior.avb_chunk_outputs", 0),
     ("strategy.strength", -1),
     ("strategy.penalty", "l1"),
     ("strategy.old_tasks", 0),
@@ -122,6 +130,10 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-radial", "posterior.support_noise", 0.1, "pr-radial has no implicit posterior"),
     ("fine-tuning", "posterior.ssge_samples", 5, "fine-tuning has no implicit posterior"),
     ("vcl", "posterior.latent_size", 5, "vcl has no implicit posterior"),
+    ("pr-bbb", "posterior.avb_steps", 5, "pr-bbb has no implicit posterior"),
+    ("pr-ssge", "posterior.avb_steps", 5, "pr-ssge estimates its prior-matching term by SSGE, not by AVB"),
+    ("sp-avb", "posterior.ssge_samples", 5, "sp-avb estimates its prior-matching term by AVB, not by SSGE"),
+    ("pr-avb", "posterior.avb_chunk_outputs", 5, "the discriminator takes all weights at once; set posterior.avb_chunk_size"),
     ("sp-bbb", "heads", "multi", "the outputs of sp-bbb follow from its kind"),
 ]
 
@@ -143,14 +155,16 @@ def test_a_point_estimate_has_no_kl(penalty: str) -> None:
 
 @pytest.mark.parametrize("penalty", ["fkl", "rkl", "w2"])
 def test_an_implicit_posterior_has_no_closed_forms(penalty: str) -> None:
-    assert "no closed form for implicit posteriors; choose mse" in refusal({"method": "pr-ssge", "strategy.penalty": penalty})
-    assert "needs a Gaussian posterior, not ssge" in refusal({"method": "sp-ssge", "posterior.local_reparametrisation": True})
+    for family in ("ssge", "avb"):
+        assert "no closed form for implicit posteriors; choose mse" in refusal({"method": f"pr-{family}", "strategy.penalty": penalty})
+        assert f"needs a Gaussian posterior, not {family}" in refusal({"method": f"sp-{family}", "posterior.local_reparametrisation": True})
 
 
-def test_what_a_chunked_generator_cannot_do() -> None:
-    chunked = {"method": "pr-ssge", "posterior.generator_chunk_size": 9}
+@pytest.mark.parametrize("family", ["ssge", "avb"])
+def test_what_a_chunked_generator_cannot_do(family: str) -> None:
+    chunked = {"method": f"pr-{family}", "posterior.generator_chunk_size": 9}
     assert "keep_network_init needs a generator without chunks" in refusal(
-        {**chunked, "method": "sp-ssge", "posterior.keep_network_init": True}
+        {**chunked, "method": f"sp-{family}", "posterior.keep_network_init": True}
     )
     assert "hyperfan needs a weight generator without chunks" in refusal({**chunked, "hypernet.initialisation": "hyperfan"})
 
@@ -245,6 +259,16 @@ OTHER_VALUES: dict[str, Any] = {
     "posterior.ssge_width": 0.5,
     "posterior.ssge_eigenfunctions": 3,
     "posterior.ssge_ratio": 0.5,
+    "posterior.avb_hidden": [3],
+    "posterior.avb_activation": "elu",
+    "posterior.avb_batch_statistics": True,
+    "posterior.avb_learning_rate": 0.5,
+    "posterior.avb_steps": 3,
+    "posterior.avb_batch_size": 3,
+    "posterior.avb_contrast_samples": None,
+    "posterior.avb_chunk_size": 33,
+    "posterior.avb_chunk_hidden": [3],
+    "posterior.avb_chunk_outputs": 3,
     "hypernet.kind": "plain",
     "hypernet.hidden": [3],
     "hypernet.activation": "elu",
@@ -295,6 +319,7 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
     base = {"method": special[key]} if key in special else {}
     base = {"method": "pr-ssge"} if key.startswith(IMPLICIT_KEYS) else base
+    base = {"method": "pr-avb", "posterior.avb_chunk_size": 9} if key.startswith("posterior.avb_") else base
     base = {"hypernet.initialisation": "gaussian"} if key == "posterior.keep_network_init" else base
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
@@ -323,5 +348,6 @@ def test_a_configuration_is_frozen() -> None:
 
 def test_every_setting_means_something_to_some_method() -> None:
     flat = flatten(RunConfig().model_dump())
+    flat |= {"posterior.avb_chunk_size": 9}
     for key in setting_descriptions():
         assert any(why_senseless(key, method, flat) is None for method in METHODS.values()), key

@@ -17,6 +17,7 @@ from metareplay.likelihoods import Categorical, Gaussian
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.registry import network_factory
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.avb import AVBMatching
 from metareplay.posteriors.base import PosteriorFamily, PriorMatching
 from metareplay.posteriors.dirac import DiracFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
@@ -62,7 +63,8 @@ def build_family(config: RunConfig) -> PosteriorFamily:
         "dirac": DiracFamily(),
         "bbb": gaussian,
         "radial": RadialFamily(gaussian),
-        "ssge": ImplicitFamily(config.posterior),
+        "ssge": ImplicitFamily(config.posterior, "ssge"),
+        "avb": ImplicitFamily(config.posterior, "avb"),
     }
     return families[config.kind().family]
 
@@ -71,6 +73,16 @@ def build_matching(config: RunConfig, num_weights: int, *, generator: Generator)
     """How the prior-matching term of a task is computed, for a network of so many weights; made anew for every task."""
     if config.kind().family == "ssge":
         return SSGEMatching(config.posterior)
+    if config.kind().family == "avb":
+        training = config.training
+        return AVBMatching(
+            num_weights,
+            config.posterior,
+            learning_rate=training.learning_rate,
+            clip_value=training.clip_value,
+            clip_norm=training.clip_norm,
+            generator=generator,
+        )
     return DirectMatching()
 
 

@@ -12,8 +12,9 @@ from pydantic import BaseModel, Field, ValidationError
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.errors import ConfigError
 from metareplay.experiments.methods import Method, method_named
-from metareplay.hypernets.settings import Activation, HypernetSettings
+from metareplay.hypernets.settings import HypernetSettings
 from metareplay.inference.settings import InferenceSettings
+from metareplay.nets.mlp import Activation
 from metareplay.nets.registry import check_network_name
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.settings import Settings
@@ -70,8 +71,10 @@ PASSIVE_KEYS = frozenset({"data_dir", "training.log_every", "training.checkpoint
 """Settings that do not change what a run computes."""
 
 
-IMPLICIT_KEYS = ("posterior.generator_", "posterior.latent_", "posterior.support_noise", "posterior.ssge_")
-"""How the settings begin that belong to implicit posteriors alone."""
+IMPLICIT_KEYS = ("posterior.generator_", "posterior.latent_", "posterior.support_noise", "posterior.ssge_", "posterior.avb_")
+"""How the settings begin that belong to implicit posteriors alone; the last two belong to one estimator each."""
+ESTIMATORS = {"ssge": "SSGE", "avb": "AVB"}
+"""The families with implicit posteriors, by what estimates their prior-matching term."""
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -148,8 +151,18 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return "a hypernetwork with hypernet.initialisation=xavier has a start of its own; set it to gaussian"
     if key == "posterior.prior_samples" and method.family == "bbb":
         return f"the prior-matching term of {method.name} is computed in closed form"
-    if key.startswith(IMPLICIT_KEYS) and method.family != "ssge":
+    return _why_not_implicit(key, method, settings) if key.startswith(IMPLICIT_KEYS) else None
+
+
+def _why_not_implicit(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
+    """The same for the settings of implicit posteriors and their estimators."""
+    if method.family not in ESTIMATORS:
         return f"{method.name} has no implicit posterior, so it has no weight generator"
+    for family, words in ESTIMATORS.items():
+        if key.startswith(f"posterior.{family}_") and method.family != family:
+            return f"{method.name} estimates its prior-matching term by {ESTIMATORS[method.family]}, not by {words}"
+    if key.startswith("posterior.avb_chunk_") and key != "posterior.avb_chunk_size" and settings.get("posterior.avb_chunk_size") is None:
+        return "the discriminator takes all weights at once; set posterior.avb_chunk_size"
     return None
 
 
@@ -193,14 +206,14 @@ def _check_combination(config: RunConfig, method: Method, source: str) -> None:
         raise ConfigError(
             f"{source}: strategy.penalty={config.strategy.penalty} needs a density, but {method.name} is a point estimate; choose mse or w2"
         )
-    if method.family in ("radial", "ssge") and config.strategy.penalty != "mse" and method.strategy == "posterior-replay":
+    if method.family in ("radial", *ESTIMATORS) and config.strategy.penalty != "mse" and method.strategy == "posterior-replay":
         words = "radial" if method.family == "radial" else "implicit"
         raise ConfigError(f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for {words} posteriors; choose mse")
     if config.posterior.local_reparametrisation and method.family not in ("bbb", "dirac", "ewc"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
     if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}")
-    if method.family == "ssge" and config.posterior.generator_chunk_size is not None:
+    if method.family in ESTIMATORS and config.posterior.generator_chunk_size is not None:
         if config.posterior.keep_network_init:
             raise ConfigError(f"{source}: posterior.keep_network_init needs a generator without chunks; set generator_chunk_size to null")
         if method.has_hypernetwork and config.hypernet.initialisation == "hyperfan":

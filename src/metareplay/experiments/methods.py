@@ -7,7 +7,7 @@ from typing import Literal
 from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
-FamilyName = Literal["dirac", "bbb", "radial", "ssge", "ewc"]
+FamilyName = Literal["dirac", "bbb", "radial", "ssge", "avb", "ewc"]
 StrategyName = Literal["posterior-replay", "prior-focused", "ewc", "rehearsal", "unbound", "joint"]
 
 
@@ -46,6 +46,7 @@ def _all_methods() -> list[Method]:
         ("bbb", "mean-field Gaussian posteriors"),
         ("radial", "radial posteriors"),
         ("ssge", "implicit posteriors (SSGE)"),
+        ("avb", "implicit posteriors (AVB)"),
     ]
     methods = []
     for family, words in names:

@@ -4,9 +4,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from metareplay.nets.mlp import Activation
 from metareplay.settings import Settings
-
-Activation = Literal["relu", "sigmoid", "tanh", "elu", "linear"]
 
 
 class HypernetSettings(Settings):

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
+from typing import Literal
 
 from torch import Tensor, nn
 
 from metareplay.errors import ConfigError
 
+Activation = Literal["relu", "sigmoid", "tanh", "elu", "linear"]
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "elu": nn.ELU, "linear": nn.Identity}
 
 

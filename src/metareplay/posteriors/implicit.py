@@ -1,6 +1,6 @@
 """Implicit posteriors: a weight generator WG turns noise into weights [Henning2021, sm:sec:pr:implicit].
 
-theta holds WG's own weights. Samples are easy, the density is unknown: the prior-matching term needs an estimator (ssge_matching.py).
+theta holds WG's own weights. Samples are easy, the density is unknown; the prior-matching term is estimated (ssge_matching.py, avb.py).
 """
 
 from dataclasses import dataclass
@@ -82,11 +82,10 @@ class ImplicitFamily:
     ``keep_network_init``, else zero.
     """
 
-    name = "ssge"
     deterministic = False
 
-    def __init__(self, settings: PosteriorSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: PosteriorSettings, name: str = "ssge") -> None:
+        self.settings, self.name = settings, name
 
     @property
     def _chunked(self) -> bool:

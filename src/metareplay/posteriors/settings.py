@@ -1,9 +1,8 @@
 """Settings of posteriors, their priors and the likelihood."""
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
+from metareplay.nets.mlp import Activation
 from metareplay.settings import Settings
 
 
@@ -18,9 +17,7 @@ class PosteriorSettings(Settings):
     keep_network_init: bool = Field(False, description="posterior means start at the network's ordinary initialisation")
     likelihood_scale: float = Field(0.05, gt=0, description="standard deviation of the Gaussian likelihood (regression only)")
     generator_hidden: tuple[int, ...] = Field((10, 10), description="implicit posteriors: widths of the weight generator's hidden layers")
-    generator_activation: Literal["relu", "sigmoid", "tanh", "elu", "linear"] = Field(
-        "tanh", description="implicit posteriors: activation of the weight generator"
-    )
+    generator_activation: Activation = Field("tanh", description="implicit posteriors: activation of the weight generator")
     generator_chunk_size: int | None = Field(
         None, ge=1, description="implicit posteriors: weights that the generator makes at once, chunk by chunk; null: all"
     )
@@ -39,9 +36,26 @@ class PosteriorSettings(Settings):
     ssge_width: float | None = Field(None, gt=0, description="SSGE: width of the RBF kernel; null: the samples' median distance")
     ssge_eigenfunctions: int | None = Field(None, ge=1, description="SSGE: at most so many eigenfunctions J; null: no limit")
     ssge_ratio: float = Field(0.95, gt=0, le=1, description="SSGE: share of the eigenvalues' sum that the J largest exceed; 1: all")
+    avb_hidden: tuple[int, ...] = Field((10, 10), description="AVB: widths of the discriminator's hidden layers")
+    avb_activation: Activation = Field("sigmoid", description="AVB: activation of the discriminator")
+    avb_batch_statistics: bool = Field(False, description="AVB: the discriminator also sees the mean and deviation of the samples' batch")
+    avb_learning_rate: float | None = Field(None, gt=0, description="AVB: Adam's learning rate for the discriminator; null: training's own")
+    avb_steps: int = Field(1, ge=1, description="AVB: steps of the discriminator before each training step")
+    avb_batch_size: int = Field(
+        32, ge=1, description="AVB: weight samples of the posterior, and as many others, in the discriminator's step"
+    )
+    avb_contrast_samples: int | None = Field(
+        100, ge=2, description="AVB: weight samples that give the adaptive contrast its mean and variance; null: no adaptive contrast"
+    )
+    avb_chunk_size: int | None = Field(
+        None, ge=1, description="AVB: weights that the discriminator reduces at once, chunk by chunk, before it judges; null: no reduction"
+    )
+    avb_chunk_hidden: tuple[int, ...] = Field((10,), description="AVB: widths of the hidden layers that reduce a chunk")
+    avb_chunk_outputs: int = Field(4, ge=1, description="AVB: numbers that a chunk of weights is reduced to")
 
     @model_validator(mode="after")
     def _positive_widths(self) -> "PosteriorSettings":
-        if any(width < 1 for width in self.generator_hidden):
-            raise ValueError("generator_hidden: every width must be at least 1")
+        for key in ("generator_hidden", "avb_hidden", "avb_chunk_hidden"):
+            if any(width < 1 for width in getattr(self, key)):
+                raise ValueError(f"{key}: every width must be at least 1")
         return self
