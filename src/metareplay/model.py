@@ -57,8 +57,8 @@ class ContinualModel:
         self.total_outputs = total_outputs
         """Outputs that the network has from the start (``HeadLayout.SHARED``)."""
         self.heads: list[slice] = []
-        self.fresh: Tensor
-        """True for the weights that came with the last task: all of them with the first, a new head's later; (W,) bool."""
+        self.born: Tensor
+        """The task that each weight came with: 0 for most, a later one for those of a head that was added; (W,)."""
         self.outputs = 0
         self.network: torch.nn.Module
         self.spec: WeightSpec
@@ -69,6 +69,11 @@ class ContinualModel:
         """How many tasks the model knows."""
         return len(self.heads)
 
+    @property
+    def fresh(self) -> Tensor:
+        """True for the weights that came with the last task: all of them with the first, a new head's later; (W,) bool."""
+        return self.born == self.num_tasks - 1
+
     def add_task(self, classes: int, *, generator: Generator) -> int:
         """Make room for a task with so many classes (or regression targets); returns its index."""
         head = self._next_head(classes)
@@ -78,9 +83,10 @@ class ContinualModel:
         if self.heads:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
         begin = Start(self.family.initial(network, spec, generator=generator), self.wished_variances(self.family, network, spec))
-        self.fresh = torch.ones(spec.numel, dtype=torch.bool)
+        born = torch.full((spec.numel,), len(self.heads))
         if self.heads:
-            self.fresh[self.spec.positions_in(spec)] = False
+            born[self.spec.positions_in(spec)] = self.born
+        self.born = born
         if not self.heads:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
         elif outputs > self.outputs:

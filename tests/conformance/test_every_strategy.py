@@ -34,6 +34,8 @@ def _configs() -> dict[str, RunConfig]:
             only_mse = dict.fromkeys(("radial", "ssge", "avb"), ("fkl", "rkl", "w2"))
             refused = {"dirac": ("fkl", "rkl"), **only_mse}.get(method.family, ())
             variants = [given for given in PENALTIES if given["strategy.penalty"] not in refused]
+            if method.family == "bbb":
+                variants.append({"strategy.penalty": "w2", "strategy.prior_from_earlier": 0.5})
         for given in variants:
             defaults = {"method": method.name, "network": "mlp-4", **(SMALL if method.has_hypernetwork else {})}
             label = " ".join([method.name, *(str(value) for value in given.values())])

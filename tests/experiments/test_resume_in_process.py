@@ -76,7 +76,7 @@ def test_every_method_resumes_exactly(
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
-@pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac"])
+@pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac", "pf-ssge"])
 def test_regression_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
@@ -95,6 +95,7 @@ PENALTIES: dict[str, dict[str, Any]] = {
     "hyperfan": {"hypernet.initialisation": "hyperfan", "hypernet.activation": "relu"},
     "single head": {"heads": "single"},
     "chunks chosen, then grown": {"hypernet.kind": "chunked"},
+    "a mixture as prior, tempered": {"strategy.prior_from_earlier": 0.3, "posterior.prior_power": 0.5, "strategy.strength": 0.0},
     "embeddings per task, grown": {"hypernet.kind": "chunked", "hypernet.chunk_embeddings_per_task": True},
 }
 

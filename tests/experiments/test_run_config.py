@@ -52,6 +52,9 @@ WRONG: list[tuple[str, Any]] = [
     ("training.clip_norm", 0.0),
     ("posterior.prior_variance", 0.0),
     ("posterior.prior_scale", -0.1),
+    ("posterior.prior_power", 0.0),
+    ("strategy.prior_from_earlier", 1.0),
+    ("strategy.prior_from_earlier", -0.1),
     ("posterior.train_samples", 0),
     ("posterior.generator_hidden", [3, 0]),
     ("posterior.generator_chunk_size", 0),
@@ -134,6 +137,14 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-ssge", "posterior.avb_steps", 5, "pr-ssge estimates its prior-matching term by SSGE, not by AVB"),
     ("sp-avb", "posterior.ssge_samples", 5, "sp-avb estimates its prior-matching term by AVB, not by SSGE"),
     ("pr-avb", "posterior.avb_chunk_outputs", 5, "the discriminator takes all weights at once; set posterior.avb_chunk_size"),
+    ("pr-dirac", "posterior.prior_power", 0.5, "pr-dirac has a Dirac posterior, which has no prior"),
+    ("ewc-dirac", "posterior.prior_power", 0.5, "ewc-dirac trains a point estimate"),
+    ("vcl", "posterior.prior_samples", 5, "the prior-matching term of vcl is computed in closed form"),
+    ("pr-ssge", "strategy.prior_from_earlier", 0.5, "a mixture of posteriors needs their densities, which pr-ssge does not have"),
+    ("pr-radial", "strategy.prior_from_earlier", 0.5, "a mixture of posteriors needs their densities"),
+    ("pr-dirac", "strategy.prior_from_earlier", 0.5, "a mixture of posteriors needs their densities"),
+    ("vcl", "strategy.prior_from_earlier", 0.5, "the last posterior is the whole prior of vcl"),
+    ("sp-bbb", "strategy.prior_from_earlier", 0.5, "sp-bbb does not replay posteriors"),
     ("sp-bbb", "heads", "multi", "the outputs of sp-bbb follow from its kind"),
 ]
 
@@ -167,6 +178,11 @@ def test_what_a_chunked_generator_cannot_do(family: str) -> None:
         {**chunked, "method": f"sp-{family}", "posterior.keep_network_init": True}
     )
     assert "hyperfan needs a weight generator without chunks" in refusal({**chunked, "hypernet.initialisation": "hyperfan"})
+
+
+def test_a_mixture_prior_is_sampled() -> None:
+    given = {"strategy.prior_from_earlier": 0.5, "posterior.prior_samples": 7}
+    assert build_config({"method": "pr-bbb"}, given, "here").posterior.prior_samples == 7
 
 
 @pytest.mark.parametrize("given", [{"training.iterations": 5, "training.epochs": 2}, {"training.iterations": None}])
@@ -241,6 +257,7 @@ OTHER_VALUES: dict[str, Any] = {
     "threads": 2,
     "posterior.prior_variance": 2.0,
     "posterior.prior_scale": 0.5,
+    "posterior.prior_power": 0.5,
     "posterior.train_samples": 2,
     "total_outputs": 20,
     "posterior.local_reparametrisation": True,
@@ -290,6 +307,7 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.targets": "recomputed",
     "strategy.age_discount": 0.5,
     "strategy.task_strengths": [1.0, 0.5],
+    "strategy.prior_from_earlier": 0.5,
     "strategy.coreset_size": 9,
     "strategy.replay_batch_size": 9,
     "strategy.replay_batch_per_task": True,

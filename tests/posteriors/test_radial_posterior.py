@@ -77,7 +77,7 @@ def test_closed_forms_are_used_where_they_exist(rng: Generator) -> None:
 
 
 def test_a_family_without_entropy_is_refused(rng: Generator) -> None:
-    with pytest.raises(ConfigError, match="Dirac needs a closed form or a known entropy"):
+    with pytest.raises(ConfigError, match="Dirac needs a closed form, a known entropy or a density"):
         prior_matching(Dirac(torch.zeros(2)), GaussianPrior(), 1, generator=rng)
 
 

@@ -16,7 +16,8 @@ from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.base import PosteriorFamily
 from metareplay.posteriors.dirac import DiracFamily
-from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
+from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.last_posterior import MixturePrior
 from metareplay.strategies import posterior_replay
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.posterior_replay import PosteriorReplay
@@ -216,3 +217,66 @@ def test_prior_and_data_are_the_tasks_own() -> None:
     data = TrainingData(torch.ones(2, 3), torch.zeros(2))
     assert strategy.prior_for(3).variance == 2.0
     assert strategy.data_for(3, data) is data
+
+
+# A prior that is a mixture of the fixed one and earlier posteriors.
+
+
+def mixture_before_the_last_task(rng: Generator, layout: HeadLayout = HeadLayout.SINGLE) -> tuple[ContinualModel, PosteriorReplay]:
+    model = make_model(GaussianFamily(), rng, classes=())
+    model.layout = layout
+    strategy = replay(strength=0.0, prior_from_earlier=0.4)
+    for task in range(OLD + 1):
+        model.add_task(2, generator=rng)
+        strategy.before_task(model, task)
+        assert isinstance(strategy.prior_for(task), MixturePrior if task else GaussianPrior)
+        if task < OLD:
+            shake(model, rng)
+    return model, strategy
+
+
+def test_earlier_posteriors_become_part_of_the_prior(rng: Generator) -> None:
+    model, strategy = mixture_before_the_last_task(rng)
+    thetas = model.task_map.thetas(range(OLD)).detach().clone()
+    prior = strategy.prior_for(OLD)
+    assert isinstance(prior, MixturePrior)
+    weights = torch.randn(3, model.spec.numel, generator=rng)
+    parts = [0.1 * GaussianFamily().at(theta, model.spec).log_prob(weights).double().exp() for theta in thetas]  # 0.4 / 4
+    expected = (0.6 * GaussianPrior(2.0).log_prob(weights).double().exp() + sum(parts)).log()
+    torch.testing.assert_close(prior.log_prob(weights).double(), expected, atol=1e-4, rtol=1e-5)
+    shake(model, rng)  # learning the task leaves its prior as it was
+    torch.testing.assert_close(prior.log_prob(weights).double(), expected, atol=1e-4, rtol=1e-5)
+    assert strategy.penalty(model, OLD, generator=rng) is None  # the strength is zero
+
+
+def test_weights_that_an_earlier_task_did_not_have_follow_the_fixed_prior(rng: Generator) -> None:
+    model, strategy = mixture_before_the_last_task(rng, HeadLayout.MULTI)
+    prior = strategy.prior_for(OLD)
+    assert isinstance(prior, MixturePrior)
+    assert isinstance(prior.earlier, MeanFieldGaussian)
+    for task in range(OLD):
+        bias = model.spec.unflatten(prior.earlier.mean[task])["layers.1.bias"]  # two outputs a task
+        assert bias[: 2 * task + 2].all()
+        assert not bias[2 * task + 2 :].any()
+        scale = model.spec.unflatten(prior.earlier.scale[task])["layers.1.bias"]
+        torch.testing.assert_close(scale[2 * task + 2 :], torch.full_like(scale[2 * task + 2 :], 2.0**0.5))
+
+
+def test_a_checkpoint_holds_the_mixture(rng: Generator) -> None:
+    model, strategy = mixture_before_the_last_task(rng)
+    stored = {name: tensor.clone() for name, tensor in strategy.tensors().items()}
+    shake(model, rng)
+    other = replay(strength=0.0, prior_from_earlier=0.4)
+    other.restore(model, OLD, stored)
+    weights = torch.randn(3, model.spec.numel, generator=rng)
+    first, second = strategy.prior_for(OLD), other.prior_for(OLD)
+    assert isinstance(first, MixturePrior)
+    assert isinstance(second, MixturePrior)
+    assert torch.equal(first.log_prob(weights), second.log_prob(weights))
+
+
+def test_without_a_share_the_prior_is_the_fixed_one(rng: Generator) -> None:
+    model, strategy = make_model(GaussianFamily(), rng), replay(prior_from_earlier=0.0)
+    for task in range(OLD + 1):
+        strategy.before_task(model, task)
+        assert strategy.prior_for(task) == GaussianPrior(2.0)  # so the KL is in closed form, and no random numbers are used

@@ -1,17 +1,19 @@
 """Prior-focused learning: the last posterior is the next prior, and a new head starts from the fixed one."""
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
-from metareplay.experiments.build import build_model, build_strategy
+from metareplay.experiments.build import build_matching, build_model, build_strategy
 from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
-from metareplay.model import HeadLayout
+from metareplay.model import ContinualModel, HeadLayout
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.last_posterior import LastPosterior
+from metareplay.posteriors.ssge_matching import SSGEMatching
 from metareplay.strategies.prior_focused import PriorFocused
 
 
@@ -39,6 +41,55 @@ def test_the_body_takes_the_last_posterior_and_a_new_head_the_fixed_prior(rng: G
     assert not prior.mean.requires_grad
 
 
+def grown_twice(given: dict[str, Any], rng: Generator) -> tuple[ContinualModel, PriorFocused, Tensor]:
+    """A pf-ssge model before its third task, and samples of its old weights from before it grew."""
+    config = build_config({"method": "pf-ssge", "network": "mlp-4"}, {"posterior.prior_variance": 4.0, **given}, "test")
+    model, strategy = build_model(config, "classification", Scenario.CLASS, (3,)), cast(PriorFocused, build_strategy(config))
+    for task in range(3):
+        before = model.posterior(task - 1).rsample(4000, generator=Generator().manual_seed(1)).detach() if task else torch.empty(0)
+        model.add_task(2, generator=rng)
+        strategy.before_task(model, task)
+        if task < 2:
+            model.task_map.theta(task).data.add_(0.3 * torch.randn(model.task_map.num_outputs, generator=rng))
+    return model, strategy, before
+
+
+KINDS = [{}, {"posterior.support_noise": 0.5}, {"posterior.generator_chunk_size": 9, "posterior.support_noise": None}]
+
+
+@pytest.mark.parametrize("given", KINDS, ids=["plain", "noisy", "chunked"])
+def test_old_weights_follow_the_last_implicit_posterior(given: dict[str, Any], rng: Generator) -> None:
+    """Means and covariances of 4,000 samples each, within 0.1 of the largest variance; the new head is the fixed prior."""
+    model, strategy, before = grown_twice(given, rng)
+    prior = strategy.prior_for(2)
+    assert isinstance(prior, LastPosterior)
+    samples = prior.rsample(4000, generator=Generator().manual_seed(2))
+    assert not samples.requires_grad
+    assert int(model.fresh.sum()) == 2 * 4 + 2
+    old, largest = samples[:, ~model.fresh], float(before.var(0).max())
+    torch.testing.assert_close(old.mean(0), before.mean(0), atol=0.1 * largest**0.5, rtol=0)
+    torch.testing.assert_close(old.T.cov(), before.T.cov(), atol=0.1 * largest, rtol=0)
+    new = samples[:, model.fresh]
+    torch.testing.assert_close(new.T.cov(), 4.0 * torch.eye(10), atol=0.5, rtol=0)
+    model.task_map.theta(2).data.add_(1.0)  # training the task leaves the prior as it was
+    assert torch.equal(prior.rsample(4000, generator=Generator().manual_seed(2)), samples)
+
+
+def test_a_checkpoint_holds_the_sampled_prior(rng: Generator) -> None:
+    model, strategy, _ = grown_twice({}, rng)
+    config = build_config({"method": "pf-ssge", "network": "mlp-4"}, {"posterior.prior_variance": 4.0}, "test")
+    other = cast(PriorFocused, build_strategy(config))
+    stored = {name: tensor.clone() for name, tensor in strategy.tensors().items()}
+    model.task_map.theta(2).data.add_(1.0)
+    other.restore(model, 2, stored)
+    matching = build_matching(config, model.spec.numel, generator=rng)
+    assert isinstance(matching, SSGEMatching)
+    weights = torch.randn(3, model.spec.numel, generator=rng, requires_grad=True)
+    terms = [matching.cross_entropy(each.prior_for(2), weights, generator=Generator().manual_seed(1)) for each in (strategy, other)]
+    assert torch.equal(terms[0], terms[1])
+    assert torch.equal(*(torch.autograd.grad(term, weights)[0] for term in terms))
+
+
 def test_a_checkpoint_holds_the_prior(rng: Generator) -> None:
     config = build_config({"method": "vcl", "network": "mlp-4"}, {}, "test")
     model, strategy = build_model(config, "classification", Scenario.CLASS, (3,)), cast(PriorFocused, build_strategy(config))
@@ -47,15 +98,17 @@ def test_a_checkpoint_holds_the_prior(rng: Generator) -> None:
         strategy.before_task(model, task)
     other = cast(PriorFocused, build_strategy(config))
     other.restore(model, 1, strategy.tensors())
-    assert strategy.last is not None
-    assert other.last is not None
+    assert isinstance(strategy.last, MeanFieldGaussian)
+    assert isinstance(other.last, MeanFieldGaussian)
     assert torch.equal(other.last.mean, strategy.last.mean)
     assert torch.equal(other.last.scale, strategy.last.scale)
     other.restore(model, 0, {})
     assert other.last is None
 
 
-@pytest.mark.parametrize(("method", "layout"), [("vcl", HeadLayout.MULTI), ("vcl-growing", HeadLayout.GROWING)])
+@pytest.mark.parametrize(
+    ("method", "layout"), [("vcl", HeadLayout.MULTI), ("vcl-growing", HeadLayout.GROWING), ("pf-ssge", HeadLayout.MULTI)]
+)
 def test_classes_get_heads_of_their_own_or_one_softmax(method: str, layout: HeadLayout) -> None:
     config = build_config({"method": method, "network": "mlp-4"}, {}, "test")
     assert build_model(config, "classification", Scenario.CLASS, (3,)).layout is layout
@@ -89,3 +142,29 @@ def test_two_tasks_give_the_batch_answer_of_a_linear_model() -> None:
     exact_scale = precision.diagonal().rsqrt()
     torch.testing.assert_close(found.mean.detach(), mean, atol=0.08, rtol=0)
     torch.testing.assert_close(found.scale.detach(), exact_scale, atol=0.04, rtol=0)
+
+
+@pytest.mark.slow
+def test_a_tempered_prior_forgets_as_it_should() -> None:
+    """As above with prior_power beta: the fixed prior counts beta twice over, the first task's data once, the second's fully."""
+    beta, scale, x = 0.5, 0.5, torch.tensor([[1.0], [-1.0], [2.0], [-2.0]])
+    y = torch.tensor([[1.2], [-0.9], [2.3], [-1.2]])
+    given = {
+        "network": "mlp",
+        "posterior.likelihood_scale": scale,
+        "posterior.train_samples": 20,
+        "posterior.prior_power": beta,
+        "training.iterations": 4000,
+        "training.learning_rate": 0.005,
+    }
+    learner = ContinualLearner(build_config({"method": "vcl"}, given, "test"), "regression", Scenario.DOMAIN, (1,))
+    for rows in (slice(0, 2), slice(2, 4)):
+        for _ in learner.begin_task(Split(x[rows], y[rows]), 1):
+            pass
+    found = cast(MeanFieldGaussian, learner.model.posterior(1))
+    design = torch.cat([x, torch.ones_like(x)], dim=1) / scale
+    share = torch.tensor([beta, beta, 1.0, 1.0]).unsqueeze(1)
+    precision = beta**2 * torch.eye(2) + design.T @ (share * design)
+    mean = torch.linalg.solve(precision, design.T @ (share * y / scale)).squeeze(1)
+    torch.testing.assert_close(found.mean.detach(), mean, atol=0.08, rtol=0)
+    torch.testing.assert_close(found.scale.detach(), precision.diagonal().rsqrt(), atol=0.04, rtol=0)

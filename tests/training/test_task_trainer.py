@@ -134,6 +134,16 @@ def test_no_prior_with_scale_zero() -> None:
     assert float(step.terms.replay) == 0.0  # the first task has no old ones
 
 
+def test_the_power_of_the_prior_is_another_prior() -> None:
+    """N(0, 2)^0.25 is N(0, 8); prior_scale tempers the term as a whole on top of it."""
+    powered, broader, plain = (
+        next(iter(learner_of(**changes).begin_task(blobs(0), 2))).terms.prior
+        for changes in ({"posterior__prior_power": 0.25}, {"posterior__prior_variance": 8.0}, {})
+    )
+    assert torch.equal(powered, broader)
+    assert not torch.isclose(powered, plain)
+
+
 def gradients(clip_norm: float | None, clip_value: float | None = None) -> Tensor:
     trainer = learner_of(training__clip_norm=clip_norm, training__clip_value=clip_value).begin_task(blobs(0), 2)
     next(iter(trainer))

@@ -77,6 +77,21 @@ ESTIMATORS = {"ssge": "SSGE", "avb": "AVB"}
 """The families with implicit posteriors, by what estimates their prior-matching term."""
 
 
+BAYESIAN_KEYS = frozenset(
+    f"posterior.{name}"
+    for name in (
+        "prior_variance",
+        "prior_scale",
+        "prior_power",
+        "prior_samples",
+        "train_samples",
+        "local_reparametrisation",
+        "keep_network_init",
+    )
+)
+"""What needs a distribution over weights."""
+
+
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """{"training": {"epochs": 3}} -> {"training.epochs": 3}."""
     flat: dict[str, Any] = {}
@@ -110,7 +125,8 @@ def setting_descriptions(model: type[BaseModel] = RunConfig, prefix: str = "") -
 
 STRATEGY_KEYS: dict[str, frozenset[str]] = {
     "posterior-replay": frozenset(
-        f"strategy.{name}" for name in ("strength", "penalty", "old_tasks", "targets", "age_discount", "task_strengths")
+        f"strategy.{name}"
+        for name in ("strength", "penalty", "old_tasks", "targets", "age_discount", "task_strengths", "prior_from_earlier")
     ),
     "rehearsal": frozenset(f"strategy.{name}" for name in ("strength", "coreset_size", "replay_batch_size", "replay_batch_per_task")),
     "ewc": frozenset(f"strategy.{name}" for name in ("strength", "decay", "fisher_samples", "linearised")),
@@ -127,6 +143,17 @@ def _why_not_this_strategy(method: Method) -> str:
     return f"{method.name} {reasons.get(method.strategy, 'has no replay penalty')}"
 
 
+def _why_no_mixture(method: Method) -> str | None:
+    """Why earlier posteriors cannot be part of a task's prior."""
+    if method.strategy == "prior-focused":
+        return f"the last posterior is the whole prior of {method.name}"
+    if method.strategy != "posterior-replay":
+        return f"{method.name} does not replay posteriors, so it has none of earlier tasks for its prior"
+    if method.family != "bbb":
+        return f"a mixture of posteriors needs their densities, which {method.name} does not have; choose pr-bbb"
+    return None
+
+
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
@@ -138,18 +165,19 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{method.name} has no hypernetwork"
     if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":
         return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
+    if key == "strategy.prior_from_earlier" and (reason := _why_no_mixture(method)):
+        return reason
     if group == "strategy" and key not in STRATEGY_KEYS.get(method.strategy, ()):
         return _why_not_this_strategy(method)
     if key == "strategy.linearised" and method.point_prediction:
         return f"{method.name} predicts with the point estimate alone"
     if method.family == "ewc" and key.startswith("posterior.") and key not in ("posterior.prior_variance", "posterior.likelihood_scale"):
         return f"{method.name} trains a point estimate; of the posterior's settings only the prior's variance matters"
-    bayesian_only = ("prior_variance", "prior_scale", "prior_samples", "train_samples", "local_reparametrisation", "keep_network_init")
-    if group == "posterior" and method.family == "dirac" and key.partition(".")[2] in bayesian_only:
+    if method.family == "dirac" and key in BAYESIAN_KEYS:
         return f"{method.name} has a Dirac posterior, which has no prior and no samples"
     if key == "posterior.keep_network_init" and method.has_hypernetwork and settings.get("hypernet.initialisation") == "xavier":
         return "a hypernetwork with hypernet.initialisation=xavier has a start of its own; set it to gaussian"
-    if key == "posterior.prior_samples" and method.family == "bbb":
+    if key == "posterior.prior_samples" and method.family == "bbb" and not settings.get("strategy.prior_from_earlier"):
         return f"the prior-matching term of {method.name} is computed in closed form"
     return _why_not_implicit(key, method, settings) if key.startswith(IMPLICIT_KEYS) else None
 

@@ -13,15 +13,19 @@ def prior_matching(q: Posterior, p: Prior, samples: int, *, generator: Generator
     """KL(q || p), up to a constant for families whose entropy is known only so far: a scalar."""
     if kl.supports(type(q), type(p)):
         return kl(q, p)
-    if isinstance(q, HasNegativeEntropy) and isinstance(p, HasLogProb):
-        cross_entropy = -p.log_prob(q.rsample(samples, generator=generator)).mean()  # Monte Carlo over q; (n,) -> ()
-        return q.negative_entropy() + cross_entropy
-    raise ConfigError(f"the prior-matching term of {type(q).__name__} needs a closed form or a known entropy; it has neither")
+    if not isinstance(p, HasLogProb):
+        raise ConfigError(f"the prior-matching term of {type(q).__name__} needs a prior with a density; {type(p).__name__} has none")
+    weights = q.rsample(samples, generator=generator)  # (n, W)
+    if isinstance(q, HasNegativeEntropy):
+        return q.negative_entropy() - p.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
+    if isinstance(q, HasLogProb):
+        return (q.log_prob(weights) - p.log_prob(weights)).mean()  # Monte Carlo of E_q[log q - log p]; (n,) -> ()
+    raise ConfigError(f"the prior-matching term of {type(q).__name__} needs a closed form, a known entropy or a density; it has none")
 
 
 @final
 class DirectMatching(StatelessMatching):
-    """The term of posteriors with a closed form or a known entropy."""
+    """The term of posteriors with a closed form, a known entropy or a density."""
 
     def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
         return prior_matching(q, p, samples, generator=generator)

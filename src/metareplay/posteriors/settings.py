@@ -11,8 +11,11 @@ class PosteriorSettings(Settings):
 
     prior_variance: float = Field(1.0, gt=0, description="variance of the zero-mean Gaussian prior")
     prior_scale: float = Field(1.0, ge=0, description="tempering: factor of the prior-matching term (1: none, 0: no prior)")
+    prior_power: float = Field(
+        1.0, gt=0, description="tempering of the prior alone: the prior to this power; below 1 it is broader, so that less of it is kept"
+    )
     train_samples: int = Field(1, ge=1, description="weight samples K for the data term of a training step")
-    prior_samples: int = Field(1, ge=1, description="weight samples of a Monte Carlo prior-matching term (radial and implicit posteriors)")
+    prior_samples: int = Field(1, ge=1, description="weight samples of a Monte Carlo prior-matching term (all but a Gaussian's)")
     local_reparametrisation: bool = Field(False, description="sample pre-activations instead of weights in training (MLPs only)")
     keep_network_init: bool = Field(False, description="posterior means start at the network's ordinary initialisation")
     likelihood_scale: float = Field(0.05, gt=0, description="standard deviation of the Gaussian likelihood (regression only)")

@@ -36,6 +36,11 @@ def ssge_score(
     return (phi @ gamma).to(at.dtype)  # eq. sm:eq:ssge, finite form; (n, W)
 
 
+def with_score(score: Tensor, weights: Tensor) -> Tensor:
+    """A scalar with value 0 and the gradient of E log q, given the score (n, W) at weight samples (n, W)."""
+    return (score * (weights - weights.detach())).sum(-1).mean()  # last line of eq. sm:eq:elbo:grad; (n, W) -> ()
+
+
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """|a_i - b_j|^2: (n, W), (S, W) -> (n, S)."""
     return (a.square().sum(1).unsqueeze(1) + b.square().sum(1) - 2 * a @ b.T).clamp_min(0.0)

@@ -4,28 +4,45 @@ from typing import final
 
 from torch import Generator, Tensor
 
-from metareplay.errors import ConfigError
 from metareplay.posteriors.base import HasLogProb, Posterior, Prior, StatelessMatching
+from metareplay.posteriors.last_posterior import LastPosterior
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.ssge import ssge_score
+from metareplay.posteriors.ssge import ssge_score, with_score
 
 
 @final
 class SSGEMatching(StatelessMatching):
-    """Has the gradient of KL(q || p), estimated; its value is the cross-entropy alone, for nobody knows the entropy.
+    """Has the gradient of KL(q || p), estimated; its value is that part of the cross-entropy for which p has a density.
 
-    The samples that tell SSGE of q are also those that it pushes apart and that the prior draws in: at least S of them.
+    Nobody knows the entropy, nor the density of a prior that can only be sampled. The samples that tell SSGE of q are also those
+    that it pushes apart and that the prior draws in: at least S of them. Where p is estimated too, q is estimated from other
+    samples, so that both estimates are wrong in the same way and nothing pulls where q = p.
     """
 
     def __init__(self, settings: PosteriorSettings) -> None:
         self.settings = settings
 
     def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
-        if not isinstance(p, HasLogProb):
-            raise ConfigError(f"SSGE needs a prior with a known density; {type(p).__name__} has none")
         support = self.settings.ssge_samples
         weights = q.rsample(max(samples, support), generator=generator)  # (n, W)
+        known = weights[:support] if isinstance(p, HasLogProb) else q.rsample(support, generator=generator)  # (S, W)
+        entropy = with_score(self._score(known, weights), weights)  # value 0, gradient of E log q
+        return entropy + self.cross_entropy(p, weights, generator=generator)
+
+    def cross_entropy(self, p: Prior, weights: Tensor, *, generator: Generator) -> Tensor:
+        """Has the gradient of -E log p at samples of q, (n, W): Monte Carlo, or estimated from S samples of p; a scalar."""
+        if isinstance(p, HasLogProb):
+            return -p.log_prob(weights).mean()  # (n,) -> ()
+        if not isinstance(p, LastPosterior):
+            samples = p.rsample(self.settings.ssge_samples, generator=generator)  # (S, W)
+            return -with_score(self._score(samples, weights), weights)
+        columns = (~p.new).nonzero().squeeze(1)  # (C,)
+        old, samples = weights[:, columns], p.last.rsample(self.settings.ssge_samples, generator=generator)[:, columns]  # (n, C), (S, C)
+        log_prob = with_score(self._score(samples, old), old)  # SSGE at samples of another distribution
+        new = p.fixed.log_prob(weights[:, p.new]).mean()  # exact for a new head; (n,) -> ()
+        return -p.power * (log_prob + new)  # beta log p of sm:sec:graceful:forgetting
+
+    def _score(self, samples: Tensor, at: Tensor) -> Tensor:
+        """The gradient of the log-density that gave these samples (S, W), at points (n, W): (n, W)."""
         width, most, ratio = self.settings.ssge_width, self.settings.ssge_eigenfunctions, self.settings.ssge_ratio
-        score = ssge_score(weights[:support], weights, width=width, eigenfunctions=most, ratio=ratio)  # (n, W)
-        entropy = (score * (weights - weights.detach())).sum(-1).mean()  # value 0, gradient of E log q: last line of eq. sm:eq:elbo:grad
-        return entropy - p.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
+        return ssge_score(samples, at, width=width, eigenfunctions=most, ratio=ratio)

@@ -13,8 +13,10 @@ from torch import Generator, Tensor
 from metareplay.hypernets.hypernet import Hypernetwork
 from metareplay.hypernets.replay_distance import small_matrices_pay, squared_change
 from metareplay.model import ContinualModel
+from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import replay_divergence
-from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.last_posterior import MixturePrior, with_fixed_prior
 from metareplay.strategies.base import QuietStrategy
 from metareplay.strategies.settings import StrategySettings
 
@@ -25,23 +27,32 @@ class PosteriorReplay(QuietStrategy):
 
     def __init__(self, settings: StrategySettings, prior: GaussianPrior) -> None:
         super().__init__(prior)
-        self.settings = settings
+        self.settings, self.fixed = settings, prior
         self.checkpoint: Hypernetwork | None = None
         self.stored: Tensor | None = None
+        self.mixture: MixturePrior | None = None
+
+    def prior_for(self, task: int) -> Prior:
+        return self.fixed if self.mixture is None else self.mixture
 
     def before_task(self, model: ContinualModel, task: int) -> None:
-        self.checkpoint, self.stored = None, None
-        if task > 0 and self.settings.strength > 0:
-            self._keep(deepcopy(cast(Hypernetwork, model.task_map)), task)
+        self.checkpoint, self.stored, self.mixture = None, None, None
+        if task > 0 and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
+            self._keep(model, deepcopy(cast(Hypernetwork, model.task_map)), task)
 
-    def _keep(self, checkpoint: Hypernetwork, task: int) -> None:
+    def _keep(self, model: ContinualModel, checkpoint: Hypernetwork, task: int) -> None:
         self.checkpoint = checkpoint.requires_grad_(False)
+        if self.settings.prior_from_earlier > 0:
+            posteriors = model.family.at(checkpoint.thetas(range(task)), model.spec)  # q_s of all earlier tasks; (T, W)
+            later = model.born > torch.arange(task).unsqueeze(1)  # what a task did not know when it was learned; (T, W)
+            earlier = with_fixed_prior(cast(MeanFieldGaussian, posteriors), self.fixed, later)
+            self.mixture = MixturePrior(self.fixed, earlier, task, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
         needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, min(task, self.settings.old_tasks or task))
         if self.settings.targets == "stored" and not needless:
             self.stored = checkpoint.thetas(range(task))  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
-        if self.checkpoint is None:
+        if self.checkpoint is None or self.settings.strength == 0:
             return None
         tasks: Sequence[int] = range(task)
         if self.settings.old_tasks is not None and self.settings.old_tasks < task:  # stochastic regularisation
@@ -67,8 +78,8 @@ class PosteriorReplay(QuietStrategy):
         return {} if self.checkpoint is None else dict(self.checkpoint.state_dict())
 
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        self.checkpoint, self.stored = None, None
+        self.checkpoint, self.stored, self.mixture = None, None, None
         if tensors:
             checkpoint = deepcopy(cast(Hypernetwork, model.task_map))
             checkpoint.load_state_dict(tensors)
-            self._keep(checkpoint, task)
+            self._keep(model, checkpoint, task)

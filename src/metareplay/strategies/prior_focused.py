@@ -1,16 +1,17 @@
 """Prior-focused continual learning: the last posterior is the next prior [Henning2021, SM sec. Prior-Focused Continual Learning].
 
-With a mean-field Gaussian this is variational continual learning (VCL, Nguyen et al. 2018).
+With a mean-field Gaussian this is variational continual learning (VCL, Nguyen et al. 2018). An implicit posterior is known by
+its samples alone (sm:sec:prior:focused, "Prior-focused CL with implicit distributions").
 """
 
-from typing import cast, final
+from typing import final
 
-import torch
 from torch import Tensor
 
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.last_posterior import LastPosterior, with_fixed_prior
 from metareplay.strategies.base import QuietStrategy
 
 
@@ -24,23 +25,28 @@ class PriorFocused(QuietStrategy):
     def __init__(self, first: GaussianPrior) -> None:
         super().__init__(first)
         self.first = first
-        self.last: MeanFieldGaussian | None = None
+        self.theta: Tensor | None = None
+        """The last posterior's parameters, as they were before the task (P,)."""
+        self.last: MeanFieldGaussian | LastPosterior | None = None
 
     def prior_for(self, task: int) -> Prior:
         return self.first if self.last is None else self.last
 
     def before_task(self, model: ContinualModel, task: int) -> None:
-        self.last = None
-        if task == 0:
+        self._keep(model, model.task_map.theta(task - 1).detach().clone() if task > 0 else None)
+
+    def _keep(self, model: ContinualModel, theta: Tensor | None) -> None:
+        self.theta, self.last = theta, None
+        if theta is None:
             return
-        with torch.no_grad():
-            posterior = cast(MeanFieldGaussian, model.posterior(task - 1))
-            mean = torch.where(model.fresh, 0.0, posterior.mean)  # (W,)
-            scale = torch.where(model.fresh, self.first.variance**0.5, posterior.scale)  # (W,)
-        self.last = MeanFieldGaussian(mean.clone(), scale.clone())  # q^(1:T-1), SM sec. VCL
+        posterior = model.family.at(theta, model.spec)  # q^(1:T-1), SM sec. VCL; the old weights of a grown theta follow it
+        if isinstance(posterior, MeanFieldGaussian):
+            self.last = with_fixed_prior(posterior, self.first, model.fresh)
+        else:
+            self.last = LastPosterior(posterior, self.first, model.fresh)
 
     def tensors(self) -> dict[str, Tensor]:
-        return {} if self.last is None else {"mean": self.last.mean, "scale": self.last.scale}
+        return {} if self.theta is None else {"theta": self.theta}
 
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        self.last = MeanFieldGaussian(tensors["mean"], tensors["scale"]) if tensors else None
+        self._keep(model, tensors.get("theta"))

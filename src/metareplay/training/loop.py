@@ -13,6 +13,7 @@ from metareplay.posteriors.base import Posterior, Prior, PriorMatching
 from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.prior_matching import DirectMatching
 from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.posteriors.tempering import tempered
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, Strategy, TrainingData
 from metareplay.training.batches import BatchOrder
@@ -94,8 +95,9 @@ class TaskTrainer:
 
     def _prior_of(self, posterior: Posterior) -> Prior | None:
         """The prior that the posterior is matched with; None where there is none."""
-        point = isinstance(posterior, Dirac)
-        return None if point or self.posterior.prior_scale == 0 else self.strategy.prior_for(self.task)
+        if isinstance(posterior, Dirac) or self.posterior.prior_scale == 0:
+            return None
+        return tempered(self.strategy.prior_for(self.task), self.posterior.prior_power)
 
     def loss_terms(self, x: Tensor, y: Tensor, posterior: Posterior | None = None) -> LossTerms:
         """Negative ELBO of the task, scaled to its whole data set, plus the strategy's penalty."""
@@ -109,8 +111,8 @@ class TaskTrainer:
         if prior is not None:
             matching = self.matching.term(posterior, prior, self.posterior.prior_samples, generator=self.noise)
         replay = self.strategy.penalty(model, self.task, generator=self.noise)
-        tempered = self.posterior.prior_scale * matching  # second term of SM eq. elbo, tempered
-        return LossTerms(data, tempered, zero if replay is None else replay)
+        scaled = self.posterior.prior_scale * matching  # second term of SM eq. elbo, tempered as a whole
+        return LossTerms(data, scaled, zero if replay is None else replay)
 
     def tensors(self) -> dict[str, Tensor]:
         """Optimiser, prior matching, random generators and position in the data; the model and the strategy store themselves."""

@@ -1,0 +1,65 @@
+"""Earlier posteriors as priors [Henning2021, sm:sec:prior:focused and sm:sec:graceful:forgetting].
+
+Weights that a posterior did not have when it was learned, those of a head that came later, follow the fixed prior.
+"""
+
+from dataclasses import dataclass
+from math import log
+from typing import final
+
+import torch
+from torch import Generator, Tensor
+
+from metareplay.errors import ConfigError
+from metareplay.posteriors.base import HasLogProb, HasSamples
+from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+
+
+@final
+@dataclass(frozen=True)
+class LastPosterior:
+    """An implicit posterior as the next prior: old weights follow it, independently new ones follow the fixed prior.
+
+    Nobody knows its density; ``power`` tempers it all the same.
+    """
+
+    last: HasSamples
+    fixed: GaussianPrior
+    new: Tensor
+    """True for the weights that the last posterior did not know: (W,) bool."""
+    power: float = 1.0
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Samples (n, W), without gradients."""
+        if self.power != 1:
+            raise ConfigError("a power of an implicit posterior cannot be sampled; set posterior.prior_power to 1, or choose SSGE")
+        with torch.no_grad():
+            old = self.last.rsample(n, generator=generator)  # (n, W)
+            noise = torch.randn(old.shape, generator=generator, dtype=old.dtype)
+            return torch.where(self.new, self.fixed.variance**0.5 * noise, old)  # (n, W)
+
+
+@final
+@dataclass(frozen=True)
+class MixturePrior:
+    """(1 - share) p + share * mean over earlier tasks of q_s: the weighted average of sm:sec:graceful:forgetting."""
+
+    fixed: GaussianPrior
+    earlier: HasLogProb
+    """The posteriors of all T earlier tasks in one: the density of weights (n, T, W) is (n, T)."""
+    num_earlier: int
+    share: float
+
+    def log_prob(self, weights: Tensor) -> Tensor:
+        """Log-density of weight samples: (n, W) -> (n,)."""
+        repeated = weights.unsqueeze(1).expand(-1, self.num_earlier, -1)  # (n, W) -> (n, T, W)
+        earlier = self.earlier.log_prob(repeated) + log(self.share / self.num_earlier)  # (n, T)
+        fixed = self.fixed.log_prob(weights) + log(1 - self.share)  # (n,)
+        return torch.cat([fixed.unsqueeze(1), earlier], dim=1).logsumexp(1)  # (n, 1 + T) -> (n,)
+
+
+def with_fixed_prior(posterior: MeanFieldGaussian, fixed: GaussianPrior, new: Tensor) -> MeanFieldGaussian:
+    """The Gaussian whose new weights follow the fixed prior; ``new`` (..., W) bool. Nothing of it is trained."""
+    mean = torch.where(new, 0.0, posterior.mean.detach())  # (..., W)
+    scale = torch.where(new, fixed.variance**0.5, posterior.scale.detach())  # (..., W)
+    return MeanFieldGaussian(mean, scale)
