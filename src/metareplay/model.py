@@ -16,6 +16,7 @@ from metareplay.nets.weights import WeightSpec, run_flat
 from metareplay.posteriors.base import Posterior, PosteriorFamily
 from metareplay.posteriors.gaussian import MeanFieldGaussian
 from metareplay.posteriors.local_reparametrisation import run_locally
+from metareplay.posteriors.mixture import members_of
 
 
 class HeadLayout(StrEnum):
@@ -123,9 +124,12 @@ class ContinualModel:
         return slice(0, self.heads[task].stop) if self.layout is HeadLayout.GROWING else self.heads[task]
 
     def run(self, posterior: Posterior, x: Tensor, samples: int, *, generator: Generator, local: bool = False) -> Tensor:
-        """All outputs under fresh weight samples: (S, B, C)."""
+        """All outputs under fresh weight samples: (S, B, C); S is a multiple of an ensemble's members."""
         if local:
-            return run_locally(cast(MLP, self.network), self.spec, cast(MeanFieldGaussian, posterior), x, samples, generator=generator)
+            each, members = members_of(posterior)
+            network, gaussian = cast(MLP, self.network), cast(MeanFieldGaussian, each)
+            outputs = run_locally(network, self.spec, gaussian, x, samples // members, generator=generator)
+            return outputs.flatten(0, -3)  # (S, B, C), or (S / M, M, B, C) -> (S, B, C)
         return run_flat(self.network, self.spec, posterior.rsample(samples, generator=generator), x)
 
     def parameter_counts(self) -> dict[str, int]:

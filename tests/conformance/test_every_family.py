@@ -1,5 +1,6 @@
 """What every posterior family owes to the rest; a new family is tested as soon as a method uses it."""
 
+from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import get_args
 
@@ -15,13 +16,14 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec, run_flat
 from metareplay.posteriors.base import HasLogProb, Posterior, PosteriorFamily
 from metareplay.posteriors.divergences import kl, wasserstein2
+from metareplay.posteriors.mixture import members_of
 
 
 def _families() -> dict[str, PosteriorFamily]:
     """Each family as its first method builds it, and with means that start where the network does."""
     found: dict[str, PosteriorFamily] = {}
     for method in METHODS.values():
-        for keep in (False,) if method.family in ("dirac", "ewc") else (False, True):
+        for keep in (False,) if method.member_family in ("dirac", "ewc") else (False, True):
             if (name := method.family + ("-kept" if keep else "")) in found:
                 continue
             given: dict[str, object] = {"posterior.keep_network_init": True} if keep else {}
@@ -67,7 +69,8 @@ def test_theta_has_the_length_the_family_says(name: str, network_name: str) -> N
     assert (variances >= 0).all()
     assert variances.any()
     mask = family.weight_mask(spec)
-    assert (mask.shape, mask.dtype, int(mask.sum())) == ((length,), torch.bool, spec.numel)
+    assert (mask.shape, mask.dtype) == ((length,), torch.bool)
+    assert int(mask.sum()) == spec.numel * members_of(family.at(theta, spec))[1]
 
 
 def test_the_start_follows_the_generator(name: str, network_name: str) -> None:
@@ -86,7 +89,7 @@ def test_samples_are_weights_of_the_network(name: str, network_name: str, rng: G
         assert samples.shape == (count, spec.numel)
         assert samples.isfinite().all()
         assert run_flat(network, spec, samples, torch.ones(6, 3)).isfinite().all()
-    assert (len(posterior.rsample(4, generator=rng).unique(dim=0)) == 1) == family.deterministic
+    assert len(posterior.rsample(12, generator=rng).unique(dim=0)) == (family.weight_sets or 12)
     if isinstance(posterior, HasLogProb):
         density = posterior.log_prob(posterior.rsample(4, generator=rng))
         assert density.shape == (4,)
@@ -96,16 +99,16 @@ def test_samples_are_weights_of_the_network(name: str, network_name: str, rng: G
 def test_sampling_follows_the_generator(name: str, network_name: str) -> None:
     family, _, spec, theta = _start(name, network_name)
     state = torch.get_rng_state()
-    first, again, other = (family.at(theta, spec).rsample(3, generator=Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    first, again, other = (family.at(theta, spec).rsample(6, generator=Generator().manual_seed(seed)) for seed in (1, 1, 2))
     assert torch.equal(first, again)
-    assert torch.equal(first, other) == family.deterministic
+    assert torch.equal(first, other) == (family.weight_sets is not None)
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_gradients_reach_all_of_theta(name: str, network_name: str, rng: Generator) -> None:
     family, _, spec, theta = _start(name, network_name)
     theta = theta.requires_grad_()
-    samples = family.at(theta, spec).rsample(3, generator=rng)
+    samples = family.at(theta, spec).rsample(6, generator=rng)  # of every member of an ensemble
     (gradient,) = torch.autograd.grad((samples * torch.randn(samples.shape, generator=rng)).sum(), theta)
     assert gradient.isfinite().all()
     assert (gradient != 0).all()
@@ -130,25 +133,33 @@ def test_growth_keeps_the_outputs_of_the_centre(name: str, network_name: str) ->
     grown = family.initial(large, larger, generator=Generator().manual_seed(1))
     grown[family.positions_in(spec, larger)] = theta
     x = torch.linspace(-1, 1, 12).view(4, 3)
-    before = run_flat(small, spec, theta[family.weight_mask(spec)].unsqueeze(0), x)
-    after = run_flat(large, larger, grown[family.weight_mask(larger)].unsqueeze(0), x)
+    before = run_flat(small, spec, theta[family.weight_mask(spec)].view(-1, spec.numel), x)
+    after = run_flat(large, larger, grown[family.weight_mask(larger)].view(-1, larger.numel), x)
     torch.testing.assert_close(after[..., : before.shape[-1]], before)
+
+
+def assert_stacked(together: object, single: Sequence[object]) -> None:
+    """A batched distribution holds the tensors of the single ones, stacked; all else is equal."""
+    assert is_dataclass(together)
+    for field in fields(together):
+        found, expected = getattr(together, field.name), [getattr(each, field.name) for each in single]
+        if isinstance(found, torch.Tensor):
+            torch.testing.assert_close(found, torch.stack(expected))
+        elif isinstance(found, Posterior):  # the members of a mixture
+            assert_stacked(found, expected)
+        else:
+            assert all(each == found for each in expected)
 
 
 def test_several_thetas_at_once_are_several_posteriors(name: str, network_name: str) -> None:
     family, spec = FAMILIES[name], WeightSpec.of(NETWORKS[network_name][0])
     thetas = torch.stack([_start(name, network_name)[3] + 0.1 * shift for shift in range(3)])
     together, single = family.at(thetas, spec), [family.at(theta, spec) for theta in thetas]
-    assert is_dataclass(together)
-    for field in fields(together):
-        if not isinstance(getattr(together, field.name), torch.Tensor):
-            assert all(getattr(posterior, field.name) == getattr(together, field.name) for posterior in single)
-            continue
-        values = torch.stack([getattr(posterior, field.name) for posterior in single])
-        torch.testing.assert_close(getattr(together, field.name), values)
+    assert_stacked(together, single)
     shifted = family.at(thetas + 0.2, spec)
     for divergence in (kl, wasserstein2):
-        if divergence.supports(type(together), type(together)):
+        each = type(members_of(together)[0])
+        if divergence.supports(each, each):
             loop = [divergence(one, family.at(theta + 0.2, spec)) for one, theta in zip(single, thetas, strict=True)]
             torch.testing.assert_close(divergence(together, shifted), torch.stack(loop))
             assert (torch.stack(loop) > 0).all()

@@ -11,26 +11,28 @@ from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.methods import METHODS, TaskMapName
 from metareplay.hypernets.task_maps import SharedParameters, Start, TaskMap
 
-SIZE = 23
+SIZE, MEMBERS = 24, 3
 SMALL = {"hypernet.hidden": (6, 5), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
 KINDS: dict[str, dict[str, object]] = {
     "plain": {"hypernet.kind": "plain"},
     "linear": {"hypernet.kind": "plain", "hypernet.hidden": ()},
     "chosen-chunk": {},
     "chunk-5": {"hypernet.chunk_size": 5},
-    "chunk-23": {"hypernet.chunk_size": 23},
+    "chunk-24": {"hypernet.chunk_size": 24},
     "chunk-1000": {"hypernet.chunk_size": 1000},
     "own-chunk-embeddings": {"hypernet.chunk_size": 5, "hypernet.chunk_embeddings_per_task": True},
 }
 
 
 def _configs() -> dict[str, RunConfig]:
-    """Each task map by its first method; those with a hypernetwork in all its kinds."""
+    """Each task map by its first method, and by the first with an ensemble; those with a hypernetwork in all its kinds."""
     found: dict[str, RunConfig] = {}
     for method in METHODS.values():
         for kind, given in KINDS.items() if method.has_hypernetwork else [("", {})]:
             defaults = {"method": method.name, **(SMALL if method.has_hypernetwork else {})}
-            found.setdefault(f"{method.task_map} {kind}".strip(), build_config(defaults, given, "test"))
+            given = {**given, **({"posterior.members": MEMBERS} if method.ensemble else {})}
+            label = f"{method.task_map} {'ensemble ' if method.ensemble else ''}{kind}".strip()
+            found.setdefault(label, build_config(defaults, given, "test"))
     return found
 
 
@@ -112,7 +114,8 @@ def test_parameters_are_counted(name: str) -> None:
 def test_growth_keeps_old_elements(name: str, rng: Generator) -> None:
     task_map = make(name, 2)
     before = task_map.thetas([0, 1]).detach().clone()
-    kept = torch.randperm(SIZE + 9, generator=rng)[:SIZE]
+    share = torch.randperm((SIZE + 9) // MEMBERS, generator=rng)[: SIZE // MEMBERS]  # the members of an ensemble grow alike
+    kept = (share + torch.arange(MEMBERS).unsqueeze(1) * (SIZE + 9) // MEMBERS).flatten()
     task_map.grow(kept, Start(torch.linspace(5, 6, SIZE + 9)), generator=rng)
     assert task_map.num_outputs == SIZE + 9
     after = task_map.thetas([0, 1])

@@ -56,6 +56,7 @@ WRONG: list[tuple[str, Any]] = [
     ("strategy.prior_from_earlier", 1.0),
     ("strategy.prior_from_earlier", -0.1),
     ("posterior.train_samples", 0),
+    ("posterior.members", 1),
     ("posterior.generator_hidden", [3, 0]),
     ("posterior.generator_chunk_size", 0),
     ("posterior.latent_std", 0.0),
@@ -129,6 +130,9 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-bbb", "posterior.keep_network_init", True, "a hypernetwork with hypernet.initialisation=xavier has a start of its own"),
     ("pr-dirac", "posterior.train_samples", 5, "pr-dirac has a Dirac posterior"),
     ("fine-tuning", "posterior.local_reparametrisation", True, "fine-tuning has a Dirac posterior"),
+    ("pr-bbb", "posterior.members", 3, "pr-bbb has no ensemble"),
+    ("pr-ensemble", "posterior.train_samples", 5, "pr-ensemble has an ensemble of point estimates"),
+    ("sp-ensemble-bbb", "posterior.prior_samples", 5, "the prior-matching term of sp-ensemble-bbb is computed in closed form"),
     ("pr-bbb", "posterior.generator_hidden", [5], "pr-bbb has no implicit posterior"),
     ("pr-radial", "posterior.support_noise", 0.1, "pr-radial has no implicit posterior"),
     ("fine-tuning", "posterior.ssge_samples", 5, "fine-tuning has no implicit posterior"),
@@ -162,6 +166,7 @@ def test_chunks_mean_nothing_to_a_plain_hypernetwork() -> None:
 @pytest.mark.parametrize("penalty", ["fkl", "rkl"])
 def test_a_point_estimate_has_no_kl(penalty: str) -> None:
     assert "choose mse or w2" in refusal({"method": "pr-dirac", "strategy.penalty": penalty})
+    assert "pr-ensemble has point estimates; choose mse or w2" in refusal({"method": "pr-ensemble", "strategy.penalty": penalty})
 
 
 @pytest.mark.parametrize("penalty", ["fkl", "rkl", "w2"])
@@ -242,7 +247,8 @@ def test_a_dump_holds_only_what_means_something(method: str) -> None:
     assert ("strategy.penalty" in flat) == (kind.strategy == "posterior-replay")
     assert ("strategy.coreset_size" in flat) == (kind.strategy == "rehearsal")
     assert ("strategy.decay" in flat) == (kind.strategy == "ewc")
-    assert ("posterior.prior_scale" in flat) == (kind.family not in ("dirac", "ewc"))
+    assert ("posterior.prior_scale" in flat) == (kind.member_family not in ("dirac", "ewc"))
+    assert ("posterior.members" in flat) == kind.ensemble
 
 
 OTHER_VALUES: dict[str, Any] = {
@@ -260,6 +266,7 @@ OTHER_VALUES: dict[str, Any] = {
     "posterior.prior_power": 0.5,
     "posterior.train_samples": 2,
     "total_outputs": 20,
+    "posterior.members": 2,
     "posterior.local_reparametrisation": True,
     "posterior.keep_network_init": True,
     "posterior.likelihood_scale": 0.5,
@@ -332,7 +339,7 @@ PASSIVE = {"data_dir", "training.log_every", "training.checkpoint_every", "infer
 
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
-    special = {"posterior.prior_samples": "pr-radial", "total_outputs": "ewc-shared"}
+    special = {"posterior.prior_samples": "pr-radial", "posterior.members": "pr-ensemble", "total_outputs": "ewc-shared"}
     for strategy, method in (("rehearsal", "exp-replay"), ("ewc", "ewc-multihead")):
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
     base = {"method": special[key]} if key in special else {}

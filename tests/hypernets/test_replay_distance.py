@@ -1,16 +1,19 @@
 """The squared change of a hypernetwork's outputs: two forms, one value, and the same gradients."""
 
 from copy import deepcopy
+from typing import TypeVar
 
 import pytest
 import torch
 from torch import Generator, Tensor
 
 from metareplay.hypernets.chunked import ChunkedHypernetwork
+from metareplay.hypernets.ensemble import EnsembleMap
 from metareplay.hypernets.hypernet import Hypernetwork, PlainHypernetwork
 from metareplay.hypernets.replay_distance import squared_change
-from metareplay.hypernets.task_maps import Start
+from metareplay.hypernets.task_maps import Start, TaskMap
 
+Map = TypeVar("Map", bound=TaskMap)
 KINDS = ("plain", "linear", "chunked", "chunked-per-task", "grown")
 
 
@@ -36,7 +39,7 @@ def _hypernetwork(kind: str, size: int, tasks: int, activation: str, rng: Genera
     return made.double()
 
 
-def _changed(old: Hypernetwork, rng: Generator, amount: float = 0.3) -> Hypernetwork:
+def _changed(old: Map, rng: Generator, amount: float = 0.3) -> Map:
     current = deepcopy(old)
     for parameter in current.parameters():
         parameter.data += amount * torch.randn(parameter.shape, generator=rng, dtype=parameter.dtype)
@@ -124,3 +127,19 @@ def test_the_cheaper_form_is_chosen(rng: Generator, monkeypatch: pytest.MonkeyPa
     for count in (1, 2, 3, 30):
         squared_change(old, old, list(range(count)))
     assert chosen == [3, 30]  # 3 rows * tasks against 4 columns: from nine rows on
+
+
+@pytest.mark.parametrize("kind", ["plain", "linear", "chunked", "chunked-per-task"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_of_an_ensemble_it_is_the_mean_over_members_in_both_forms(kind: str, weighted: bool, rng: Generator) -> None:
+    old = EnsembleMap(_hypernetwork(kind, 14, -1, "relu", rng), 3)
+    for _ in range(4):
+        old.add_task(Start(torch.zeros(3 * 14)), generator=rng)
+    current = _changed(old.double(), rng)
+    tasks, weights = [2, 0], torch.tensor([0.3, 2.0], dtype=torch.float64) if weighted else None
+    by_task = (current.thetas(tasks) - old.thetas(tasks)).square().view(2, 3, 14).sum(-1).mean(-1)  # (T, M, P) -> (T,)
+    expected = (by_task if weights is None else weights * by_task).sum()
+    for small in (True, False, None):
+        for targets in (None, old.thetas(tasks).detach()):
+            found = squared_change(current, old, tasks, targets=targets, weights=weights, small_matrices=small)
+            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)

@@ -149,12 +149,12 @@ def test_an_unknown_criterion_is_refused() -> None:
 def test_comparing_samples_of_a_point_is_refused(name: str) -> None:
     assert criterion_named(name).name == name
     with pytest.raises(ConfigError, match=f"criterion='{name}' compares weight samples.*choose one of ent, conf"):
-        criterion_named(name, deterministic=True)
+        criterion_named(name, weight_sets=1)
 
 
 @pytest.mark.parametrize("name", ["ent", "conf"])
 def test_a_point_has_entropy_and_confidence(name: str) -> None:
-    assert criterion_named(name, deterministic=True) is CRITERIA[name]
+    assert criterion_named(name, weight_sets=1) is CRITERIA[name]
 
 
 def predictions(rng: Generator, tasks: int = 4) -> list[Tensor]:

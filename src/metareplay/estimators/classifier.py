@@ -79,7 +79,7 @@ class ContinualClassifier(ContinualEstimator):
         ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
         """
         learner, x = self._trained(), self._inputs(X)
-        chosen_by = criterion_named(criterion, deterministic=learner.model.family.deterministic)
+        chosen_by = criterion_named(criterion, weight_sets=learner.model.family.weight_sets)
         if task is not None:
             chosen = torch.full((len(x),), self._task_index(task))
         elif learner.model.layout.one_softmax:

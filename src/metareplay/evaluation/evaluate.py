@@ -44,14 +44,14 @@ class Evaluator:
         self.model, self.settings, self.regression, self.seed = model, settings, regression, seed
 
     def criteria(self) -> list[str]:
-        """The criteria that apply: none where all tasks share one answer, some only for Bayesian posteriors."""
-        deterministic = self.model.family.deterministic
+        """The criteria that apply: none where all tasks share one answer, some only where weights can differ."""
+        single = self.model.family.weight_sets == 1
         one_answer = isinstance(self.model.task_map, SharedParameters) and self.model.layout is HeadLayout.SINGLE
         if one_answer or self.model.layout.one_softmax:
             return []
         if self.regression:
-            return [] if deterministic else [VARIANCE]
-        return [name for name, criterion in CRITERIA.items() if not (deterministic and criterion.needs_samples)]
+            return [] if single else [VARIANCE]
+        return [name for name, criterion in CRITERIA.items() if not (single and criterion.needs_samples)]
 
     def outputs(self, x: Tensor, task: int, *, every_output: bool = False) -> Tensor:
         """Outputs of one task's networks (S, N, C), always with the same weight samples."""

@@ -9,6 +9,7 @@ from metareplay.benchmarks.base import Problem, Scenario
 from metareplay.errors import ConfigError
 from metareplay.experiments.config import RunConfig
 from metareplay.hypernets.chunked import ChunkedHypernetwork
+from metareplay.hypernets.ensemble import EnsembleMap
 from metareplay.hypernets.hypernet import Hypernetwork, PerTaskHypernetworks, PlainHypernetwork
 from metareplay.hypernets.initialise import hyperfan_variances
 from metareplay.hypernets.settings import HypernetSettings
@@ -23,6 +24,7 @@ from metareplay.posteriors.dirac import DiracFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
 from metareplay.posteriors.implicit import ImplicitFamily
 from metareplay.posteriors.laplace import LaplaceFamily
+from metareplay.posteriors.mixture import MixtureFamily
 from metareplay.posteriors.prior_matching import DirectMatching
 from metareplay.posteriors.radial import RadialFamily
 from metareplay.posteriors.ssge_matching import SSGEMatching
@@ -66,7 +68,8 @@ def build_family(config: RunConfig) -> PosteriorFamily:
         "ssge": ImplicitFamily(config.posterior, "ssge"),
         "avb": ImplicitFamily(config.posterior, "avb"),
     }
-    return families[config.kind().family]
+    base = families[config.kind().member_family]
+    return MixtureFamily(base, config.posterior.members, config.kind().family) if config.kind().ensemble else base
 
 
 def build_matching(config: RunConfig, num_weights: int, *, generator: Generator) -> PriorMatching:
@@ -117,12 +120,20 @@ def build_task_map(config: RunConfig, size: int, generator: Generator) -> TaskMa
     if kind == "per-task":
         return PerTaskParameters(size)
     if kind == "per-task-hypernetwork":
-        return PerTaskHypernetworks(size, lambda outputs, rng: build_hypernetwork(config.hypernet, outputs, rng))
-    return build_hypernetwork(config.hypernet, size, generator)
+        return PerTaskHypernetworks(size, lambda outputs, rng: build_embedded(config, outputs, rng))
+    return build_embedded(config, size, generator)
 
 
-def build_hypernetwork(settings: HypernetSettings, size: int, generator: Generator) -> Hypernetwork:
-    """A plain or chunked hypernetwork with so many outputs."""
+def build_embedded(config: RunConfig, size: int, generator: Generator) -> TaskMap:
+    """A hypernetwork with an embedding per task, or with one for each member of a task's ensemble."""
+    if not config.kind().ensemble:
+        return build_hypernetwork(config.hypernet, size, generator)
+    members = config.posterior.members
+    return EnsembleMap(build_hypernetwork(config.hypernet, size // members, generator, members=members), members)
+
+
+def build_hypernetwork(settings: HypernetSettings, size: int, generator: Generator, *, members: int = 1) -> Hypernetwork:
+    """A plain or chunked hypernetwork with so many outputs, for tasks with so many embeddings."""
     if settings.kind == "plain":
         return PlainHypernetwork(
             size,
@@ -135,7 +146,7 @@ def build_hypernetwork(settings: HypernetSettings, size: int, generator: Generat
     return ChunkedHypernetwork(
         size,
         hidden=settings.hidden,
-        chunk_size=min(size, settings.chunk_size or chosen_chunk_size(settings, size)),
+        chunk_size=min(size, settings.chunk_size or chosen_chunk_size(settings, size, members)),
         activation=settings.activation,
         task_embedding_size=settings.task_embedding_size,
         task_embedding_std=settings.task_embedding_std,
@@ -146,11 +157,11 @@ def build_hypernetwork(settings: HypernetSettings, size: int, generator: Generat
     )
 
 
-def chosen_chunk_size(settings: HypernetSettings, size: int) -> int:
-    """The largest chunk with which the hypernetwork has at most 90 % of the posterior's parameters, else that with the fewest."""
+def chosen_chunk_size(settings: HypernetSettings, size: int, members: int = 1) -> int:
+    """The largest chunk with which the hypernetwork has at most 90 % of its outputs' number of parameters, else that with the fewest."""
     inputs = settings.task_embedding_size + settings.chunk_embedding_size
     widths = (inputs, *settings.hidden)
-    fixed = sum((a + 1) * b for a, b in pairwise(widths)) + 10 * settings.task_embedding_size  # leave room for ten tasks
+    fixed = sum((a + 1) * b for a, b in pairwise(widths)) + 10 * members * settings.task_embedding_size  # room for ten tasks
     counts = {}
     chunk = float(size)
     while chunk >= 1:
@@ -169,7 +180,8 @@ def wished_variances(config: RunConfig, family: PosteriorFamily, network: nn.Mod
     variances = family.initial_variances(network, spec)
     if config.hypernet.initialisation == "hyperfan":
         mask = family.weight_mask(spec)
-        variances[mask] = hyperfan_variances(spec, relu=config.activation == "relu")
+        wished = hyperfan_variances(spec, relu=config.activation == "relu")  # (W,)
+        variances[mask] = wished.repeat(int(mask.sum()) // spec.numel)  # the same for each member of an ensemble
     return variances
 
 

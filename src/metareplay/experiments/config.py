@@ -173,11 +173,14 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{method.name} predicts with the point estimate alone"
     if method.family == "ewc" and key.startswith("posterior.") and key not in ("posterior.prior_variance", "posterior.likelihood_scale"):
         return f"{method.name} trains a point estimate; of the posterior's settings only the prior's variance matters"
-    if method.family == "dirac" and key in BAYESIAN_KEYS:
-        return f"{method.name} has a Dirac posterior, which has no prior and no samples"
+    if method.member_family == "dirac" and key in BAYESIAN_KEYS:
+        words = "an ensemble of point estimates" if method.ensemble else "a Dirac posterior"
+        return f"{method.name} has {words}, which has no prior and no samples"
+    if key == "posterior.members" and not method.ensemble:
+        return f"{method.name} has no ensemble; choose a method such as pr-ensemble"
     if key == "posterior.keep_network_init" and method.has_hypernetwork and settings.get("hypernet.initialisation") == "xavier":
         return "a hypernetwork with hypernet.initialisation=xavier has a start of its own; set it to gaussian"
-    if key == "posterior.prior_samples" and method.family == "bbb" and not settings.get("strategy.prior_from_earlier"):
+    if key == "posterior.prior_samples" and method.member_family == "bbb" and not settings.get("strategy.prior_from_earlier"):
         return f"the prior-matching term of {method.name} is computed in closed form"
     return _why_not_implicit(key, method, settings) if key.startswith(IMPLICIT_KEYS) else None
 
@@ -232,12 +235,12 @@ def build_config(defaults: Mapping[str, Any], given: Mapping[str, Any], source: 
 def _check_combination(config: RunConfig, method: Method, source: str) -> None:
     if method.deterministic and config.strategy.penalty in ("fkl", "rkl") and method.strategy == "posterior-replay":
         raise ConfigError(
-            f"{source}: strategy.penalty={config.strategy.penalty} needs a density, but {method.name} is a point estimate; choose mse or w2"
+            f"{source}: strategy.penalty={config.strategy.penalty} needs a density, but {method.name} has point estimates; choose mse or w2"
         )
     if method.family in ("radial", *ESTIMATORS) and config.strategy.penalty != "mse" and method.strategy == "posterior-replay":
         words = "radial" if method.family == "radial" else "implicit"
         raise ConfigError(f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for {words} posteriors; choose mse")
-    if config.posterior.local_reparametrisation and method.family not in ("bbb", "dirac", "ewc"):
+    if config.posterior.local_reparametrisation and method.member_family not in ("bbb", "dirac", "ewc"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
     if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}")

@@ -7,7 +7,10 @@ from typing import Literal
 from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
-FamilyName = Literal["dirac", "bbb", "radial", "ssge", "avb", "ewc"]
+FamilyName = Literal["dirac", "bbb", "radial", "ssge", "avb", "ewc", "ensemble", "ensemble-bbb"]
+MEMBERS: dict[FamilyName, FamilyName] = {"ensemble": "dirac", "ensemble-bbb": "bbb"}
+"""Ensembles and the family of their members."""
+
 StrategyName = Literal["posterior-replay", "prior-focused", "ewc", "rehearsal", "unbound", "joint"]
 
 
@@ -35,9 +38,19 @@ class Method:
         return "hypernetwork" in self.task_map
 
     @property
+    def ensemble(self) -> bool:
+        """Whether a task's posterior has several members."""
+        return self.family in MEMBERS
+
+    @property
+    def member_family(self) -> FamilyName:
+        """The family of an ensemble's members; without an ensemble the family itself."""
+        return MEMBERS.get(self.family, self.family)
+
+    @property
     def deterministic(self) -> bool:
-        """Whether predictions come from a point estimate."""
-        return self.family == "dirac" or self.point_prediction
+        """Whether predictions come from point estimates, one or several."""
+        return self.member_family == "dirac" or self.point_prediction
 
 
 def _all_methods() -> list[Method]:
@@ -47,6 +60,8 @@ def _all_methods() -> list[Method]:
         ("radial", "radial posteriors"),
         ("ssge", "implicit posteriors (SSGE)"),
         ("avb", "implicit posteriors (AVB)"),
+        ("ensemble", "ensembles of point estimates"),
+        ("ensemble-bbb", "ensembles of mean-field Gaussian posteriors"),
     ]
     methods = []
     for family, words in names:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from metareplay.experiments.config import flatten
-from metareplay.experiments.methods import method_named
+from metareplay.experiments.methods import Method, method_named
 
 CUSTOM = "custom"
 """The name under which a user's own data run; regression has settings of its own."""
@@ -48,11 +48,11 @@ def all_recipes() -> tuple[Recipe, ...]:
 def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
     """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
 
+    The base of a stochastic method is the one that keeps all old tasks; that of an ensemble is the method of its members.
     A borrowed recipe leaves the chunk size to be chosen for the network at hand; a weight generator then makes all weights at once.
     """
     kind = method_named(method)
-    base = method.removesuffix("-sr") if kind.stochastic else method
-    for name in dict.fromkeys((method, base)):
+    for name in _lenders(kind):
         matching = [recipe for recipe in all_recipes() if recipe.benchmark == benchmark and recipe.method == name]
         exact = [recipe for recipe in matching if recipe.network == network]
         if exact and name == method:
@@ -63,10 +63,16 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
             if not exact:
                 settings.pop("hypernet.chunk_size", None)
                 settings.pop("posterior.generator_chunk_size", None)
-            if name != method:
+            if kind.stochastic and not method_named(name).stochastic:
                 settings |= {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
             return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)
     return None
+
+
+def _lenders(method: Method) -> list[str]:
+    """Methods whose recipes serve this one, the nearest first."""
+    names = [method.name, method.name.removesuffix("-sr")] if method.stochastic else [method.name]
+    return names + [name.replace(method.family, method.member_family) for name in names if method.ensemble]
 
 
 def default_settings(benchmark: str, method: str, network: str) -> tuple[dict[str, Any], str]:

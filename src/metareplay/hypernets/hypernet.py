@@ -150,15 +150,15 @@ class PlainHypernetwork(Hypernetwork):
 
 @final
 class PerTaskHypernetworks(TaskMap):
-    """One hypernetwork with a single embedding per task (the SeparatePosteriors-TC baseline)."""
+    """One hypernetwork with a single embedding (or those of an ensemble) per task: the SeparatePosteriors-TC baseline."""
 
-    def __init__(self, num_outputs: int, make: Callable[[int, Generator], Hypernetwork]) -> None:
+    def __init__(self, num_outputs: int, make: Callable[[int, Generator], TaskMap]) -> None:
         super().__init__()
         self.num_outputs, self.num_tasks, self.make = num_outputs, 0, make
         self.separate = nn.ModuleList()
 
-    def _hypernetwork(self, task: int) -> Hypernetwork:
-        return cast(Hypernetwork, self.separate[task])
+    def _hypernetwork(self, task: int) -> TaskMap:
+        return cast(TaskMap, self.separate[task])
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
         hypernetwork = self.make(self.num_outputs, generator)

@@ -11,22 +11,28 @@ value and its gradient are exactly zero. A task's term is weighted by the root o
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
+from metareplay.hypernets.ensemble import EnsembleMap
 from metareplay.hypernets.hypernet import Hypernetwork
+from metareplay.hypernets.task_maps import TaskMap
 
 
-def small_matrices_pay(hypernetwork: Hypernetwork, num_tasks: int) -> bool:
+def small_matrices_pay(task_map: TaskMap, num_tasks: int) -> bool:
     """Whether the small-matrix form takes fewer multiplications: 4 width^2 against 3 rows * width per output column."""
+    if isinstance(task_map, EnsembleMap):
+        return small_matrices_pay(task_map.inner, num_tasks * task_map.members)
+    hypernetwork = cast(Hypernetwork, task_map)
     rows, width = num_tasks * hypernetwork.rows([0]).shape[1], hypernetwork.output_layer.in_features + 1
     return 3 * rows > 4 * width
 
 
 def squared_change(
-    current: Hypernetwork,
-    old: Hypernetwork,
+    current: TaskMap,
+    old: TaskMap,
     tasks: Sequence[int],
     *,
     targets: Tensor | None = None,
@@ -37,7 +43,13 @@ def squared_change(
 
     ``targets`` are the old outputs (T, P) if they were stored. ``weights`` (T,) multiply the terms of the tasks; None: all 1.
     ``small_matrices`` forces one form or the other; by default the cheaper one is taken.
+    Of an ensemble it is the mean over its members, so that a strength means the same as without one.
     """
+    if isinstance(current, EnsembleMap) and isinstance(old, EnsembleMap):
+        targets = None if targets is None else targets.reshape(-1, current.inner.num_outputs)  # (T, M P) -> (T M, P)
+        weights = None if weights is None else weights.repeat_interleave(current.members)  # (T,) -> (T M,)
+        entries, inner, before = current.entries(tasks), current.inner, old.inner
+        return squared_change(inner, before, entries, targets=targets, weights=weights, small_matrices=small_matrices) / current.members
     if small_matrices is None:
         small_matrices = small_matrices_pay(current, len(tasks))
     if not small_matrices:
@@ -46,7 +58,7 @@ def squared_change(
                 targets = old.thetas(tasks)
         squares = (current.thetas(tasks) - targets).square()  # eq. hnet:reg:l2; (T, P)
         return squares.sum() if weights is None else (weights * squares.sum(1)).sum()  # (T, P) -> ()
-    return _small_matrix_form(current, old, tasks, weights)
+    return _small_matrix_form(cast(Hypernetwork, current), cast(Hypernetwork, old), tasks, weights)
 
 
 def _small_matrix_form(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], weights: Tensor | None) -> Tensor:

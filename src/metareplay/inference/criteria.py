@@ -31,7 +31,7 @@ class Criterion:
     score: Callable[[Tensor], Tensor]
     """What a task says of itself: (S, B, C) -> (B,)."""
     needs_samples: bool
-    """True where a single weight sample (a deterministic posterior) says nothing."""
+    """True where a single weight sample (a point estimate) says nothing."""
     compare: Compare = _as_they_are
     """What all tasks say of themselves, and which of the network's outputs are whose -> scores (T, B)."""
 
@@ -105,15 +105,15 @@ CRITERIA: dict[str, Criterion] = {
 }
 
 
-def criterion_named(name: str, *, deterministic: bool = False) -> Criterion:
-    """The criterion with that name, refused where it means nothing."""
+def criterion_named(name: str, *, weight_sets: int | None = None) -> Criterion:
+    """The criterion with that name, refused where it means nothing: where a posterior has a single set of weights."""
     if name not in CRITERIA:
         raise ConfigError(f"criterion={name!r} is unknown; choose one of {', '.join(CRITERIA)}")
-    if deterministic and CRITERIA[name].needs_samples:
+    if weight_sets == 1 and CRITERIA[name].needs_samples:
         usable = [known for known, criterion in CRITERIA.items() if not criterion.needs_samples]
         raise ConfigError(
             f"criterion={name!r} compares weight samples, but a Dirac posterior has only one; choose one of {', '.join(usable)} "
-            "or a Bayesian method such as pr-bbb"
+            "or a method with several, such as pr-bbb or pr-ensemble"
         )
     return CRITERIA[name]
 

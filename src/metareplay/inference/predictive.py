@@ -1,6 +1,6 @@
 """The posterior predictive: outputs under weight samples of a task's posterior [Henning2021, SM eq. pred:dist:mc]."""
 
-from math import log
+from math import ceil, log
 
 import torch
 from torch import Generator, Tensor
@@ -8,15 +8,20 @@ from torch import Generator, Tensor
 from metareplay.model import ContinualModel
 from metareplay.nets.weights import run_flat, run_linearised
 from metareplay.posteriors.laplace import LinearisedGaussian
+from metareplay.posteriors.mixture import members_of
 
 
 @torch.no_grad()
 def predictive_outputs(
     model: ContinualModel, x: Tensor, task: int, samples: int, *, generator: Generator, batch_size: int = 500, every_output: bool = False
 ) -> Tensor:
-    """Outputs of one task's networks (S, N, C); the same weight samples serve all inputs. Deterministic posteriors need only one."""
-    samples = 1 if model.family.deterministic else samples
+    """Outputs of one task's networks (S, N, C); the same weight samples serve all inputs.
+
+    Point estimates are used once each. Of an ensemble's other members each gives the same number of samples, rounded up.
+    """
     posterior = model.posterior(task)
+    members = members_of(posterior)[1]
+    samples = model.family.weight_sets or ceil(samples / members) * members
     weights = posterior.rsample(samples, generator=generator)  # (S, W)
     columns = slice(None) if every_output else model.heads[task]
 

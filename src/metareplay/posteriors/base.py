@@ -80,8 +80,8 @@ class PosteriorFamily(Protocol):
     """How theta is read. Families are stateless: theta is stored by a task map."""
 
     name: str
-    deterministic: bool
-    """True where all samples are equal, so that one suffices and model agreement means nothing."""
+    weight_sets: int | None
+    """How many different weight samples there are: 1 for a point, so that model agreement means nothing; None: without limit."""
 
     def num_parameters(self, spec: WeightSpec) -> int:
         """Length of theta for a network."""

@@ -26,7 +26,7 @@ class DiracFamily:
     """theta is the weight vector itself."""
 
     name = "dirac"
-    deterministic = True
+    weight_sets: int | None = 1
 
     def num_parameters(self, spec: WeightSpec) -> int:
         return spec.numel

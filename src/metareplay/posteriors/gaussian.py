@@ -59,7 +59,7 @@ class GaussianFamily:
     """
 
     name = "bbb"
-    deterministic = False
+    weight_sets: int | None = None
 
     def __init__(self, *, keep_network_init: bool = False) -> None:
         self.keep_network_init = keep_network_init

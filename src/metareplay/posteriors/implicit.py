@@ -82,7 +82,7 @@ class ImplicitFamily:
     ``keep_network_init``, else zero.
     """
 
-    deterministic = False
+    weight_sets: int | None = None
 
     def __init__(self, settings: PosteriorSettings, name: str = "ssge") -> None:
         self.settings, self.name = settings, name

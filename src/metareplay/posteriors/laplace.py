@@ -46,7 +46,8 @@ class LaplaceFamily:
     name = "ewc"
 
     def __init__(self, prior_variance: float, *, point: bool, linearised: bool = True) -> None:
-        self.prior_variance, self.deterministic, self.linearised = prior_variance, point, linearised
+        self.prior_variance, self.point, self.linearised = prior_variance, point, linearised
+        self.weight_sets = 1 if point else None
 
     def num_parameters(self, spec: WeightSpec) -> int:
         return 2 * spec.numel
@@ -62,7 +63,7 @@ class LaplaceFamily:
 
     def at(self, theta: Tensor, spec: WeightSpec) -> Dirac | MeanFieldGaussian | LinearisedGaussian:
         weights, precision = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
-        if self.deterministic:
+        if self.point:
             return Dirac(weights)
         kind = LinearisedGaussian if self.linearised else MeanFieldGaussian
         return kind(weights, precision.rsqrt())  # SM eq. ewc:constructed

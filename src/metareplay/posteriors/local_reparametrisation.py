@@ -9,7 +9,7 @@ from metareplay.posteriors.gaussian import MeanFieldGaussian
 
 
 def run_locally(mlp: MLP, spec: WeightSpec, posterior: MeanFieldGaussian, x: Tensor, samples: int, *, generator: Generator) -> Tensor:
-    """Output samples (S, B, C) of an MLP with Gaussian weights.
+    """Output samples (S, ..., B, C) of an MLP with Gaussian weights (..., W).
 
     Each pre-activation is Gaussian given its inputs, so drawing it for every example on its own
     has the same marginal distribution and less gradient variance [Henning2021, SM sec. Bayes-by-Backprop].
@@ -19,8 +19,8 @@ def run_locally(mlp: MLP, spec: WeightSpec, posterior: MeanFieldGaussian, x: Ten
     for index in range(len(mlp.layers)):
         h = h if index == 0 else mlp.activation(h)
         weight, bias = f"layers.{index}.weight", f"layers.{index}.bias"
-        centre = h @ mean[weight].T + mean[bias]  # (..., B, D) -> (..., B, H)
-        spread = (h.square() @ variance[weight].T + variance[bias]).clamp_min(1e-16).sqrt()  # (..., B, D) -> (..., B, H)
-        noise = torch.randn(samples, *centre.shape[-2:], generator=generator, dtype=centre.dtype)
-        h = torch.addcmul(centre, spread, noise)  # (S, B, H)
+        centre = h @ mean[weight].mT + mean[bias].unsqueeze(-2)  # (..., B, D) -> (..., B, H)
+        spread = (h.square() @ variance[weight].mT + variance[bias].unsqueeze(-2)).clamp_min(1e-16).sqrt()  # (..., B, D) -> (..., B, H)
+        noise = torch.randn(samples, *posterior.mean.shape[:-1], *centre.shape[-2:], generator=generator, dtype=centre.dtype)
+        h = torch.addcmul(centre, spread, noise)  # (S, ..., B, H)
     return h

@@ -7,10 +7,13 @@ from torch import Generator, Tensor
 from metareplay.errors import ConfigError
 from metareplay.posteriors.base import HasLogProb, HasNegativeEntropy, Posterior, Prior, StatelessMatching
 from metareplay.posteriors.divergences import kl
+from metareplay.posteriors.mixture import Mixture
 
 
 def prior_matching(q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
     """KL(q || p), up to a constant for families whose entropy is known only so far: a scalar."""
+    if isinstance(q, Mixture):  # 1/M sum_m KL(q_m || p), never below KL(q || p): the KL divergence is convex in q; (M,) -> ()
+        return prior_matching(q.each, p, samples, generator=generator).mean()
     if kl.supports(type(q), type(p)):
         return kl(q, p)
     if not isinstance(p, HasLogProb):

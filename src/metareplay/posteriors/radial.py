@@ -46,7 +46,7 @@ class RadialFamily:
     """theta = [means, rhos], read and started as a Gaussian's."""
 
     name = "radial"
-    deterministic = False
+    weight_sets: int | None = None
 
     def __init__(self, moments: GaussianFamily) -> None:
         self.moments = moments

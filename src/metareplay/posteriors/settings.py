@@ -14,8 +14,9 @@ class PosteriorSettings(Settings):
     prior_power: float = Field(
         1.0, gt=0, description="tempering of the prior alone: the prior to this power; below 1 it is broader, so that less of it is kept"
     )
-    train_samples: int = Field(1, ge=1, description="weight samples K for the data term of a training step")
+    train_samples: int = Field(1, ge=1, description="weight samples K for the data term of a training step, of each member of an ensemble")
     prior_samples: int = Field(1, ge=1, description="weight samples of a Monte Carlo prior-matching term (all but a Gaussian's)")
+    members: int = Field(5, ge=2, description="ensembles: members of a task's posterior, each with an embedding (or parameters) of its own")
     local_reparametrisation: bool = Field(False, description="sample pre-activations instead of weights in training (MLPs only)")
     keep_network_init: bool = Field(False, description="posterior means start at the network's ordinary initialisation")
     likelihood_scale: float = Field(0.05, gt=0, description="standard deviation of the Gaussian likelihood (regression only)")

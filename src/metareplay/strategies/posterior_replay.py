@@ -10,8 +10,8 @@ from typing import cast, final
 import torch
 from torch import Generator, Tensor
 
-from metareplay.hypernets.hypernet import Hypernetwork
 from metareplay.hypernets.replay_distance import small_matrices_pay, squared_change
+from metareplay.hypernets.task_maps import TaskMap
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import replay_divergence
@@ -28,7 +28,7 @@ class PosteriorReplay(QuietStrategy):
     def __init__(self, settings: StrategySettings, prior: GaussianPrior) -> None:
         super().__init__(prior)
         self.settings, self.fixed = settings, prior
-        self.checkpoint: Hypernetwork | None = None
+        self.checkpoint: TaskMap | None = None
         self.stored: Tensor | None = None
         self.mixture: MixturePrior | None = None
 
@@ -38,9 +38,9 @@ class PosteriorReplay(QuietStrategy):
     def before_task(self, model: ContinualModel, task: int) -> None:
         self.checkpoint, self.stored, self.mixture = None, None, None
         if task > 0 and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
-            self._keep(model, deepcopy(cast(Hypernetwork, model.task_map)), task)
+            self._keep(model, deepcopy(model.task_map), task)
 
-    def _keep(self, model: ContinualModel, checkpoint: Hypernetwork, task: int) -> None:
+    def _keep(self, model: ContinualModel, checkpoint: TaskMap, task: int) -> None:
         self.checkpoint = checkpoint.requires_grad_(False)
         if self.settings.prior_from_earlier > 0:
             posteriors = model.family.at(checkpoint.thetas(range(task)), model.spec)  # q_s of all earlier tasks; (T, W)
@@ -57,7 +57,7 @@ class PosteriorReplay(QuietStrategy):
         tasks: Sequence[int] = range(task)
         if self.settings.old_tasks is not None and self.settings.old_tasks < task:  # stochastic regularisation
             tasks = torch.randperm(task, generator=generator)[: self.settings.old_tasks].tolist()
-        current, weights = cast(Hypernetwork, model.task_map), self.weights(tasks, task)
+        current, weights = model.task_map, self.weights(tasks, task)
         if self.settings.penalty == "mse":
             targets = None if self.stored is None else self.stored[list(tasks)]  # (R, P)
             total = squared_change(current, self.checkpoint, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
@@ -80,6 +80,6 @@ class PosteriorReplay(QuietStrategy):
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
         self.checkpoint, self.stored, self.mixture = None, None, None
         if tensors:
-            checkpoint = deepcopy(cast(Hypernetwork, model.task_map))
+            checkpoint = deepcopy(model.task_map)
             checkpoint.load_state_dict(tensors)
             self._keep(model, checkpoint, task)

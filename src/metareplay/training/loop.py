@@ -11,6 +11,7 @@ from metareplay.model import ContinualModel
 from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
 from metareplay.posteriors.base import Posterior, Prior, PriorMatching
 from metareplay.posteriors.dirac import Dirac
+from metareplay.posteriors.mixture import members_of
 from metareplay.posteriors.prior_matching import DirectMatching
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.posteriors.tempering import tempered
@@ -95,7 +96,7 @@ class TaskTrainer:
 
     def _prior_of(self, posterior: Posterior) -> Prior | None:
         """The prior that the posterior is matched with; None where there is none."""
-        if isinstance(posterior, Dirac) or self.posterior.prior_scale == 0:
+        if isinstance(members_of(posterior)[0], Dirac) or self.posterior.prior_scale == 0:
             return None
         return tempered(self.strategy.prior_for(self.task), self.posterior.prior_power)
 
@@ -103,7 +104,8 @@ class TaskTrainer:
         """Negative ELBO of the task, scaled to its whole data set, plus the strategy's penalty."""
         model, zero = self.model, torch.zeros(())
         posterior = model.training_posterior(self.task) if posterior is None else posterior
-        samples = 1 if isinstance(posterior, Dirac) else self.posterior.train_samples
+        each, members = members_of(posterior)
+        samples = members * (1 if isinstance(each, Dirac) else self.posterior.train_samples)  # the mean over members too
         outputs = model.run(posterior, x, samples, generator=self.noise, local=self.posterior.local_reparametrisation)  # (K, B, C)
         nll = model.likelihood.nll(outputs[..., model.training_columns(self.task)], y)
         data = len(self.data.x) * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo

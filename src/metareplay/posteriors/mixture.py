@@ -1,0 +1,94 @@
+"""Ensembles: a posterior that is a mixture of equally likely members [Henning2021, SM sec. Deep Ensembles].
+
+theta holds the parameters of all members side by side. Point estimates make a deep ensemble, Gaussians a mixture of Gaussians.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from math import ceil
+from typing import final
+
+import torch
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import Posterior, PosteriorFamily
+from metareplay.posteriors.divergences import kl, wasserstein2
+
+
+@final
+@dataclass(frozen=True)
+class Mixture:
+    """q(W) = 1/M sum_m q_m(W)."""
+
+    each: Posterior
+    """The members' distributions, batched: the last dimension before the weights counts members."""
+    members: int
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Stratified samples (n, W): sample i comes from member i mod M."""
+        samples = self.each.rsample(ceil(n / self.members), generator=generator)  # (n / M, ..., M, W)
+        return samples.movedim(-2, 1).flatten(0, 1)[:n]  # (n / M, M, ..., W) -> (n, ..., W)
+
+
+@kl.register(Mixture, Mixture)
+def _kl_mixtures(q: Mixture, p: Mixture) -> Tensor:
+    return kl(q.each, p.each).mean(-1)  # 1/M sum_m KL(q_m || p_m) >= KL(q || p), by convexity in both; (..., M) -> (...)
+
+
+@wasserstein2.register(Mixture, Mixture)
+def _wasserstein2_mixtures(q: Mixture, p: Mixture) -> Tensor:
+    return wasserstein2(q.each, p.each).mean(-1)  # the cost of one way to move q to p, so never below W2^2; (..., M) -> (...)
+
+
+def members_of(posterior: Posterior) -> tuple[Posterior, int]:
+    """The members' batched distributions and their number; any other posterior is its only member."""
+    return (posterior.each, posterior.members) if isinstance(posterior, Mixture) else (posterior, 1)
+
+
+@final
+class MixtureFamily:
+    """theta = [theta of member 1, ..., theta of member M], each read by the family of the members.
+
+    Where theta is stored as it is, each member starts from a network of its own: the first from the given one, the others from
+    networks whose weight tensors vary as much.
+    """
+
+    def __init__(self, base: PosteriorFamily, members: int, name: str) -> None:
+        self.base, self.members, self.name = base, members, name
+        self.weight_sets = None if base.weight_sets is None else members * base.weight_sets
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return self.members * self.base.num_parameters(spec)
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        networks = [network, *(redrawn(network, generator) for _ in range(self.members - 1))]
+        return torch.cat([self.base.initial(each, spec, generator=generator) for each in networks])  # (M P,)
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        return self.base.initial_variances(network, spec).repeat(self.members)  # (P,) -> (M P,)
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        return self.base.weight_mask(spec).repeat(self.members)  # (P,) -> (M P,)
+
+    def at(self, theta: Tensor, spec: WeightSpec) -> Mixture:
+        return Mixture(self.base.at(self._apart(theta), spec), self.members)
+
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> Mixture:
+        return Mixture(self.base.while_training(self._apart(theta), spec), self.members)
+
+    def _apart(self, theta: Tensor) -> Tensor:
+        return theta.unflatten(-1, (self.members, -1))  # (..., M P) -> (..., M, P)
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        offsets = self.base.num_parameters(larger) * torch.arange(self.members).unsqueeze(1)  # (M, 1)
+        return (self.base.positions_in(spec, larger) + offsets).flatten()  # (M, P) -> (M P,)
+
+
+def redrawn(network: nn.Module, generator: Generator) -> nn.Module:
+    """A copy with other weights: each tensor uniform, with the mean and variance of its elements. Constant tensors stay."""
+    other = deepcopy(network)
+    for weight in other.parameters():
+        spread = 3**0.5 * weight.data.std(correction=0)  # U(-s, s) has variance s^2 / 3
+        weight.data = weight.data.mean() + spread * (2 * torch.rand(weight.shape, generator=generator) - 1)
+    return other
