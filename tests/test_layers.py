@@ -66,6 +66,8 @@ NEIGHBOURS = {
     "report.pictures": {"canvas", "figures", "html", "predictive_figures", "runs"},
     "report.predictive_figures": {"canvas"},
     "report.sections": {"html", "runs"},
+    "strategies.ewc": {"fisher"},
+    "strategies.posterior_replay": {"fisher"},
     "training.loop": {"batches"},
 }
 

@@ -60,6 +60,8 @@ class ContinualModel:
         self.heads: list[slice] = []
         self.born: Tensor
         """The task that each weight came with: 0 for most, a later one for those of a head that was added; (W,)."""
+        self.kept: Tensor | None = None
+        """Where the elements of theta from before the last task stand now (P before,); None where theta did not grow."""
         self.outputs = 0
         self.network: torch.nn.Module
         self.spec: WeightSpec
@@ -88,10 +90,11 @@ class ContinualModel:
         if self.heads:
             born[self.spec.positions_in(spec)] = self.born
         self.born = born
+        self.kept = self.family.positions_in(self.spec, spec) if self.heads and outputs > self.outputs else None
         if not self.heads:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
-        elif outputs > self.outputs:
-            self.task_map.grow(self.family.positions_in(self.spec, spec), begin, generator=generator)
+        elif self.kept is not None:
+            self.task_map.grow(self.kept, begin, generator=generator)
         self.network, self.spec, self.outputs = network, spec, outputs
         self.task_map.add_task(begin, generator=generator)
         self.heads.append(head)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from metareplay.experiments.config import flatten
+from metareplay.settings import flatten
 
 Command = Callable[..., Any]
 

@@ -23,6 +23,8 @@ PENALTIES: list[dict[str, object]] = [
     {"strategy.penalty": "mse", "strategy.old_tasks": 1},
     {"strategy.penalty": "fkl"},
     {"strategy.penalty": "rkl", "strategy.old_tasks": 1},
+    {"strategy.penalty": "fisher"},
+    {"strategy.penalty": "fisher", "strategy.old_tasks": 1, "strategy.age_discount": 0.5, "strategy.targets": "recomputed"},
 ]
 
 
@@ -56,9 +58,12 @@ def learned(name: str, rng: Generator) -> tuple[ContinualModel, Strategy]:
     for task, classes in enumerate((2, 3, 2)):
         model.add_task(classes, generator=rng)
         strategy.before_task(model, task)
-        strategy.data_for(task, TrainingData(torch.full((2, 2), float(task)), torch.zeros(2, dtype=torch.int64)))
+        data = strategy.data_for(task, TrainingData(torch.full((2, 2), float(task)), torch.zeros(2, dtype=torch.int64)))
         for parameter in model.task_map.trained_parameters(task):
             parameter.data += 0.1 * torch.randn(parameter.shape, generator=rng)
+        if task < TASKS - 1:
+            with torch.no_grad():
+                strategy.after_task(model, task, data)
     return model, strategy
 
 

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from metareplay.errors import CheckpointError
 from metareplay.experiments.config import RunConfig
 from metareplay.experiments.methods import METHODS
 from metareplay.experiments.observers import Silent
 from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.store import load_model
 from metareplay.training.checkpoint import CheckpointFolder
 from metareplay.training.loop import Step
 
@@ -108,6 +110,19 @@ def test_settings_that_keep_more_state_resume_exactly(
     Run(config, tmp_path / "whole").execute()
     stop_at_each(config, tmp_path / "broken", (3, 11, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac", "pr-radial-sr", "pr-ssge"])
+def test_the_fisher_penalty_resumes_exactly(
+    method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    config = tiny_config(method, {"strategy.penalty": "fisher", "strategy.age_discount": 0.5})
+    Run(config, tmp_path / "whole").execute()
+    stop_at_each(config, tmp_path / "broken", (3, 8, 16, 20))  # also between the last step of a task and what is taken from it
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+    memories = [load_model(folder).learner.strategy.memory() for folder in (tmp_path / "whole", tmp_path / "broken")]
+    assert memories[0].keys() == memories[1].keys() == (set() if method == "pr-bbb" else {"information"})
+    assert all(torch.equal(tensor, memories[1][name]) for name, tensor in memories[0].items())
 
 
 def test_a_stop_after_any_step_is_exact(

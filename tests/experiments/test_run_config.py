@@ -11,13 +11,12 @@ from metareplay.experiments.config import (
     STRATEGY_KEYS,
     RunConfig,
     build_config,
-    flatten,
-    nest,
     parse_setting,
     setting_descriptions,
     why_senseless,
 )
 from metareplay.experiments.methods import METHODS, method_named
+from metareplay.settings import flatten, nest
 
 
 def refusal(given: dict[str, Any], defaults: dict[str, Any] | None = None) -> str:
@@ -74,6 +73,7 @@ WRONG: list[tuple[str, Any]] = [
     ("strategy.strength", -1),
     ("strategy.penalty", "l1"),
     ("strategy.old_tasks", 0),
+    ("strategy.fisher_weight_samples", 0),
     ("strategy.age_discount", 0.0),
     ("strategy.age_discount", 1.1),
     ("strategy.task_strengths", [1.0, -0.5]),
@@ -103,7 +103,7 @@ def test_a_wrong_value_names_its_key(key: str, value: Any) -> None:
 
 
 def test_a_wrong_value_shows_what_came_and_what_is_allowed() -> None:
-    assert "strategy.penalty='l1': input should be 'mse', 'fkl', 'rkl' or 'w2'" in refusal({"strategy.penalty": "l1"})
+    assert "strategy.penalty='l1': input should be 'mse', 'fkl', 'rkl', 'w2' or 'fisher'" in refusal({"strategy.penalty": "l1"})
 
 
 def test_an_unknown_method_is_refused_with_the_closest() -> None:
@@ -124,6 +124,9 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("exp-replay", "strategy.targets", "stored", "exp-replay replays inputs, not posteriors"),
     ("sp-bbb", "strategy.age_discount", 0.5, "sp-bbb has no replay penalty"),
     ("ewc-multihead", "strategy.task_strengths", [1.0], "ewc-multihead keeps the Fisher information of old tasks"),
+    ("sp-radial", "strategy.penalty", "fisher", "sp-radial has no replay penalty"),
+    ("pr-radial", "strategy.fisher_samples", 5, "pr-radial needs the Fisher information of old tasks with strategy.penalty=fisher only"),
+    ("ewc-dirac", "strategy.fisher_weight_samples", 5, "ewc-dirac keeps the Fisher information of old tasks"),
     ("pr-bbb", "strategy.coreset_size", 5, "pr-bbb keeps neither inputs nor the Fisher information"),
     ("fine-tuning", "strategy.replay_batch_size", 5, "fine-tuning has no replay penalty"),
     ("pr-dirac", "posterior.prior_scale", 0.1, "pr-dirac has a Dirac posterior"),
@@ -159,20 +162,40 @@ def test_a_senseless_setting_is_refused_with_the_reason(method: str, key: str, v
     assert f"{key} means nothing here: {reason}" in said
 
 
+@pytest.mark.parametrize(
+    ("method", "key", "reason"),
+    [
+        ("pr-bbb", "strategy.fisher_samples", "is computed in closed form"),
+        ("pr-bbb", "strategy.fisher_weight_samples", "is computed in closed form"),
+        ("pr-dirac", "strategy.fisher_weight_samples", "has point estimates, which have no samples"),
+    ],
+)
+def test_what_an_estimate_of_the_information_does_not_need(method: str, key: str, reason: str) -> None:
+    assert reason in refusal({"method": method, "strategy.penalty": "fisher", key: 5})
+
+
+def test_a_point_estimate_has_a_prior_for_its_information_only() -> None:
+    given = {"method": "pr-dirac", "posterior.prior_variance": 4.0}
+    assert "Dirac posterior" in refusal(given)
+    config = build_config({}, {**given, "strategy.penalty": "fisher"}, "here")
+    assert flatten(config.dump())["posterior.prior_variance"] == 4.0
+
+
 def test_chunks_mean_nothing_to_a_plain_hypernetwork() -> None:
     assert "set hypernet.kind=chunked" in refusal({"hypernet.kind": "plain", "hypernet.chunk_size": 100})
 
 
 @pytest.mark.parametrize("penalty", ["fkl", "rkl"])
 def test_a_point_estimate_has_no_kl(penalty: str) -> None:
-    assert "choose mse or w2" in refusal({"method": "pr-dirac", "strategy.penalty": penalty})
-    assert "pr-ensemble has point estimates; choose mse or w2" in refusal({"method": "pr-ensemble", "strategy.penalty": penalty})
+    assert "choose mse, w2 or fisher" in refusal({"method": "pr-dirac", "strategy.penalty": penalty})
+    assert "pr-ensemble has point estimates; choose mse, w2 or fisher" in refusal({"method": "pr-ensemble", "strategy.penalty": penalty})
 
 
 @pytest.mark.parametrize("penalty", ["fkl", "rkl", "w2"])
 def test_an_implicit_posterior_has_no_closed_forms(penalty: str) -> None:
     for family in ("ssge", "avb"):
-        assert "no closed form for implicit posteriors; choose mse" in refusal({"method": f"pr-{family}", "strategy.penalty": penalty})
+        said = refusal({"method": f"pr-{family}", "strategy.penalty": penalty})
+        assert "no closed form for implicit posteriors; choose mse or fisher" in said
         assert f"needs a Gaussian posterior, not {family}" in refusal({"method": f"sp-{family}", "posterior.local_reparametrisation": True})
 
 
@@ -309,6 +332,7 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.decay": 0.5,
     "strategy.fisher_samples": 3,
     "strategy.linearised": False,
+    "strategy.fisher_weight_samples": 3,
     "strategy.penalty": "w2",
     "strategy.old_tasks": 2,
     "strategy.targets": "recomputed",
@@ -343,6 +367,7 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     for strategy, method in (("rehearsal", "exp-replay"), ("ewc", "ewc-multihead")):
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
     base = {"method": special[key]} if key in special else {}
+    base = {"method": "pr-radial", "strategy.penalty": "fisher"} if key == "strategy.fisher_weight_samples" else base
     base = {"method": "pr-ssge"} if key.startswith(IMPLICIT_KEYS) else base
     base = {"method": "pr-avb", "posterior.avb_chunk_size": 9} if key.startswith("posterior.avb_") else base
     base = {"hypernet.initialisation": "gaussian"} if key == "posterior.keep_network_init" else base
@@ -375,4 +400,5 @@ def test_every_setting_means_something_to_some_method() -> None:
     flat = flatten(RunConfig().model_dump())
     flat |= {"posterior.avb_chunk_size": 9}
     for key in setting_descriptions():
-        assert any(why_senseless(key, method, flat) is None for method in METHODS.values()), key
+        variants = (flat, flat | {"strategy.penalty": "fisher"})
+        assert any(why_senseless(key, method, given) is None for method in METHODS.values() for given in variants), key

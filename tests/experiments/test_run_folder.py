@@ -13,11 +13,12 @@ from safetensors.torch import load_file
 
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.estimators import ContinualClassifier
-from metareplay.experiments.config import RunConfig, build_config, flatten
+from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.methods import METHODS
 from metareplay.experiments.observers import Silent
 from metareplay.experiments.run import Run
 from metareplay.inference.criteria import CRITERIA
+from metareplay.settings import flatten
 from metareplay.training.checkpoint import CheckpointFolder
 
 SCHEMA = {

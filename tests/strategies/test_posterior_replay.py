@@ -56,7 +56,7 @@ def shake(model: ContinualModel, rng: Generator) -> None:
 
 
 def replay(**settings: object) -> PosteriorReplay:
-    return PosteriorReplay(StrategySettings.model_validate(settings), GaussianPrior(2.0))
+    return PosteriorReplay(StrategySettings.model_validate(settings), GaussianPrior(2.0), seed=0)
 
 
 def explicit(kind: str, family: PosteriorFamily, old: Tensor, new: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ def shaken(rng: Generator, strategies: list[PosteriorReplay], hidden: int = 5) -
 
 
 def replay(**settings: object) -> PosteriorReplay:
-    return PosteriorReplay(StrategySettings.model_validate(settings), GaussianPrior())
+    return PosteriorReplay(StrategySettings.model_validate(settings), GaussianPrior(), seed=0)
 
 
 def changes(kind: str, model: ContinualModel, old: Tensor) -> Tensor:

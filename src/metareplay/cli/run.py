@@ -109,7 +109,8 @@ def default_folder(settings: dict[str, Any]) -> Path:
 
 def check_benchmark_settings(settings: dict[str, Any], info: "BenchmarkInfo") -> None:
     """Refuse what means nothing for this benchmark."""
-    from metareplay.experiments.config import RunConfig, flatten
+    from metareplay.experiments.config import RunConfig
+    from metareplay.settings import flatten
 
     defaults = flatten(RunConfig().model_dump())  # every run's own config.yaml holds these
     generated = info.name in ("regression-1d", "modes-2d")
@@ -143,7 +144,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Settings of a YAML file, as dotted keys."""
     import yaml
 
-    from metareplay.experiments.config import flatten
+    from metareplay.settings import flatten
 
     try:
         content = yaml.safe_load(path.read_text())

@@ -192,7 +192,7 @@ def build_strategy(config: RunConfig) -> Strategy:
     if kind == "posterior-replay":
         if config.kind().stochastic and settings.old_tasks is None:
             settings = settings.model_copy(update={"old_tasks": 1})
-        return PosteriorReplay(settings, prior)
+        return PosteriorReplay(settings, prior, seed=config.seed)
     if kind == "ewc":
         return OnlineEWC(settings, prior)
     if kind == "prior-focused":

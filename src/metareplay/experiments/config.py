@@ -17,7 +17,7 @@ from metareplay.inference.settings import InferenceSettings
 from metareplay.nets.mlp import Activation
 from metareplay.nets.registry import check_network_name
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.settings import Settings
+from metareplay.settings import Settings, flatten, nest
 from metareplay.strategies.settings import StrategySettings
 from metareplay.training.settings import TrainingSettings
 
@@ -92,26 +92,6 @@ BAYESIAN_KEYS = frozenset(
 """What needs a distribution over weights."""
 
 
-def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"training": {"epochs": 3}} -> {"training.epochs": 3}."""
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The reverse of ``flatten``."""
-    nested: dict[str, Any] = {}
-    for key, value in flat.items():
-        group, _, name = key.rpartition(".")
-        (nested.setdefault(group, {}) if group else nested)[name] = value
-    return nested
-
-
 def setting_descriptions(model: type[BaseModel] = RunConfig, prefix: str = "") -> dict[str, str]:
     """Every setting's dotted key with its explanation."""
     found: dict[str, str] = {}
@@ -127,7 +107,8 @@ STRATEGY_KEYS: dict[str, frozenset[str]] = {
     "posterior-replay": frozenset(
         f"strategy.{name}"
         for name in ("strength", "penalty", "old_tasks", "targets", "age_discount", "task_strengths", "prior_from_earlier")
-    ),
+    )
+    | {"strategy.fisher_samples", "strategy.fisher_weight_samples"},
     "rehearsal": frozenset(f"strategy.{name}" for name in ("strength", "coreset_size", "replay_batch_size", "replay_batch_per_task")),
     "ewc": frozenset(f"strategy.{name}" for name in ("strength", "decay", "fisher_samples", "linearised")),
 }
@@ -154,6 +135,17 @@ def _why_no_mixture(method: Method) -> str | None:
     return None
 
 
+def _why_no_estimate(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
+    """Why a setting means nothing for the Fisher information of this method's old posteriors; None if it does."""
+    if settings.get("strategy.penalty") != "fisher":
+        return f"{method.name} needs the Fisher information of old tasks with strategy.penalty=fisher only"
+    if method.member_family == "bbb":
+        return f"the Fisher information of {method.name} is computed in closed form"
+    if key == "strategy.fisher_weight_samples" and method.member_family == "dirac":
+        return f"{method.name} has point estimates, which have no samples"
+    return None
+
+
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
@@ -173,7 +165,11 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{method.name} predicts with the point estimate alone"
     if method.family == "ewc" and key.startswith("posterior.") and key not in ("posterior.prior_variance", "posterior.likelihood_scale"):
         return f"{method.name} trains a point estimate; of the posterior's settings only the prior's variance matters"
+    if method.strategy == "posterior-replay" and key.startswith("strategy.fisher_"):
+        return _why_no_estimate(key, method, settings)
     if method.member_family == "dirac" and key in BAYESIAN_KEYS:
+        if key == "posterior.prior_variance" and method.strategy == "posterior-replay" and settings.get("strategy.penalty") == "fisher":
+            return None  # the prior's part of the Fisher information
         words = "an ensemble of point estimates" if method.ensemble else "a Dirac posterior"
         return f"{method.name} has {words}, which has no prior and no samples"
     if key == "posterior.members" and not method.ensemble:
@@ -235,11 +231,15 @@ def build_config(defaults: Mapping[str, Any], given: Mapping[str, Any], source: 
 def _check_combination(config: RunConfig, method: Method, source: str) -> None:
     if method.deterministic and config.strategy.penalty in ("fkl", "rkl") and method.strategy == "posterior-replay":
         raise ConfigError(
-            f"{source}: strategy.penalty={config.strategy.penalty} needs a density, but {method.name} has point estimates; choose mse or w2"
+            f"{source}: strategy.penalty={config.strategy.penalty} needs a density, but {method.name} has point estimates; "
+            "choose mse, w2 or fisher"
         )
-    if method.family in ("radial", *ESTIMATORS) and config.strategy.penalty != "mse" and method.strategy == "posterior-replay":
+    replays_posteriors = method.strategy == "posterior-replay"
+    if method.family in ("radial", *ESTIMATORS) and config.strategy.penalty in ("fkl", "rkl", "w2") and replays_posteriors:
         words = "radial" if method.family == "radial" else "implicit"
-        raise ConfigError(f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for {words} posteriors; choose mse")
+        raise ConfigError(
+            f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for {words} posteriors; choose mse or fisher"
+        )
     if config.posterior.local_reparametrisation and method.member_family not in ("bbb", "dirac", "ewc"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
     if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from metareplay.experiments.config import flatten
 from metareplay.experiments.methods import Method, method_named
+from metareplay.settings import flatten
 
 CUSTOM = "custom"
 """The name under which a user's own data run; regression has settings of its own."""

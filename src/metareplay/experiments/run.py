@@ -15,13 +15,14 @@ from metareplay.benchmarks.base import Benchmark, Split, Task
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.evaluation.evaluate import backward_transfer, during, final
-from metareplay.experiments.config import RunConfig, build_config, flatten
+from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
 from metareplay.experiments.store import TaskInfo, save_model
 from metareplay.files import only_writer, write_atomically
 from metareplay.inference.criteria import CRITERIA
+from metareplay.settings import flatten
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.version import __version__

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Scenario
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
-from metareplay.experiments.config import build_config, flatten
+from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.files import write_atomically
+from metareplay.settings import flatten
 from metareplay.training.checkpoint import read_tensors, tensors_checksum, write_tensors
 
 FORMAT = "metareplay-model-1"

@@ -76,6 +76,15 @@ class StatelessMatching:
         return None
 
 
+@runtime_checkable
+class HasFisher(Protocol):
+    """A family whose Fisher information is known in closed form."""
+
+    def fisher(self, theta: Tensor, spec: WeightSpec) -> Tensor:
+        """The diagonal of E_q[(d log q / d theta)(d log q / d theta)'] for each theta: (..., P) -> (..., P)."""
+        ...
+
+
 class PosteriorFamily(Protocol):
     """How theta is read. Families are stateless: theta is stored by a task map."""
 

@@ -16,7 +16,7 @@ from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
 
 Rule = TypeVar("Rule", bound=Callable[[Any, Any], Tensor])
 
-Penalty = Literal["mse", "fkl", "rkl", "w2"]
+Penalty = Literal["mse", "fkl", "rkl", "w2", "fisher"]
 
 
 class Divergence:

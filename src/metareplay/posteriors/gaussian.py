@@ -83,6 +83,13 @@ class GaussianFamily:
         mean, rho = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
         return MeanFieldGaussian(mean, F.softplus(rho + RHO_OFFSET))
 
+    def fisher(self, theta: Tensor, spec: WeightSpec) -> Tensor:
+        """In closed form; means and scales have no information about each other, so that the diagonal is all of it."""
+        rho = theta.chunk(2, dim=-1)[1] + RHO_OFFSET
+        precision = F.softplus(rho).square().reciprocal()
+        slope = torch.sigmoid(rho)  # d sigma / d rho
+        return torch.cat([precision, 2 * precision * slope.square()], dim=-1)  # R of sm:eq:kl:taylor in [means, rhos]; (..., 2W)
+
     def while_training(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
         return self.at(theta, spec)
 

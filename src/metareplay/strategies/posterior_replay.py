@@ -1,6 +1,6 @@
 """Posterior meta-replay: keep the posteriors of old tasks while the hypernetwork learns a new one.
 
-[Henning2021, eq. hnet:reg:analytic:divergence and eq. hnet:reg:l2]
+[Henning2021, eq. hnet:reg:analytic:divergence, eq. hnet:reg:l2, and sm:eq:kl:taylor with the Fisher information of old posteriors]
 """
 
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from typing import cast, final
 import torch
 from torch import Generator, Tensor
 
+from metareplay.errors import ConfigError
 from metareplay.hypernets.replay_distance import small_matrices_pay, squared_change
 from metareplay.hypernets.task_maps import TaskMap
 from metareplay.model import ContinualModel
@@ -17,7 +18,9 @@ from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import replay_divergence
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
 from metareplay.posteriors.last_posterior import MixturePrior, with_fixed_prior
-from metareplay.strategies.base import QuietStrategy
+from metareplay.seeding import generator_for
+from metareplay.strategies.base import QuietStrategy, TrainingData
+from metareplay.strategies.fisher import is_known, known_information, posterior_information, quadratic_change
 from metareplay.strategies.settings import StrategySettings
 
 
@@ -25,20 +28,48 @@ from metareplay.strategies.settings import StrategySettings
 class PosteriorReplay(QuietStrategy):
     """Penalise the change of old tasks' posteriors against a checkpoint of the hypernetwork taken before the task."""
 
-    def __init__(self, settings: StrategySettings, prior: GaussianPrior) -> None:
+    def __init__(self, settings: StrategySettings, prior: GaussianPrior, *, seed: int) -> None:
         super().__init__(prior)
-        self.settings, self.fixed = settings, prior
+        self.settings, self.fixed, self.seed = settings, prior, seed
         self.checkpoint: TaskMap | None = None
         self.stored: Tensor | None = None
         self.mixture: MixturePrior | None = None
+        self.information: Tensor | None = None
+        """Diagonals of R^(t') of all finished tasks (T, P), where the penalty is fisher and no closed form gives them."""
 
     def prior_for(self, task: int) -> Prior:
         return self.fixed if self.mixture is None else self.mixture
 
     def before_task(self, model: ContinualModel, task: int) -> None:
         self.checkpoint, self.stored, self.mixture = None, None, None
+        if task > 0 and self._estimates(model):
+            self.information = self._grown(model, task)
         if task > 0 and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
             self._keep(model, deepcopy(model.task_map), task)
+
+    def _estimates(self, model: ContinualModel) -> bool:
+        """Whether the Fisher information of a posterior has to be estimated when its task is done."""
+        return self.settings.penalty == "fisher" and self.settings.strength > 0 and not is_known(model.family)
+
+    def _grown(self, model: ContinualModel, task: int) -> Tensor:
+        """The old tasks' information in the theta of the present network: old tasks do not use what came later, so that gets zero."""
+        if self.information is None or len(self.information) < task:
+            at_hand = 0 if self.information is None else len(self.information)
+            raise ConfigError(
+                f"strategy.penalty=fisher in task {task} needs the Fisher information of all {task} earlier tasks, but only {at_hand} "
+                "are at hand; learn the tasks again, or choose the penalty mse"
+            )
+        if model.kept is None:
+            return self.information
+        grown = torch.zeros(task, model.family.num_parameters(model.spec))
+        grown[:, model.kept] = self.information[:task]  # (T, P before) -> (T, P)
+        return grown
+
+    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+        if self._estimates(model):
+            generator = generator_for(self.seed, "fisher", task)
+            own = posterior_information(model, task, data, self.settings, self.fixed.variance, generator=generator).unsqueeze(0)  # (1, P)
+            self.information = own if self.information is None else torch.cat([self.information[:task], own])  # (T + 1, P)
 
     def _keep(self, model: ContinualModel, checkpoint: TaskMap, task: int) -> None:
         self.checkpoint = checkpoint.requires_grad_(False)
@@ -64,9 +95,18 @@ class PosteriorReplay(QuietStrategy):
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[list(tasks)]  # (R, P)
             new = current.thetas(tasks)
-            change = replay_divergence(self.settings.penalty, model.family.at(old, model.spec), model.family.at(new, model.spec))  # (R,)
+            change = self._change(model, tasks, old, new)  # (R,)
             total = change.sum() if weights is None else (weights * change).sum()
         return self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
+
+    def _change(self, model: ContinualModel, tasks: Sequence[int], old: Tensor, new: Tensor) -> Tensor:
+        """D(q* || q) of some old tasks: (R, P) twice -> (R,)."""
+        family, spec = model.family, model.spec
+        if self.settings.penalty != "fisher":
+            return replay_divergence(self.settings.penalty, family.at(old, spec), family.at(new, spec))
+        known = is_known(family)
+        information = known_information(family, old, spec) if known else cast(Tensor, self.information)[list(tasks)]  # (R, P)
+        return quadratic_change(information, old, new)
 
     def weights(self, tasks: Sequence[int], task: int) -> Tensor | None:
         """Factors of old tasks' penalties while a task is learned (R,); None where all are 1. SM sec. Graceful forgetting."""
@@ -83,3 +123,9 @@ class PosteriorReplay(QuietStrategy):
             checkpoint = deepcopy(model.task_map)
             checkpoint.load_state_dict(tensors)
             self._keep(model, checkpoint, task)
+
+    def memory(self) -> dict[str, Tensor]:
+        return {} if self.information is None else {"information": self.information}
+
+    def recall(self, memory: dict[str, Tensor]) -> None:
+        self.information = memory.get("information")

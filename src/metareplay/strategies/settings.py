@@ -13,11 +13,14 @@ class StrategySettings(Settings):
 
     strength: float = Field(1.0, ge=0, description="weight of the penalty: beta of posterior replay, lambda of EWC, of the distillation")
     decay: float = Field(1.0, ge=0, le=1, description="gamma: factor of the old tasks' Fisher information after each task (EWC)")
-    fisher_samples: int | None = Field(None, ge=1, description="examples for the Fisher information (EWC); null: all of a task")
+    fisher_samples: int | None = Field(None, ge=1, description="examples of a task for its Fisher information; null: all")
+    fisher_weight_samples: int = Field(
+        10, ge=1, description="weight samples for the Fisher information of a task's posterior (penalty fisher)"
+    )
     linearised: bool = Field(
         True, description="EWC's Gaussian predicts through the network linearised at the point; false: weight samples go into the network"
     )
-    penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl or w2")
+    penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl, w2 or fisher")
     old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
     targets: Literal["stored", "recomputed"] = Field(
         "stored", description="old posteriors kept for the time of a task, or recomputed in each step from the checkpointed hypernetwork"

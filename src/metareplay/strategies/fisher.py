@@ -1,0 +1,148 @@
+"""How firmly each parameter of a task's posterior has to be kept: the diagonal of a Fisher information.
+
+For small changes KL(q* || q) is 1/2 (theta - theta*)' R (theta - theta*) with R the Fisher information of q* as a distribution over
+weights [Henning2021, sec:dis:hnet:reg, sm:eq:kl:taylor]. R comes from the density if there is one, else from the task's data.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.func import functional_call, grad, vjp, vmap
+
+from metareplay.model import ContinualModel
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import HasFisher, HasLogProb, PosteriorFamily
+from metareplay.posteriors.mixture import MixtureFamily
+from metareplay.strategies.base import TrainingData
+from metareplay.strategies.settings import StrategySettings
+
+GRADIENT_NUMBERS = 20_000_000
+"""How many numbers the gradients of one batch may take."""
+
+
+def quadratic_change(information: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    """KL(q* || q) to second order: (R, P) three times -> (R,)."""
+    return 0.5 * (information * (new - old).square()).sum(-1)  # sm:eq:kl:taylor; R is minus the expected Hessian, so this is positive
+
+
+def _members(family: PosteriorFamily) -> tuple[PosteriorFamily, int]:
+    """The family of an ensemble's members and their number; any other family is that of its only member."""
+    return (family.base, family.members) if isinstance(family, MixtureFamily) else (family, 1)
+
+
+def is_known(family: PosteriorFamily) -> bool:
+    """Whether a closed form gives the Fisher information, so that it need not be estimated."""
+    return isinstance(_members(family)[0], HasFisher)
+
+
+def known_information(family: PosteriorFamily, theta: Tensor, spec: WeightSpec) -> Tensor:
+    """The diagonal of R in closed form, for each theta: (..., P) -> (..., P)."""
+    base, members = _members(family)
+    each = cast(HasFisher, base).fisher(theta.unflatten(-1, (members, -1)), spec)  # (..., M P) -> (..., M, P)
+    return each.flatten(-2) / members  # an ensemble's change is the mean over its members; (..., M P)
+
+
+def posterior_information(
+    model: ContinualModel, task: int, data: TrainingData, settings: StrategySettings, prior_variance: float, *, generator: Generator
+) -> Tensor:
+    """The diagonal of R^(t) for a task that was just learned: (P,)."""
+    family, members = _members(model.family)
+    each = []
+    for theta in model.task_map.theta(task).detach().unflatten(-1, (members, -1)):  # (M P,) -> M times (P,)
+        if isinstance(family.at(theta, model.spec), HasLogProb):
+            each.append(squared_scores(family, theta, model.spec, settings.fisher_weight_samples, generator=generator))
+        else:
+            sets = settings.fisher_weight_samples if family.weight_sets is None else family.weight_sets  # weights of a point: one set
+            thetas = theta.expand(sets, -1)  # (P,) -> (S, P)
+            each.append(from_data(model, task, data, family, thetas, settings.fisher_samples, prior_variance, generator=generator))
+    return torch.cat(each) / members  # an ensemble's change is the mean over its members; (M P,)
+
+
+def from_data(
+    model: ContinualModel,
+    task: int,
+    data: TrainingData,
+    family: PosteriorFamily,
+    thetas: Tensor,
+    examples: int | None,
+    prior_variance: float,
+    *,
+    generator: Generator,
+) -> Tensor:
+    """The heuristic for posteriors without a usable density, by a weight sample for each of S equal thetas (S, P): (P,)."""
+
+    def drawn(parameters: Tensor) -> Tensor:
+        return family.at(parameters, model.spec).rsample(1, generator=generator)[0]  # w(theta, z), a z for each; (S, P) -> (S, W)
+
+    weights, pull = vjp(drawn, thetas)[:2]
+    # log q ~ log p(D | W) + log p(W): the heuristic that ends sec:dis:hnet:reg, with squared gradients for the Hessian
+    fisher = summed_squared_gradients(model, task, data, weights, examples, lambda gradient: pull(gradient)[0])
+    signs = torch.randint(2, weights.shape, generator=generator).to(weights) * 2 - 1  # E (J's)_j^2 = sum_i J_ij^2 for random signs s
+    curvature = pull(signs)[0].square().sum(0) / prior_variance  # diagonal of J' (1 / sigma_prior^2) J, J = dw / dtheta; (S, P) -> (P,)
+    return (fisher + curvature) / len(thetas)
+
+
+def squared_scores(family: PosteriorFamily, theta: Tensor, spec: WeightSpec, samples: int, *, generator: Generator) -> Tensor:
+    """Monte Carlo mean of (d log q(w) / d theta)^2 over weight samples of q: (P,)."""
+
+    def log_density(parameters: Tensor, weights: Tensor) -> Tensor:
+        return cast(HasLogProb, family.at(parameters, spec)).log_prob(weights.unsqueeze(0)).squeeze(0)  # (W,) -> ()
+
+    drawn = family.at(theta, spec).rsample(samples, generator=generator)  # (n, W)
+    scores, total = vmap(grad(log_density), in_dims=(None, 0)), torch.zeros_like(theta)
+    for part in drawn.split(max(1, GRADIENT_NUMBERS // len(theta))):
+        total += scores(theta, part).square().sum(0)  # diagonal of sm:eq:hnet:reg:distribution:space; (n, P) -> (P,)
+    return total / samples
+
+
+def summed_squared_gradients(
+    model: ContinualModel,
+    task: int,
+    data: TrainingData,
+    weights: Tensor,
+    examples: int | None,
+    pull: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+) -> Tensor:
+    """N times the diagonal of the empirical Fisher information, from so many examples (all: None), summed over weights (S, W): (P,).
+
+    ``pull`` takes a gradient with respect to the weights (S, W) to one with respect to what they were made from (S, P).
+    """
+    columns = model.training_columns(task)
+
+    def loss(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        outputs: Tensor = functional_call(model.network, model.spec.unflatten(flat), (x.unsqueeze(0),))  # (1, C)
+        return model.likelihood.nll(outputs.unsqueeze(0)[..., columns], y.unsqueeze(0))
+
+    def gradient(x: Tensor, y: Tensor) -> Tensor:
+        return pull(vmap(grad(loss), in_dims=(0, None, None))(weights, x, y))  # (S, W) -> (S, P)
+
+    def squares(inputs: Tensor, targets: Tensor) -> Tensor:
+        try:
+            each = vmap(gradient)(inputs, targets)  # (B, S, P)
+        except RuntimeError:  # layers that cannot be batched, e.g. recurrent ones
+            pairs = list(zip(inputs, targets, strict=True))
+            each = torch.stack([pull(torch.stack([grad(loss)(flat, x, y) for flat in weights])) for x, y in pairs])
+        return each.square().sum((0, 1))  # sum_n (d log p(y_n | w, x_n) / dw)^2; (B, S, P) -> (P,)
+
+    chosen = torch.linspace(0, len(data.x) - 1, min(examples or len(data.x), len(data.x))).long()  # spread evenly over the data
+    x, y = data.x[chosen], data.y[chosen]
+    pulled = pull(weights)  # of interest for its size alone; (S, P)
+    size, total = max(1, GRADIENT_NUMBERS // max(weights.numel(), pulled.numel())), torch.zeros_like(pulled[0])
+    with evaluating(model.network):
+        for inputs, targets in zip(x.split(size), y.split(size), strict=True):
+            total += squares(inputs, targets)
+    return total * (len(data.x) / len(x))
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """The network as it predicts: statistics of batch normalisation are used, not updated, and nothing is dropped."""
+    training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(training)
