@@ -64,7 +64,8 @@ class PosteriorReplay(QuietStrategy):
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[list(tasks)]  # (R, P)
             new = current.thetas(tasks)
-            change = replay_divergence(self.settings.penalty, model.family.at(old, model.spec), model.family.at(new, model.spec))  # (R,)
+            q_old, q_new = model.family.at(old, model.spec), model.family.at(new, model.spec)
+            change = replay_divergence(self.settings.penalty, q_old, q_new, self.settings.penalty_samples, generator=generator)  # (R,)
             total = change.sum() if weights is None else (weights * change).sum()
         return self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
 
