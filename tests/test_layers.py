@@ -57,6 +57,7 @@ NEIGHBOURS = {
     "posteriors.last_posterior": {"gaussian"},
     "posteriors.local_reparametrisation": {"gaussian"},
     "posteriors.mixture": {"divergences"},
+    "posteriors.own_prior": {"radial"},
     "posteriors.prior_matching": {"divergences", "mixture"},
     "posteriors.radial": {"gaussian"},
     "posteriors.ssge_matching": {"last_posterior", "ssge"},
@@ -66,6 +67,8 @@ NEIGHBOURS = {
     "report.pictures": {"canvas", "figures", "html", "predictive_figures", "runs"},
     "report.predictive_figures": {"canvas"},
     "report.sections": {"html", "runs"},
+    "strategies.coresets": {"posterior_replay"},
+    "training.coreset_batches": {"batches"},
     "training.loop": {"batches"},
 }
 

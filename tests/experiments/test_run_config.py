@@ -7,6 +7,7 @@ import yaml
 
 from metareplay.errors import ConfigError
 from metareplay.experiments.config import (
+    CORESET_KEYS,
     IMPLICIT_KEYS,
     STRATEGY_KEYS,
     RunConfig,
@@ -81,6 +82,12 @@ WRONG: list[tuple[str, Any]] = [
     ("strategy.coreset_size", 0),
     ("strategy.replay_batch_size", 0),
     ("strategy.replay_batch_per_task", "perhaps"),
+    ("strategy.finetune_iterations", 0),
+    ("strategy.finetune_batch_size", 1),
+    ("strategy.finetune_learning_rate", 0.0),
+    ("strategy.finetune_prior_scale", -1.0),
+    ("strategy.finetune_others", "all"),
+    ("strategy.finetune_own_share", 1.0),
     ("hypernet.kind", "big"),
     ("hypernet.hidden", [10, 0]),
     ("hypernet.hidden", "10"),
@@ -125,6 +132,10 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("sp-bbb", "strategy.age_discount", 0.5, "sp-bbb has no replay penalty"),
     ("ewc-multihead", "strategy.task_strengths", [1.0], "ewc-multihead keeps the Fisher information of old tasks"),
     ("pr-bbb", "strategy.coreset_size", 5, "pr-bbb keeps neither inputs nor the Fisher information"),
+    ("pr-bbb", "strategy.finetune_iterations", 5, "pr-bbb keeps neither inputs nor the Fisher information"),
+    ("exp-replay", "strategy.finetune_others", "none", "exp-replay replays inputs, not posteriors"),
+    ("pr-bbb-cs", "strategy.replay_batch_size", 5, "pr-bbb-cs replays posteriors and fine-tunes on what it keeps"),
+    ("pr-dirac-cs", "strategy.finetune_prior_scale", 0.1, "pr-dirac-cs has a Dirac posterior"),
     ("fine-tuning", "strategy.replay_batch_size", 5, "fine-tuning has no replay penalty"),
     ("pr-dirac", "posterior.prior_scale", 0.1, "pr-dirac has a Dirac posterior"),
     ("pr-bbb", "posterior.keep_network_init", True, "a hypernetwork with hypernet.initialisation=xavier has a start of its own"),
@@ -195,6 +206,16 @@ def test_either_iterations_or_epochs(given: dict[str, Any]) -> None:
     assert "give either iterations or epochs, and set the other to null" in refusal(given)
 
 
+def test_fine_tuning_has_one_length_or_that_of_a_task() -> None:
+    both = {"method": "pr-bbb-cs", "strategy.finetune_iterations": 5, "strategy.finetune_epochs": 2}
+    assert "give finetune_iterations or finetune_epochs, not both" in refusal(both)
+
+
+def test_an_own_share_needs_others() -> None:
+    said = refusal({"method": "pr-bbb-cs", "strategy.finetune_others": "none", "strategy.finetune_own_share": 0.5})
+    assert "strategy.finetune_own_share means nothing here: with strategy.finetune_others=none" in said
+
+
 def test_one_length_replaces_the_other_of_the_defaults() -> None:
     epochs = build_config({"training.iterations": 100}, {"training.epochs": 3}, "here").training
     assert (epochs.iterations, epochs.epochs) == (None, 3)
@@ -245,7 +266,8 @@ def test_a_dump_holds_only_what_means_something(method: str) -> None:
     assert ("hypernet.hidden" in flat) == kind.has_hypernetwork
     assert ("strategy.strength" in flat) == (kind.strategy in ("posterior-replay", "rehearsal", "ewc"))
     assert ("strategy.penalty" in flat) == (kind.strategy == "posterior-replay")
-    assert ("strategy.coreset_size" in flat) == (kind.strategy == "rehearsal")
+    assert ("strategy.coreset_size" in flat) == (kind.strategy == "rehearsal" or kind.coresets)
+    assert ("strategy.finetune_batch_size" in flat) == kind.coresets
     assert ("strategy.decay" in flat) == (kind.strategy == "ewc")
     assert ("posterior.prior_scale" in flat) == (kind.member_family not in ("dirac", "ewc"))
     assert ("posterior.members" in flat) == kind.ensemble
@@ -318,6 +340,13 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.coreset_size": 9,
     "strategy.replay_batch_size": 9,
     "strategy.replay_batch_per_task": True,
+    "strategy.finetune_iterations": 9,
+    "strategy.finetune_epochs": 9,
+    "strategy.finetune_batch_size": 9,
+    "strategy.finetune_learning_rate": 0.5,
+    "strategy.finetune_prior_scale": 0.5,
+    "strategy.finetune_others": "random",
+    "strategy.finetune_own_share": 0.3,
     "training.iterations": 11,
     "training.epochs": 2,
     "training.batch_size": 3,
@@ -342,6 +371,7 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     special = {"posterior.prior_samples": "pr-radial", "posterior.members": "pr-ensemble", "total_outputs": "ewc-shared"}
     for strategy, method in (("rehearsal", "exp-replay"), ("ewc", "ewc-multihead")):
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
+    special |= dict.fromkeys((key for key in CORESET_KEYS if "finetune" in key), "pr-bbb-cs")
     base = {"method": special[key]} if key in special else {}
     base = {"method": "pr-ssge"} if key.startswith(IMPLICIT_KEYS) else base
     base = {"method": "pr-avb", "posterior.avb_chunk_size": 9} if key.startswith("posterior.avb_") else base

@@ -132,9 +132,18 @@ STRATEGY_KEYS: dict[str, frozenset[str]] = {
     "ewc": frozenset(f"strategy.{name}" for name in ("strength", "decay", "fisher_samples", "linearised")),
 }
 """The settings that each strategy reads; other strategies read none."""
+CORESET_KEYS = frozenset(key for key in setting_descriptions() if key.startswith(("strategy.finetune_", "strategy.coreset_size")))
+"""What methods with coresets (-cs) read besides."""
+
+
+def strategy_keys(method: Method) -> frozenset[str]:
+    """The settings of strategies that a method reads."""
+    return STRATEGY_KEYS.get(method.strategy, frozenset()) | (CORESET_KEYS if method.coresets else frozenset())
 
 
 def _why_not_this_strategy(method: Method) -> str:
+    if method.coresets:
+        return f"{method.name} replays posteriors and fine-tunes on what it keeps; the settings of that begin with strategy.finetune_"
     reasons = {
         "rehearsal": "replays inputs, not posteriors",
         "posterior-replay": "keeps neither inputs nor the Fisher information of old tasks",
@@ -154,6 +163,14 @@ def _why_no_mixture(method: Method) -> str | None:
     return None
 
 
+def _why_not_in_fine_tuning(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
+    if key == "strategy.finetune_own_share" and settings.get("strategy.finetune_others") == "none":
+        return "with strategy.finetune_others=none a task is fine-tuned on its own coreset alone"
+    if key == "strategy.finetune_prior_scale" and method.deterministic:
+        return f"{method.name} has a Dirac posterior, which has no prior and no samples"
+    return None
+
+
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
@@ -167,10 +184,12 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
     if key == "strategy.prior_from_earlier" and (reason := _why_no_mixture(method)):
         return reason
-    if group == "strategy" and key not in STRATEGY_KEYS.get(method.strategy, ()):
+    if group == "strategy" and key not in strategy_keys(method):
         return _why_not_this_strategy(method)
     if key == "strategy.linearised" and method.point_prediction:
         return f"{method.name} predicts with the point estimate alone"
+    if key.startswith("strategy.finetune_") and (reason := _why_not_in_fine_tuning(key, method, settings)) is not None:
+        return reason
     if method.family == "ewc" and key.startswith("posterior.") and key not in ("posterior.prior_variance", "posterior.likelihood_scale"):
         return f"{method.name} trains a point estimate; of the posterior's settings only the prior's variance matters"
     if method.member_family == "dirac" and key in BAYESIAN_KEYS:
