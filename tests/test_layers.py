@@ -38,7 +38,8 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 NEIGHBOURS = {
     "data.sources": {"cache", "parquet"},
     "experiments.build": {"config"},
-    "experiments.config": {"methods"},
+    "experiments.config": {"methods", "relevance"},
+    "experiments.relevance": {"methods"},
     "experiments.learner": {"build", "config"},
     "experiments.recipe_book": {"config", "methods"},
     "experiments.run": {"config", "curves", "learner", "observers", "store"},
@@ -58,6 +59,7 @@ NEIGHBOURS = {
     "posteriors.last_posterior": {"gaussian"},
     "posteriors.local_reparametrisation": {"gaussian"},
     "posteriors.mixture": {"divergences"},
+    "posteriors.own_prior": {"radial"},
     "posteriors.prior_matching": {"divergences", "mixture"},
     "posteriors.radial": {"gaussian"},
     "posteriors.ssge_matching": {"last_posterior", "ssge"},
@@ -69,6 +71,8 @@ NEIGHBOURS = {
     "report.sections": {"html", "runs"},
     "strategies.ewc": {"fisher"},
     "strategies.posterior_replay": {"fisher"},
+    "strategies.coresets": {"posterior_replay"},
+    "training.coreset_batches": {"batches"},
     "training.loop": {"batches"},
 }
 

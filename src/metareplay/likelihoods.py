@@ -10,7 +10,7 @@ class Likelihood(Protocol):
     """Mean negative log-likelihood per example, averaged over weight samples and the batch."""
 
     def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Outputs (S, B, C) and targets (B,) or (B, C) -> scalar."""
+        """Outputs (S, B, C) and targets -> scalar; targets are classes (B,), probabilities of classes (B, C), or real numbers (B, C)."""
         ...
 
     def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
@@ -23,13 +23,13 @@ class Categorical:
     """Softmax over the task's own outputs."""
 
     def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        samples = outputs.shape[0]
-        return F.cross_entropy(outputs.flatten(0, 1), y.repeat(samples))  # SM eq. nll:classification; (S*B, C) -> ()
+        targets = y.repeat(outputs.shape[0], *[1] * (y.dim() - 1))  # (B, ...) -> (S*B, ...)
+        return F.cross_entropy(outputs.flatten(0, 1), targets)  # SM eq. nll:classification; soft: -sum_y p*(y) log p(y); (S*B, C) -> ()
 
     def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
         """Soft targets; classes that the teacher did not know have probability zero."""
         targets = F.pad(teacher.softmax(-1), (0, outputs.shape[-1] - teacher.shape[-1]))  # (B, C') -> (B, C)
-        return F.cross_entropy(outputs.flatten(0, 1), targets.repeat(outputs.shape[0], 1))  # -sum_y p*(y) log p(y); (S*B, C) -> ()
+        return self.nll(outputs, targets)
 
 
 @final

@@ -18,6 +18,7 @@ from metareplay.training.checkpoint import CheckpointFolder
 from metareplay.training.loop import Step
 
 STEPS = 24  # three tasks of eight
+TUNING = 8  # steps of fine-tuning on coresets
 CHECKPOINTS = 9  # two within each task, one after it
 
 
@@ -65,7 +66,7 @@ def stop_at_each(config: RunConfig, folder: Path, moments: Sequence[int]) -> Non
         stop_after(config, folder, after - before, resume=before > 0)
     counter = Counter()
     Run(config, folder, observer=counter).execute(resume=True)
-    assert counter.steps == STEPS - moments[-1]
+    assert counter.steps == STEPS + TUNING * config.kind().coresets - moments[-1]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -74,7 +75,8 @@ def test_every_method_resumes_exactly(
 ) -> None:
     config = tiny_config(method)
     Run(config, tmp_path / "whole").execute()
-    stop_at_each(config, tmp_path / "broken", (2, 8, 13, 16, 17, 23))
+    tuning = (24, 25, 30, 32) if METHODS[method].coresets else ()  # before its first step, within it, after its last
+    stop_at_each(config, tmp_path / "broken", (2, 8, 13, 16, 17, 23, *tuning))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 

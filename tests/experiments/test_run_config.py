@@ -7,15 +7,13 @@ import yaml
 
 from metareplay.errors import ConfigError
 from metareplay.experiments.config import (
-    IMPLICIT_KEYS,
-    STRATEGY_KEYS,
     RunConfig,
     build_config,
     parse_setting,
     setting_descriptions,
-    why_senseless,
 )
 from metareplay.experiments.methods import METHODS, method_named
+from metareplay.experiments.relevance import CORESET_KEYS, IMPLICIT_KEYS, STRATEGY_KEYS, why_senseless
 from metareplay.settings import flatten, nest
 
 
@@ -84,6 +82,12 @@ WRONG: list[tuple[str, Any]] = [
     ("strategy.coreset_size", 0),
     ("strategy.replay_batch_size", 0),
     ("strategy.replay_batch_per_task", "perhaps"),
+    ("strategy.finetune_iterations", 0),
+    ("strategy.finetune_batch_size", 1),
+    ("strategy.finetune_learning_rate", 0.0),
+    ("strategy.finetune_prior_scale", -1.0),
+    ("strategy.finetune_others", "all"),
+    ("strategy.finetune_own_share", 1.0),
     ("hypernet.kind", "big"),
     ("hypernet.hidden", [10, 0]),
     ("hypernet.hidden", "10"),
@@ -131,6 +135,10 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-radial", "strategy.fisher_samples", 5, "pr-radial needs the Fisher information of old tasks with strategy.penalty=fisher only"),
     ("ewc-dirac", "strategy.fisher_weight_samples", 5, "ewc-dirac keeps the Fisher information of old tasks"),
     ("pr-bbb", "strategy.coreset_size", 5, "pr-bbb keeps neither inputs nor the Fisher information"),
+    ("pr-bbb", "strategy.finetune_iterations", 5, "pr-bbb keeps neither inputs nor the Fisher information"),
+    ("exp-replay", "strategy.finetune_others", "none", "exp-replay replays inputs, not posteriors"),
+    ("pr-bbb-cs", "strategy.replay_batch_size", 5, "pr-bbb-cs replays posteriors and fine-tunes on what it keeps"),
+    ("pr-dirac-cs", "strategy.finetune_prior_scale", 0.1, "pr-dirac-cs has a Dirac posterior"),
     ("fine-tuning", "strategy.replay_batch_size", 5, "fine-tuning has no replay penalty"),
     ("pr-dirac", "posterior.prior_scale", 0.1, "pr-dirac has a Dirac posterior"),
     ("pr-bbb", "posterior.keep_network_init", True, "a hypernetwork with hypernet.initialisation=xavier has a start of its own"),
@@ -217,7 +225,9 @@ def test_an_implicit_posterior_has_no_closed_forms(penalty: str) -> None:
 
 
 def test_what_a_flow_cannot_do() -> None:
-    assert "w2 has no closed form for normalising flows; choose mse, fkl or rkl" in refusal({"method": "pr-flow", "strategy.penalty": "w2"})
+    assert "w2 has no closed form for normalising flows; choose mse, fkl, rkl or fisher" in refusal(
+        {"method": "pr-flow", "strategy.penalty": "w2"}
+    )
     assert "needs a Gaussian posterior, not flow" in refusal({"method": "sp-flow", "posterior.local_reparametrisation": True})
 
 
@@ -238,6 +248,16 @@ def test_a_mixture_prior_is_sampled() -> None:
 @pytest.mark.parametrize("given", [{"training.iterations": 5, "training.epochs": 2}, {"training.iterations": None}])
 def test_either_iterations_or_epochs(given: dict[str, Any]) -> None:
     assert "give either iterations or epochs, and set the other to null" in refusal(given)
+
+
+def test_fine_tuning_has_one_length_or_that_of_a_task() -> None:
+    both = {"method": "pr-bbb-cs", "strategy.finetune_iterations": 5, "strategy.finetune_epochs": 2}
+    assert "give finetune_iterations or finetune_epochs, not both" in refusal(both)
+
+
+def test_an_own_share_needs_others() -> None:
+    said = refusal({"method": "pr-bbb-cs", "strategy.finetune_others": "none", "strategy.finetune_own_share": 0.5})
+    assert "strategy.finetune_own_share means nothing here: with strategy.finetune_others=none" in said
 
 
 def test_one_length_replaces_the_other_of_the_defaults() -> None:
@@ -290,7 +310,8 @@ def test_a_dump_holds_only_what_means_something(method: str) -> None:
     assert ("hypernet.hidden" in flat) == kind.has_hypernetwork
     assert ("strategy.strength" in flat) == (kind.strategy in ("posterior-replay", "rehearsal", "ewc"))
     assert ("strategy.penalty" in flat) == (kind.strategy == "posterior-replay")
-    assert ("strategy.coreset_size" in flat) == (kind.strategy == "rehearsal")
+    assert ("strategy.coreset_size" in flat) == (kind.strategy == "rehearsal" or kind.coresets)
+    assert ("strategy.finetune_batch_size" in flat) == kind.coresets
     assert ("strategy.decay" in flat) == (kind.strategy == "ewc")
     assert ("posterior.prior_scale" in flat) == (kind.member_family not in ("dirac", "ewc"))
     assert ("posterior.members" in flat) == kind.ensemble
@@ -368,6 +389,13 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.coreset_size": 9,
     "strategy.replay_batch_size": 9,
     "strategy.replay_batch_per_task": True,
+    "strategy.finetune_iterations": 9,
+    "strategy.finetune_epochs": 9,
+    "strategy.finetune_batch_size": 9,
+    "strategy.finetune_learning_rate": 0.5,
+    "strategy.finetune_prior_scale": 0.5,
+    "strategy.finetune_others": "random",
+    "strategy.finetune_own_share": 0.3,
     "training.iterations": 11,
     "training.epochs": 2,
     "training.batch_size": 3,
@@ -393,6 +421,7 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     special |= dict.fromkeys((name for name in OTHER_VALUES if name.startswith("posterior.flow_")), "pr-flow")
     for strategy, method in (("rehearsal", "exp-replay"), ("ewc", "ewc-multihead")):
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
+    special |= dict.fromkeys((key for key in CORESET_KEYS if "finetune" in key), "pr-bbb-cs")
     base = {"method": special[key]} if key in special else {}
     base = {"method": "pr-radial", "strategy.penalty": "fisher"} if key == "strategy.fisher_weight_samples" else base
     base = {"method": "pr-ssge"} if key.startswith(IMPLICIT_KEYS) else base

@@ -72,7 +72,7 @@ def test_a_checkpoint_holds_what_it_learned() -> None:
     for _ in range(3):
         next(walk)
     stored = parted.tensors()
-    assert torch.equal(stored["matching.learned"], parted.matching.tensors()["learned"])
+    assert torch.equal(stored["matching.0.learned"], parted.jobs[0].matching.tensors()["learned"])
     resumed.model.task_map.load_state_dict(parted.model.task_map.state_dict())
     resumed.restore(stored)
     found = [step.terms.total for step in resumed]
@@ -85,6 +85,6 @@ def test_a_learner_makes_a_new_one_for_every_task() -> None:
     made = []
     for _ in range(2):
         trainer = learner.begin_task(Split(torch.randn(4, 2, generator=Generator().manual_seed(0)), torch.arange(4) % 2), 2)
-        made.append(trainer.matching)
+        made.append(trainer.jobs[0].matching)
         list(trainer)
     assert made[0] is not made[1]

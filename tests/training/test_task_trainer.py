@@ -95,9 +95,9 @@ def test_the_loss_is_recomputed_by_hand(penalty: str) -> None:
     task_map, stored = learner.model.task_map, trainer.tensors()
     checkpoint = learner.strategy.checkpoint  # type: ignore[attr-defined]
     with torch.no_grad():
-        order, position = stored["batches.order"], int(stored["batches.position"])
+        order, position = stored["batches.0.order"], int(stored["batches.0.position"])
         assert position + 4 > len(order)  # this batch crosses the epoch's end
-        fresh = torch.randperm(10, generator=generator_at(stored["batches.generator"]))
+        fresh = torch.randperm(10, generator=generator_at(stored["batches.0.generator"]))
         index = torch.cat([order[position:], fresh])[:4]
         x, y = blobs(OLD_TASKS).x[index], blobs(OLD_TASKS).y[index]
         mean, scale = gaussian(task_map.theta(OLD_TASKS))

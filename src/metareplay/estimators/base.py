@@ -1,6 +1,6 @@
 """What classifier and regressor share: learning, storing, and knowing their tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from metareplay.experiments.store import TaskInfo, load_model, save_model
 from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
 from metareplay.nets.registry import network_factory
 from metareplay.scaling import Scaling
+from metareplay.training.loop import TaskTrainer
 
 Array = npt.NDArray[Any]
 TaskName = str | int
@@ -67,23 +68,44 @@ class ContinualEstimator:
         if self.learner is None:
             self.scaling = Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
             self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
-        before = (self.learner.facts(), {name: tensor.clone() for name, tensor in self._tensors().items()})
+        learner, split = self.learner, Split(self.scaling.x(x), self.scaling.y(y))
+        try:
+            self._train(learner, lambda: learner.begin_task(split, width), info.name, progress)
+        except BaseException:
+            self.learner = None if fresh else learner
+            raise
+        self.tasks.append(info)
+
+    def _train(self, learner: ContinualLearner, begin: Callable[[], TaskTrainer], name: str, progress: bool) -> None:
+        """Train to the end; whatever goes wrong, the learner stays what it was before."""
+        before = (learner.facts(), {key: tensor.clone() for key, tensor in self._tensors().items()})
         observer: Observer = _terminal_progress() if progress else Silent()
         try:
-            trainer = self.learner.begin_task(Split(self.scaling.x(x), self.scaling.y(y)), width)
-            observer.task_begins(0, info.name, 1, 0, trainer.iterations)
+            trainer = begin()
+            observer.task_begins(0, name, 1, 0, trainer.iterations)
             for step in trainer:
                 observer.step(step._replace(task=0))
         except BaseException:
-            if fresh:
-                self.learner = None
-            else:
-                self.learner.restore(*before)
+            learner.restore(*before)
             raise
         finally:
             observer.close()
-        self.learner.trainer = None  # the optimiser and the data are not needed any more
-        self.tasks.append(info)
+        learner.trainer = None  # the optimiser and the data are not needed any more
+
+    def fine_tune(self, *, again: bool = False, progress: bool = False) -> Self:
+        """Update all tasks on the coresets that a method with the suffix -cs keeps, to tell the tasks better apart.
+
+        More tasks can be learned afterwards. A coreset is new evidence only once: ``again`` allows to use it a second time.
+        """
+        learner = self._trained()
+        self._train(learner, lambda: learner.begin_update(again=again), "coresets of all tasks", progress)
+        return self
+
+    def refresh_task(self, task: TaskName, *, again: bool = False, progress: bool = False) -> Self:
+        """Update one task on its own coreset: the plain Bayesian update. The other tasks are kept by posterior replay."""
+        learner, index = self._trained(), self._task_index(task)
+        self._train(learner, lambda: learner.begin_update(index, again=again), self.tasks[index].name, progress)
+        return self
 
     def _tensors(self) -> dict[str, Tensor]:
         learner = self.learner

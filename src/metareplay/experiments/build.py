@@ -31,6 +31,7 @@ from metareplay.posteriors.radial import RadialFamily
 from metareplay.posteriors.ssge_matching import SSGEMatching
 from metareplay.strategies.base import Strategy
 from metareplay.strategies.baselines import Joint, Unbound
+from metareplay.strategies.coresets import CoresetReplay
 from metareplay.strategies.ewc import OnlineEWC
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.prior_focused import PriorFocused
@@ -194,7 +195,8 @@ def build_strategy(config: RunConfig) -> Strategy:
     if kind == "posterior-replay":
         if config.kind().stochastic and settings.old_tasks is None:
             settings = settings.model_copy(update={"old_tasks": 1})
-        return PosteriorReplay(settings, prior, seed=config.seed)
+        kind_of_replay = CoresetReplay if config.kind().coresets else PosteriorReplay
+        return kind_of_replay(settings, prior, seed=config.seed)
     if kind == "ewc":
         return OnlineEWC(settings, prior)
     if kind == "prior-focused":

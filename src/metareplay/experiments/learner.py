@@ -7,14 +7,17 @@ import torch
 from torch import Tensor
 
 from metareplay.benchmarks.base import Problem, Scenario, Split
-from metareplay.errors import DataError, MetaReplayError
+from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.build import build_matching, build_model, build_strategy, check_size
 from metareplay.experiments.config import RunConfig
 from metareplay.model import ContinualModel
-from metareplay.seeding import generator_for
+from metareplay.posteriors.base import PriorMatching
+from metareplay.seeding import derive_seed, generator_for
 from metareplay.strategies.base import Strategy, TrainingData
-from metareplay.training.loop import TaskTrainer
+from metareplay.strategies.coresets import CoresetReplay
+from metareplay.training.coreset_batches import coreset_batches
+from metareplay.training.loop import Job, TaskTrainer
 
 
 class ContinualLearner:
@@ -34,6 +37,11 @@ class ContinualLearner:
         self.strategy: Strategy = build_strategy(config)
         self.evaluator = Evaluator(self.model, config.inference, regression=problem == "regression", seed=config.seed)
         self.trainer: TaskTrainer | None = None
+        if problem == "regression" and config.strategy.finetune_others in ("uniform", "random"):
+            raise ConfigError(
+                f"strategy.finetune_others={config.strategy.finetune_others} needs classes: no real target says that nothing is known "
+                "about an input; leave it out, or set it to none"
+            )
 
     @property
     def num_tasks(self) -> int:
@@ -62,6 +70,66 @@ class ContinualLearner:
         self.trainer.restore(_under("trainer.", tensors))
         return self.trainer
 
+    def begin_update(self, task: int | None = None, *, again: bool = False) -> TaskTrainer:
+        """Return what updates the posteriors of all tasks on the modified coresets, or that of one task on its own coreset.
+
+        A coreset is new evidence only once; a second time has to be asked for.
+        """
+        strategy, tasks = self._coresets(), range(self.num_tasks) if task is None else range(task, task + 1)
+        if used := [old for old in tasks if strategy.uses[old]]:
+            words = f"the coresets of tasks {', '.join(map(str, used))} have" if len(used) > 1 else f"the coreset of task {used[0]} has"
+            if not again:
+                raise ConfigError(
+                    f"{words} updated the posterior before; using the same examples again counts their evidence twice and makes the model "
+                    "too sure of itself. Pass again=True if you accept that"
+                )
+        strategy.begin_update(self.model, tasks)
+        self.trainer = self._make_updater(strategy, tasks)
+        return self.trainer
+
+    def continue_update(self, tensors: Mapping[str, Tensor]) -> TaskTrainer:
+        """Return what updates all tasks, in the state of a checkpoint that ``restore`` was given."""
+        strategy = self._coresets()
+        strategy.restore(self.model, self.num_tasks, _under("strategy.", tensors))
+        self.trainer = self._make_updater(strategy, range(self.num_tasks))
+        self.trainer.restore(_under("trainer.", tensors))
+        return self.trainer
+
+    def _coresets(self) -> CoresetReplay:
+        if not isinstance(self.strategy, CoresetReplay):
+            name = self.config.method
+            raise ConfigError(f"{name} keeps no examples to update its posteriors with; learn with a method that does, e.g. pr-bbb-cs")
+        return self.strategy
+
+    def _make_updater(self, strategy: CoresetReplay, tasks: range) -> TaskTrainer:
+        """Multitask training on coresets; with one task it is the plain Bayesian update, without other tasks' inputs."""
+        config, chosen = self.config, self.config.strategy
+        rate = chosen.finetune_learning_rate or config.training.learning_rate
+        training: dict[str, Any] = {"batch_size": chosen.finetune_batch_size, "learning_rate": rate}
+        if chosen.finetune_iterations or chosen.finetune_epochs:
+            training |= {"iterations": chosen.finetune_iterations, "epochs": chosen.finetune_epochs}
+        scale = config.posterior.prior_scale if chosen.finetune_prior_scale is None else chosen.finetune_prior_scale
+        others = chosen.finetune_others or ("none" if self.problem == "regression" else "uniform")
+        seed = derive_seed(config.seed, "update", strategy.updates())
+        everything, batches = coreset_batches(
+            [strategy.coresets[task] for task in tasks],
+            [self.model.heads[task].stop - self.model.heads[task].start for task in tasks],
+            others=others if len(tasks) > 1 else "none",
+            own_share=chosen.finetune_own_share,
+            batch_size=chosen.finetune_batch_size,
+            generators=[generator_for(seed, "batches", task) for task in tasks],
+        )
+        return TaskTrainer(
+            self.model,
+            strategy,
+            self.num_tasks,
+            everything,
+            config.training.model_copy(update=training),
+            config.posterior.model_copy(update={"prior_scale": scale, "prior_power": 1.0}),  # no tempering of a learned posterior
+            seed=seed,
+            jobs=[Job(task, part, self._matching(seed, task)) for task, part in zip(tasks, batches, strict=True)],
+        )
+
     def remember_data(self, task: int, train: Split) -> TrainingData:
         """The training data as the strategy wants it; also tells it of a finished task's data after a restart."""
         y = train.y if self.problem == "regression" else train.y + self._offset(task)
@@ -73,8 +141,11 @@ class ContinualLearner:
 
     def _make_trainer(self, task: int, train: Split) -> TaskTrainer:
         data, config = self.remember_data(task, train), self.config
-        matching = build_matching(config, self.model.spec.numel, generator=generator_for(config.seed, "matching", task))
+        matching = self._matching(config.seed, task)
         return TaskTrainer(self.model, self.strategy, task, data, config.training, config.posterior, seed=config.seed, matching=matching)
+
+    def _matching(self, seed: int, task: int) -> PriorMatching:
+        return build_matching(self.config, self.model.spec.numel, generator=generator_for(seed, "matching", task))
 
     def _check(self, train: Split, width: int) -> None:
         if len(train.x) == 0:

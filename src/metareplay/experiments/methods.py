@@ -25,6 +25,8 @@ class Method:
     description: str
     stochastic: bool = False
     """Regularise a random subset of the old tasks in each step (suffix -sr)."""
+    coresets: bool = False
+    """Hold a few examples of each task back, and fine-tune on them after the last task (suffix -cs)."""
     growing_softmax: bool = False
     """One softmax over the classes of all tasks so far, instead of one per task."""
     shared_softmax: bool = False
@@ -69,6 +71,9 @@ def _all_methods() -> list[Method]:
         methods += [
             Method(f"pr-{family}", "hypernetwork", family, "posterior-replay", f"posterior replay with {words}"),
             Method(f"pr-{family}-sr", "hypernetwork", family, "posterior-replay", f"pr-{family}, a random old task a step", True),
+            Method(
+                f"pr-{family}-cs", "hypernetwork", family, "posterior-replay", f"pr-{family}, fine-tuned on kept examples", coresets=True
+            ),
             Method(f"sp-{family}", "per-task", family, "unbound", f"a separate network per task, {words}"),
             Method(f"sp-tc-{family}", "per-task-hypernetwork", family, "unbound", f"a separate hypernetwork per task, {words}"),
         ]

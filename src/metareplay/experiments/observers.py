@@ -15,6 +15,8 @@ from metareplay.training.loop import Step
 
 PLAIN_SECONDS = 5.0
 """How often progress is told where there is no terminal to draw a bar on."""
+FINE_TUNING = "fine-tuning"
+"""How the stage after the last task is called."""
 
 
 class Observer(Protocol):
@@ -25,7 +27,7 @@ class Observer(Protocol):
         ...
 
     def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        """A task starts, or continues at an iteration."""
+        """A task starts, or continues at an iteration; ``task`` is ``num_tasks`` when all are fine-tuned after the last."""
         ...
 
     def step(self, step: Step) -> None:
@@ -85,7 +87,8 @@ class LiveProgress(Silent):
         self.console.print(text, highlight=False)
 
     def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        self.title, self.name = f"task {task + 1}/{num_tasks}", name
+        self.title, self.name = f"task {task + 1}/{num_tasks}" if task < num_tasks else FINE_TUNING, name
+        num_tasks = max(num_tasks, task + 1)
         done = task * iterations + iteration
         if self.row is None:
             self.bar.start()
@@ -109,7 +112,8 @@ class LiveProgress(Silent):
 
     def task_ends(self, task: int, scores: Sequence[float]) -> None:
         shown = " ".join(f"{score:.4g}" for score in scores)
-        self.console.print(f"{self.title} ({self.name}) learned; tasks so far, {self.unit}: {shown}", highlight=False)
+        what = "done" if self.title == FINE_TUNING else "learned"
+        self.console.print(f"{self.title} ({self.name}) {what}; tasks so far, {self.unit}: {shown}", highlight=False)
 
     def close(self) -> None:
         self.bar.stop()
@@ -123,7 +127,7 @@ class ProgressFile(Silent):
         self.path, self.num_tasks, self.last = path, 1, 0.0
 
     def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        self.num_tasks = num_tasks
+        self.num_tasks = max(num_tasks, task + 1)
 
     def step(self, step: Step) -> None:
         now = time.monotonic()

@@ -48,7 +48,8 @@ def all_recipes() -> tuple[Recipe, ...]:
 def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
     """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
 
-    The base of a stochastic method is the one that keeps all old tasks; that of an ensemble is the method of its members.
+    The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without; that of an
+    ensemble is the method of its members.
     A borrowed recipe leaves the chunk size to be chosen for the network at hand; a weight generator then makes all weights at once.
     """
     kind = method_named(method)
@@ -71,7 +72,7 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
 
 def _lenders(method: Method) -> list[str]:
     """Methods whose recipes serve this one, the nearest first."""
-    names = [method.name, method.name.removesuffix("-sr")] if method.stochastic else [method.name]
+    names = list(dict.fromkeys((method.name, method.name.removesuffix("-sr").removesuffix("-cs"))))
     return names + [name.replace(method.family, method.member_family) for name in names if method.ensemble]
 
 

@@ -54,6 +54,10 @@ class Run:
         )
         self.checkpoints = CheckpointFolder(out / "checkpoint", config.fingerprint())
         self.matrix: list[list[float]] = []
+        self.before: dict[str, Any] | None = None
+        """The final figures as they were before fine-tuning on coresets, once it has begun."""
+        self.tuned: list[float] | None = None
+        """All tasks' scores after fine-tuning."""
         self.seconds = {"train": 0.0, "evaluate": 0.0}
         self.serial = 0
 
@@ -82,6 +86,8 @@ class Run:
             self._learn(index, task, found)
             found = None
             self._test(index, tests)
+        if self.config.kind().coresets and self.tuned is None:
+            self._fine_tune(tests, found)
         return self._finish(tests)
 
     def _prepare(self, resume: bool) -> Checkpoint | None:
@@ -100,6 +106,7 @@ class Run:
             self._log(f"{self.config.method} on {self.benchmark.name} (scenario {self.benchmark.scenario.value}), seed {self.config.seed}")
             return None
         self.matrix, self.seconds, self.serial = found.facts["matrix"], found.facts["seconds"], found.facts["serial"]
+        self.before, self.tuned = found.facts["before"], found.facts["tuned"]
         self.learner.restore(found.facts, found.tensors)
         kept = metrics.read_bytes()[: found.facts["metrics_bytes"]] if metrics.exists() else b""
         write_atomically(metrics, kept)  # what was logged after the checkpoint will be logged again
@@ -112,7 +119,22 @@ class Run:
             trainer = self.learner.begin_task(task.train, width, expected_tasks=len(self.benchmark))
         else:
             trainer = self.learner.continue_task(task.train, found.tensors)
-        self.observer.task_begins(index, task.name, len(self.benchmark), trainer.iteration, trainer.iterations)
+        self._train(trainer, task.name)
+
+    def _fine_tune(self, tests: list[Split], found: Checkpoint | None) -> None:
+        """Update all posteriors on the coresets, and test again."""
+        if found is None:
+            began, results = time.perf_counter(), self._results(tests)
+            self.before = {key: results[key] for key in ("tgiven_final", "tinfer_final", "batch_wise", "mse")}
+            self.seconds["evaluate"] += time.perf_counter() - began
+            trainer = self.learner.begin_update()
+        else:
+            trainer = self.learner.continue_update(found.tensors)
+        self._train(trainer, "coresets of all tasks")
+        self._test(len(tests), tests)
+
+    def _train(self, trainer: TaskTrainer, name: str) -> None:
+        self.observer.task_begins(trainer.task, name, len(self.benchmark), trainer.iteration, trainer.iterations)
         began = time.perf_counter()
         with (self.out / "metrics.jsonl").open("a") as metrics:
             for step in trainer:
@@ -142,6 +164,8 @@ class Run:
             **self.learner.facts(),
             "training": trainer is not None,
             "matrix": self.matrix,
+            "before": self.before,
+            "tuned": self.tuned,
             "seconds": self.seconds,
             "serial": self.serial,
             "metrics_bytes": (self.out / "metrics.jsonl").stat().st_size,
@@ -149,15 +173,19 @@ class Run:
         self.checkpoints.write(self.serial, self.learner.tensors(training=trainer is not None), facts)
 
     def _test(self, index: int, tests: list[Split]) -> None:
-        """Test all tasks so far with the task given: the next row of the matrix."""
-        began = time.perf_counter()
-        self.matrix.append([self.learner.evaluator.given(task, test) for task, test in enumerate(tests)])
+        """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
+        began, learned = time.perf_counter(), index < len(self.benchmark)
+        row = [self.learner.evaluator.given(task, test) for task, test in enumerate(tests)]
+        if learned:
+            self.matrix.append(row)
+        else:
+            self.tuned = row
         with (self.out / "metrics.jsonl").open("a") as metrics:
-            metrics.write(json.dumps({"event": "task", "task": index, "tgiven": self.matrix[-1]}) + "\n")
+            metrics.write(json.dumps({"event": "task" if learned else "fine-tuning", "task": index, "tgiven": row}) + "\n")
         self.seconds["evaluate"] += time.perf_counter() - began
         self._save(None)
-        self._log(f"task {index} learned: {[round(score, 4) for score in self.matrix[-1]]}")
-        self.observer.task_ends(index, self.matrix[-1])
+        self._log(f"{f'task {index} learned' if learned else 'fine-tuned on coresets'}: {[round(score, 4) for score in row]}")
+        self.observer.task_ends(index, row)
 
     def _finish(self, tests: list[Split]) -> dict[str, Any]:
         """Infer tasks, write the results and the model."""
@@ -175,16 +203,17 @@ class Run:
 
     def _results(self, tests: list[Split]) -> dict[str, Any]:
         evaluator, regression = self.learner.evaluator, self.benchmark.problem == "regression"
+        matrix = self.matrix if self.tuned is None else [*self.matrix[:-1], self.tuned]  # the last row is what the run ends with
         inferred, softmax = evaluator.inferred(tests), evaluator.shared_softmax(tests)
         accuracy: dict[str, Any] = {"tgiven_during": None, "tgiven_final": None, "forgetting": None, "backward_transfer": None}
         found: dict[str, Any] = {"tinfer_final": None, "batch_wise": None, "mse": None}
         if regression:
             score = inferred["variance"].score if inferred else None
-            found["mse"] = {"tgiven_during": during(self.matrix), "tgiven_final": final(self.matrix), "tinfer_final": score}
+            found["mse"] = {"tgiven_during": during(self.matrix), "tgiven_final": final(matrix), "tinfer_final": score}
         else:
-            forgetting = during(self.matrix) - final(self.matrix)
-            accuracy = {"tgiven_during": during(self.matrix), "tgiven_final": final(self.matrix), "forgetting": forgetting}
-            accuracy["backward_transfer"] = backward_transfer(self.matrix)
+            forgetting = during(self.matrix) - final(matrix)
+            accuracy = {"tgiven_during": during(self.matrix), "tgiven_final": final(matrix), "forgetting": forgetting}
+            accuracy["backward_transfer"] = backward_transfer(matrix)
             names = list(CRITERIA)
             found["tinfer_final"] = {name: inferred[name].score if name in inferred else None for name in names}
             found["batch_wise"] = {name: inferred[name].batch_wise if name in inferred else None for name in names}
@@ -197,6 +226,8 @@ class Run:
             "task_inference_accuracy": {name: result.right_task for name, result in inferred.items()},
             "batch_wise_size": self.config.inference.batch_wise,
             "tgiven_matrix": self.matrix,
+            "tgiven_fine_tuned": self.tuned,
+            "before_fine_tuning": self.before,
             "task_confusion": {name: result.confusion for name, result in inferred.items()},
             "parameters": self.learner.model.parameter_counts(),
             "environment": environment(self.config.threads),

@@ -12,10 +12,10 @@ from metareplay.posteriors.mixture import Mixture
 
 def prior_matching(q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
     """KL(q || p), up to a constant for families whose entropy is known only so far: a scalar."""
-    if isinstance(q, Mixture):  # 1/M sum_m KL(q_m || p), never below KL(q || p): the KL divergence is convex in q; (M,) -> ()
-        return prior_matching(q.each, p, samples, generator=generator).mean()
     if kl.supports(type(q), type(p)):
         return kl(q, p)
+    if isinstance(q, Mixture):  # 1/M sum_m KL(q_m || p), never below KL(q || p): the KL divergence is convex in q; (M,) -> ()
+        return prior_matching(q.each, p, samples, generator=generator).mean()
     if not isinstance(p, HasLogProb):
         raise ConfigError(f"the prior-matching term of {type(q).__name__} needs a prior with a density; {type(p).__name__} has none")
     if isinstance(q, HasNegativeEntropy):

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.gaussian import GaussianFamily
+from metareplay.posteriors.gaussian import GaussianFamily, MeanFieldGaussian
 
 
 @final
@@ -39,6 +39,14 @@ class Radial:
     def negative_entropy(self) -> Tensor:
         """E_q log q up to a constant: -sum_i log sigma_i; (..., W) -> (...)."""
         return -self.scale.log().sum(-1)
+
+    def moments(self) -> MeanFieldGaussian:
+        """The Gaussian with the same means and variances: an element of a unit vector of size D has variance 1/D."""
+        if self.groups is None:
+            sizes = torch.tensor(self.sizes).repeat_interleave(torch.tensor(self.sizes))  # (G,) -> (W,)
+        else:
+            sizes = self.groups.bincount()[self.groups]  # (W,)
+        return MeanFieldGaussian(self.mean, self.scale / sizes.sqrt())
 
 
 @final

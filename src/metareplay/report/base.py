@@ -122,6 +122,12 @@ def task_names(results: Results) -> list[str]:
     return [str(names[i]) if i < len(names) else str(i + 1) for i in range(count)]
 
 
+def fine_tuned_row(runs: Sequence[Results]) -> NDArray[np.float64] | None:
+    """The mean over seeds of all tasks' scores after fine-tuning on coresets, (T,); None where there was none."""
+    rows = [run["tgiven_fine_tuned"] for run in runs if run.get("tgiven_fine_tuned")]
+    return np.array(rows, dtype=np.float64).mean(axis=0) if rows else None  # (seeds, T) -> (T,)
+
+
 def mean_matrix(matrices: Sequence[Any], tasks: int) -> NDArray[np.float64] | None:
     """The mean over seeds of (possibly triangular) task matrices, (T, T), NaN where nothing is known; None if no seed has one."""
     padded = []

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from metareplay.errors import DataError
 from metareplay.report import html
-from metareplay.report.base import CRITERIA, mean_matrix, task_names
+from metareplay.report.base import CRITERIA, fine_tuned_row, mean_matrix, task_names
 from metareplay.report.canvas import PAGE, inline_svg
 from metareplay.report.figures import confusion_figure, learning_curves_figure, matrix_figure
 from metareplay.report.predictive_figures import modes_figure, regression_figure
@@ -21,7 +21,9 @@ def pictures(group: Group, prefix: str) -> str:
     names = task_names(group.first)
     several = " Mean over seeds." if len(group.runs) > 1 else ""
     parts = []
-    curves = learning_curves_figure([run.history for run in group.runs], names, theme=PAGE)
+    tuned = fine_tuned_row(group.results) is not None
+    stages = [*names, "fine-tuning"] if tuned else names
+    curves = learning_curves_figure([run.history for run in group.runs], stages, theme=PAGE)
     if curves is not None:
         lines = " One line per seed." if len(group.runs) > 1 else ""
         caption = f"Each term of the loss while the tasks are learned in turn.{lines}"
@@ -31,7 +33,7 @@ def pictures(group: Group, prefix: str) -> str:
     if matrix is not None:
         what = "Squared error" if group.regression else "Accuracy in %"
         drawing = matrix_figure(matrix, names, error=group.regression, theme=PAGE)
-        caption = f"{what} on each task (columns) after each task (rows), task known.{several}"
+        caption = f"{what} on each task (columns) after each task (rows){', before fine-tuning' if tuned else ''}, task known.{several}"
         small.append(_drawing(drawing, f"{prefix}-matrix", "Memory over time", caption))
     small += _confusions(group, names, prefix, several)
     parts.append(f'<div class="figures">{"".join(small)}</div>' if small else "")

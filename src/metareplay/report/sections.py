@@ -19,8 +19,10 @@ from metareplay.report.base import (
     Results,
     criteria_of,
     estimate,
+    fine_tuned_row,
     lookup,
     mean_matrix,
+    show,
     show_duration,
     show_number,
     task_names,
@@ -85,7 +87,20 @@ def results_table(group: Group) -> str:
         parts.append(html.table(("Task inferred by, %", *(label for _, label in columns)), cells, sortable=True))
         known = "; ".join(f"<b>{name}</b>: {escape(CRITERIA[name])}" for name in criteria if name in CRITERIA)
         meanings = f'<p class="note">How the task is chosen. {known}.</p>' if known else ""
-    return f'<h3>Results</h3><div class="tables">{"".join(parts)}</div>{meanings}'
+    return f'<h3>Results</h3><div class="tables">{"".join(parts)}</div>{meanings}{_before_fine_tuning(group)}'
+
+
+def _before_fine_tuning(group: Group) -> str:
+    """What fine-tuning on coresets started from, for methods that do so."""
+    runs, name = group.results, headline_criterion(group.results)
+    paths: list[tuple[str, Kind, tuple[str, ...]]] = [("TGiven-Final", "percent", ("tgiven_final",))]
+    if group.regression:
+        paths = [("TGiven-Final", "mse", ("mse", "tgiven_final")), ("TInfer-Final", "mse", ("mse", "tinfer_final"))]
+    elif name is not None:
+        paths.append((f"TInfer-Final ({name})", "percent", ("tinfer_final", name)))
+    found = [(label, kind, estimate(runs, "before_fine_tuning", *path)) for label, kind, path in paths]
+    shown = ", ".join(f"{escape(label)} {show(value, kind)}" for label, kind, value in found if value is not None)
+    return f'<p class="note">All figures are those after fine-tuning on coresets. Before it: {shown}.</p>' if shown else ""
 
 
 def tasks_table(group: Group) -> str:
@@ -94,13 +109,16 @@ def tasks_table(group: Group) -> str:
     matrix = mean_matrix([run.get("tgiven_matrix") for run in group.results], len(names))
     if matrix is None:
         return ""
+    tuned = fine_tuned_row(group.results)
+    last = matrix[-1] if tuned is None else tuned
     kind: Kind = "mse" if group.regression else "percent"
     unit = "MSE" if group.regression else "%"
     rows = [
         [html.Cell(name, str(task)), *(_number_cell(value, kind) for value in (during, final, final - during))]
-        for task, (name, during, final) in enumerate(zip(names, np.diagonal(matrix), matrix[-1], strict=True))
+        for task, (name, during, final) in enumerate(zip(names, np.diagonal(matrix), last, strict=True))
     ]
-    headers = ("Task", f"After learning it, {unit}", f"At the end, {unit}", "Change")
+    end = "At the end" if tuned is None else "After fine-tuning"
+    headers = ("Task", f"After learning it, {unit}", f"{end}, {unit}", "Change")
     content = html.table(headers, rows, sortable=True)
     if len(names) > _MOST_ROWS:
         return html.details(f"Each of the {len(names)} tasks", content.replace('class="panel scroll"', 'class="scroll"'))

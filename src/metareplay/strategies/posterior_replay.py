@@ -36,16 +36,23 @@ class PosteriorReplay(QuietStrategy):
         self.mixture: MixturePrior | None = None
         self.information: Tensor | None = None
         """Diagonals of R^(t') of all finished tasks (T, P), where the penalty is fisher and no closed form gives them."""
+        self.kept: list[int] = []
+        """The tasks whose posteriors are kept: all but those that are trained."""
 
     def prior_for(self, task: int) -> Prior:
         return self.fixed if self.mixture is None else self.mixture
 
     def before_task(self, model: ContinualModel, task: int) -> None:
-        self.checkpoint, self.stored, self.mixture = None, None, None
         if task > 0 and self._estimates(model):
             self.information = self._grown(model, task)
-        if task > 0 and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
-            self._keep(model, deepcopy(model.task_map), task)
+        self.keep_all_but(model, [task])
+
+    def keep_all_but(self, model: ContinualModel, trained: Sequence[int]) -> None:
+        """Remember the posteriors of all tasks but these."""
+        self.checkpoint, self.stored, self.mixture = None, None, None
+        self.kept = [task for task in range(model.num_tasks) if task not in trained]
+        if self.kept and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
+            self._keep(model, deepcopy(model.task_map))
 
     def _estimates(self, model: ContinualModel) -> bool:
         """Whether the Fisher information of a posterior has to be estimated when its task is done."""
@@ -71,29 +78,30 @@ class PosteriorReplay(QuietStrategy):
             own = posterior_information(model, task, data, self.settings, self.fixed.variance, generator=generator).unsqueeze(0)  # (1, P)
             self.information = own if self.information is None else torch.cat([self.information[:task], own])  # (T + 1, P)
 
-    def _keep(self, model: ContinualModel, checkpoint: TaskMap, task: int) -> None:
-        self.checkpoint = checkpoint.requires_grad_(False)
+    def _keep(self, model: ContinualModel, checkpoint: TaskMap) -> None:
+        self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept)
         if self.settings.prior_from_earlier > 0:
-            posteriors = model.family.at(checkpoint.thetas(range(task)), model.spec)  # q_s of all earlier tasks; (T, W)
-            later = model.born > torch.arange(task).unsqueeze(1)  # what a task did not know when it was learned; (T, W)
+            posteriors = model.family.at(checkpoint.thetas(self.kept), model.spec)  # q_s of all earlier tasks; (T, W)
+            later = model.born > torch.tensor(self.kept).unsqueeze(1)  # what a task did not know when it was learned; (T, W)
             earlier = with_fixed_prior(cast(MeanFieldGaussian, posteriors), self.fixed, later)
-            self.mixture = MixturePrior(self.fixed, earlier, task, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
-        needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, min(task, self.settings.old_tasks or task))
+            self.mixture = MixturePrior(self.fixed, earlier, count, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
+        needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, min(count, self.settings.old_tasks or count))
         if self.settings.targets == "stored" and not needless:
-            self.stored = checkpoint.thetas(range(task))  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
+            self.stored = checkpoint.thetas(self.kept)  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         if self.checkpoint is None or self.settings.strength == 0:
             return None
-        tasks: Sequence[int] = range(task)
-        if self.settings.old_tasks is not None and self.settings.old_tasks < task:  # stochastic regularisation
-            tasks = torch.randperm(task, generator=generator)[: self.settings.old_tasks].tolist()
-        current, weights = model.task_map, self.weights(tasks, task)
+        count, rows = len(self.kept), list(range(len(self.kept)))
+        if self.settings.old_tasks is not None and self.settings.old_tasks < count:  # stochastic regularisation
+            rows = torch.randperm(count, generator=generator)[: self.settings.old_tasks].tolist()
+        tasks = [self.kept[row] for row in rows]
+        current, weights = model.task_map, self.weights(tasks, max(self.kept) + 1)
         if self.settings.penalty == "mse":
-            targets = None if self.stored is None else self.stored[list(tasks)]  # (R, P)
+            targets = None if self.stored is None else self.stored[rows]  # (R, P)
             total = squared_change(current, self.checkpoint, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
         else:
-            old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[list(tasks)]  # (R, P)
+            old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[rows]  # (R, P)
             new = current.thetas(tasks)
             change = self._change(model, tasks, old, new, generator)  # (R,)
             total = change.sum() if weights is None else (weights * change).sum()
@@ -120,10 +128,11 @@ class PosteriorReplay(QuietStrategy):
 
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
         self.checkpoint, self.stored, self.mixture = None, None, None
+        self.kept = [other for other in range(model.num_tasks) if other != task]
         if tensors:
             checkpoint = deepcopy(model.task_map)
             checkpoint.load_state_dict(tensors)
-            self._keep(model, checkpoint, task)
+            self._keep(model, checkpoint)
 
     def memory(self) -> dict[str, Tensor]:
         return {} if self.information is None else {"information": self.information}

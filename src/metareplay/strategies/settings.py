@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from metareplay.posteriors.divergences import Penalty
 from metareplay.settings import Settings
@@ -35,8 +35,31 @@ class StrategySettings(Settings):
     prior_from_earlier: float = Field(
         0.0, ge=0, lt=1, description="share of the earlier tasks' posteriors in a new task's prior (posterior replay of Gaussians); 0: none"
     )
-    coreset_size: int = Field(100, ge=1, description="how many random inputs of each task are kept for later (experience replay)")
+    coreset_size: int = Field(
+        100, ge=1, description="how many random examples of each task are kept for later (experience replay, coresets)"
+    )
     replay_batch_size: int = Field(16, ge=1, description="how many kept inputs are replayed in a step, equally many of each old task")
     replay_batch_per_task: bool = Field(
         False, description="replay_batch_size inputs of every old task instead of all old tasks together: the batch grows with the tasks"
     )
+    finetune_iterations: int | None = Field(None, ge=1, description="steps of fine-tuning on coresets; null: as for a task")
+    finetune_epochs: int | None = Field(None, ge=1, description="passes over a modified coreset instead of steps; null: as for a task")
+    finetune_batch_size: int = Field(128, ge=2, description="examples of each task's modified coreset in a step of fine-tuning")
+    finetune_learning_rate: float | None = Field(None, gt=0, description="Adam's learning rate in fine-tuning; null: as for a task")
+    finetune_prior_scale: float | None = Field(
+        None, ge=0, description="factor of the KL to the learned posterior in fine-tuning; null: posterior.prior_scale"
+    )
+    finetune_others: Literal["uniform", "random", "none"] | None = Field(
+        None,
+        description="targets of other tasks' inputs in fine-tuning: uniform; random, new labels in each step; none, leave them out; "
+        "null: uniform for classes, none for regression",
+    )
+    finetune_own_share: float | None = Field(
+        None, gt=0, lt=1, description="share of a task's own coreset in its batches of fine-tuning; null: as in all coresets together"
+    )
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "StrategySettings":
+        if self.finetune_iterations is not None and self.finetune_epochs is not None:
+            raise ValueError("give finetune_iterations or finetune_epochs, not both")
+        return self

@@ -1,16 +1,22 @@
 """Mini-batches without worker processes: shuffled epochs over data that lies in memory, resumable at any batch."""
 
+from typing import Protocol, final
+
 import torch
 from torch import Generator, Tensor
 
 from metareplay.errors import CheckpointError
+from metareplay.strategies.base import TrainingData
 
 
 class BatchOrder:
-    """Indices of the next mini-batch; every epoch visits each example once, in a new order."""
+    """Indices of the next mini-batch; every epoch visits each example once, in a new order.
 
-    def __init__(self, size: int, batch_size: int, generator: Generator) -> None:
-        self.size, self.batch_size, self.generator = size, min(batch_size, size), generator
+    A batch has at most as many examples as there are, unless they may ``repeat``.
+    """
+
+    def __init__(self, size: int, batch_size: int, generator: Generator, *, repeat: bool = False) -> None:
+        self.size, self.batch_size, self.generator = size, batch_size if repeat else min(batch_size, size), generator
         self.order, self.position = torch.empty(0, dtype=torch.int64), 0
 
     @property
@@ -22,9 +28,9 @@ class BatchOrder:
         """Indices of the next batch (B,); a batch that crosses an epoch's end takes its rest from the next one."""
         chosen = self.order[self.position : self.position + self.batch_size]
         self.position += len(chosen)
-        if len(chosen) < self.batch_size:
+        while len(chosen) < self.batch_size:
             self.order = torch.randperm(self.size, generator=self.generator)
-            self.position = self.batch_size - len(chosen)
+            self.position = min(self.size, self.batch_size - len(chosen))
             chosen = torch.cat([chosen, self.order[: self.position]])
         return chosen
 
@@ -40,3 +46,43 @@ class BatchOrder:
             )
         self.order, self.position = tensors["order"], int(tensors["position"])
         self.generator.set_state(tensors["generator"])
+
+
+class Batches(Protocol):
+    """What one task learns from, step by step."""
+
+    size: int
+    """How many examples a batch stands for: the loss is scaled to them."""
+    batches_per_epoch: int
+
+    def next(self) -> TrainingData:
+        """The next mini-batch: inputs (B, ...) and targets (B,) or (B, C)."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Position in the data, for a checkpoint."""
+        ...
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue where a checkpoint stopped."""
+        ...
+
+
+@final
+class OwnBatches:
+    """A task learns from its own data."""
+
+    def __init__(self, data: TrainingData, batch_size: int, generator: Generator) -> None:
+        self.data, self.size = data, len(data.x)
+        self.order = BatchOrder(self.size, batch_size, generator)
+        self.batches_per_epoch = self.order.batches_per_epoch
+
+    def next(self) -> TrainingData:
+        index = self.order.next()
+        return TrainingData(self.data.x[index], self.data.y[index])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.order.tensors()
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        self.order.restore(tensors)

@@ -1,0 +1,96 @@
+"""Mini-batches of modified coresets: a task's own examples, and those of other tasks with targets that know nothing.
+
+[Henning2021, sm:sec:coresets, the modified coresets below eq. sm:eq:coresets]
+"""
+
+from collections.abc import Sequence
+from typing import Literal, final
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from metareplay.strategies.base import TrainingData
+from metareplay.training.batches import BatchOrder
+
+Others = Literal["uniform", "random", "none"]
+
+
+@final
+class CoresetBatches:
+    """Batches for one task from the coresets of all, which lie one after another in ``everything``; ``own`` are the task's rows.
+
+    Targets are the own examples' labels and, for inputs of other tasks, equal probabilities for all classes or random labels drawn
+    anew in each batch. Without the others this is the task's coreset as it is, of classes or real numbers.
+    """
+
+    def __init__(
+        self,
+        everything: TrainingData,
+        own: range,
+        classes: int,
+        *,
+        others: Others,
+        own_share: float | None,
+        batch_size: int,
+        generator: Generator,
+    ) -> None:
+        self.everything, self.own, self.classes, self.others, self.generator = everything, own, classes, others, generator
+        rows = torch.arange(len(everything.x))
+        mine = (rows >= own.start) & (rows < own.stop)
+        inside, outside = rows[mine], rows[~mine] if others != "none" else rows[:0]
+        self.size = len(inside) + len(outside)  # |C~^(t)|
+        batch_size = min(batch_size, self.size)
+        self.parts = [(torch.cat([inside, outside]), BatchOrder(self.size, batch_size, generator))]
+        if own_share is not None and len(outside):
+            count = min(max(1, round(own_share * batch_size)), batch_size - 1)
+            self.parts = [
+                (part, BatchOrder(len(part), share, generator, repeat=True))
+                for part, share in ((inside, count), (outside, batch_size - count))
+            ]
+        self.batches_per_epoch = -(-self.size // batch_size)
+
+    def next(self) -> TrainingData:
+        """The next batch; probabilities as targets (B, C) where there are examples of other tasks."""
+        chosen = torch.cat([rows[order.next()] for rows, order in self.parts])  # (B,)
+        x, y = self.everything.x[chosen], self.everything.y[chosen]
+        if self.others == "none":
+            return TrainingData(x, y)
+        mine = (chosen >= self.own.start) & (chosen < self.own.stop)
+        return TrainingData(x, torch.where(mine.unsqueeze(1), self._one_hot(y.where(mine, 0)), self._ignorant(len(chosen))))
+
+    def _one_hot(self, y: Tensor) -> Tensor:
+        return F.one_hot(y, self.classes).to(self.everything.x.dtype)  # (B,) -> (B, C)
+
+    def _ignorant(self, count: int) -> Tensor:
+        """Targets for inputs of other tasks: (B, C)."""
+        if self.others == "random":
+            return self._one_hot(torch.randint(self.classes, (count,), generator=self.generator))
+        return torch.full((count, self.classes), 1 / self.classes, dtype=self.everything.x.dtype)
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {f"{part}.{name}": tensor for part, (_, order) in enumerate(self.parts) for name, tensor in order.tensors().items()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        for part, (_, order) in enumerate(self.parts):
+            order.restore({name.removeprefix(f"{part}."): tensor for name, tensor in tensors.items() if name.startswith(f"{part}.")})
+
+
+def coreset_batches(
+    coresets: Sequence[TrainingData],
+    classes: Sequence[int],
+    *,
+    others: Others,
+    own_share: float | None,
+    batch_size: int,
+    generators: Sequence[Generator],
+) -> tuple[TrainingData, list[CoresetBatches]]:
+    """All examples, which lie in memory once, and the batches that every task draws from them."""
+    everything = TrainingData(torch.cat([part.x for part in coresets]), torch.cat([part.y for part in coresets]))
+    found, start = [], 0
+    for coreset, count, generator in zip(coresets, classes, generators, strict=True):
+        own = range(start, start + len(coreset.x))
+        batches = CoresetBatches(everything, own, count, others=others, own_share=own_share, batch_size=batch_size, generator=generator)
+        found.append(batches)
+        start = own.stop
+    return everything, found
