@@ -51,6 +51,7 @@ NEIGHBOURS = {
     "inference.criteria": {"predictive"},
     "posteriors.avb": {"gaussian"},
     "posteriors.divergences": {"dirac", "gaussian"},
+    "posteriors.flow": {"gaussian"},
     "posteriors.gaussian": {"dirac"},
     "posteriors.laplace": {"dirac", "gaussian"},
     "posteriors.implicit": {"dirac"},

@@ -26,6 +26,8 @@ PENALTIES: list[dict[str, object]] = [
     {"strategy.penalty": "fisher"},
     {"strategy.penalty": "fisher", "strategy.old_tasks": 1, "strategy.age_discount": 0.5, "strategy.targets": "recomputed"},
 ]
+NO_CLOSED_FORM = ("fkl", "rkl", "w2")
+REFUSED = {"dirac": ("fkl", "rkl"), "radial": NO_CLOSED_FORM, "ssge": NO_CLOSED_FORM, "avb": NO_CLOSED_FORM, "flow": ("w2",)}
 
 
 def _configs() -> dict[str, RunConfig]:
@@ -34,8 +36,7 @@ def _configs() -> dict[str, RunConfig]:
     for method in METHODS.values():
         variants: list[dict[str, object]] = [{}]
         if method.strategy == "posterior-replay":
-            only_mse = dict.fromkeys(("radial", "ssge", "avb"), ("fkl", "rkl", "w2"))
-            refused = {"dirac": ("fkl", "rkl"), **only_mse}.get(method.member_family, ())
+            refused = REFUSED.get(method.member_family, ())
             variants = [given for given in PENALTIES if given["strategy.penalty"] not in refused]
             if method.family == "bbb":
                 variants.append({"strategy.penalty": "w2", "strategy.prior_from_earlier": 0.5})

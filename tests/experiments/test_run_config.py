@@ -56,6 +56,9 @@ WRONG: list[tuple[str, Any]] = [
     ("strategy.prior_from_earlier", -0.1),
     ("posterior.train_samples", 0),
     ("posterior.members", 1),
+    ("posterior.flow_transforms", 0),
+    ("posterior.flow_hidden", [0]),
+    ("strategy.penalty_samples", 0),
     ("posterior.generator_hidden", [3, 0]),
     ("posterior.generator_chunk_size", 0),
     ("posterior.latent_std", 0.0),
@@ -133,6 +136,9 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-bbb", "posterior.keep_network_init", True, "a hypernetwork with hypernet.initialisation=xavier has a start of its own"),
     ("pr-dirac", "posterior.train_samples", 5, "pr-dirac has a Dirac posterior"),
     ("fine-tuning", "posterior.local_reparametrisation", True, "fine-tuning has a Dirac posterior"),
+    ("pr-bbb", "posterior.flow_hidden", [3], "pr-bbb has no normalising flow"),
+    ("pr-bbb", "strategy.penalty_samples", 3, "only the penalties fkl and rkl of normalising flows"),
+    ("pr-flow", "strategy.penalty_samples", 3, "only the penalties fkl and rkl of normalising flows"),
     ("pr-bbb", "posterior.members", 3, "pr-bbb has no ensemble"),
     ("pr-ensemble", "posterior.train_samples", 5, "pr-ensemble has an ensemble of point estimates"),
     ("sp-ensemble-bbb", "posterior.prior_samples", 5, "the prior-matching term of sp-ensemble-bbb is computed in closed form"),
@@ -147,9 +153,14 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-dirac", "posterior.prior_power", 0.5, "pr-dirac has a Dirac posterior, which has no prior"),
     ("ewc-dirac", "posterior.prior_power", 0.5, "ewc-dirac trains a point estimate"),
     ("vcl", "posterior.prior_samples", 5, "the prior-matching term of vcl is computed in closed form"),
-    ("pr-ssge", "strategy.prior_from_earlier", 0.5, "a mixture of posteriors needs their densities, which pr-ssge does not have"),
-    ("pr-radial", "strategy.prior_from_earlier", 0.5, "a mixture of posteriors needs their densities"),
-    ("pr-dirac", "strategy.prior_from_earlier", 0.5, "a mixture of posteriors needs their densities"),
+    (
+        "pr-ssge",
+        "strategy.prior_from_earlier",
+        0.5,
+        "earlier posteriors are part of the prior of single Gaussians only",
+    ),
+    ("pr-radial", "strategy.prior_from_earlier", 0.5, "earlier posteriors are part of the prior of single Gaussians only"),
+    ("pr-dirac", "strategy.prior_from_earlier", 0.5, "earlier posteriors are part of the prior of single Gaussians only"),
     ("vcl", "strategy.prior_from_earlier", 0.5, "the last posterior is the whole prior of vcl"),
     ("sp-bbb", "strategy.prior_from_earlier", 0.5, "sp-bbb does not replay posteriors"),
     ("sp-bbb", "heads", "multi", "the outputs of sp-bbb follow from its kind"),
@@ -197,6 +208,13 @@ def test_an_implicit_posterior_has_no_closed_forms(penalty: str) -> None:
         said = refusal({"method": f"pr-{family}", "strategy.penalty": penalty})
         assert "no closed form for implicit posteriors; choose mse or fisher" in said
         assert f"needs a Gaussian posterior, not {family}" in refusal({"method": f"sp-{family}", "posterior.local_reparametrisation": True})
+
+
+def test_what_a_flow_cannot_do() -> None:
+    assert "w2 has no closed form for normalising flows; choose mse, fkl, rkl or fisher" in refusal(
+        {"method": "pr-flow", "strategy.penalty": "w2"}
+    )
+    assert "needs a Gaussian posterior, not flow" in refusal({"method": "sp-flow", "posterior.local_reparametrisation": True})
 
 
 @pytest.mark.parametrize("family", ["ssge", "avb"])
@@ -316,6 +334,9 @@ OTHER_VALUES: dict[str, Any] = {
     "posterior.avb_chunk_size": 33,
     "posterior.avb_chunk_hidden": [3],
     "posterior.avb_chunk_outputs": 3,
+    "posterior.flow_transforms": 3,
+    "posterior.flow_hidden": [3],
+    "posterior.flow_activation": "elu",
     "hypernet.kind": "plain",
     "hypernet.hidden": [3],
     "hypernet.activation": "elu",
@@ -334,6 +355,7 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.linearised": False,
     "strategy.fisher_weight_samples": 3,
     "strategy.penalty": "w2",
+    "strategy.penalty_samples": 3,
     "strategy.old_tasks": 2,
     "strategy.targets": "recomputed",
     "strategy.age_discount": 0.5,
@@ -364,12 +386,14 @@ PASSIVE = {"data_dir", "training.log_every", "training.checkpoint_every", "infer
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     special = {"posterior.prior_samples": "pr-radial", "posterior.members": "pr-ensemble", "total_outputs": "ewc-shared"}
+    special |= dict.fromkeys((name for name in OTHER_VALUES if name.startswith("posterior.flow_")), "pr-flow")
     for strategy, method in (("rehearsal", "exp-replay"), ("ewc", "ewc-multihead")):
         special |= dict.fromkeys(STRATEGY_KEYS[strategy] - {"strategy.strength"}, method)
     base = {"method": special[key]} if key in special else {}
     base = {"method": "pr-radial", "strategy.penalty": "fisher"} if key == "strategy.fisher_weight_samples" else base
     base = {"method": "pr-ssge"} if key.startswith(IMPLICIT_KEYS) else base
     base = {"method": "pr-avb", "posterior.avb_chunk_size": 9} if key.startswith("posterior.avb_") else base
+    base = {"method": "pr-flow", "strategy.penalty": "fkl"} if key == "strategy.penalty_samples" else base
     base = {"hypernet.initialisation": "gaussian"} if key == "posterior.keep_network_init" else base
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
@@ -398,7 +422,7 @@ def test_a_configuration_is_frozen() -> None:
 
 def test_every_setting_means_something_to_some_method() -> None:
     flat = flatten(RunConfig().model_dump())
-    flat |= {"posterior.avb_chunk_size": 9}
+    flat |= {"posterior.avb_chunk_size": 9, "strategy.penalty": "fkl"}
     for key in setting_descriptions():
         variants = (flat, flat | {"strategy.penalty": "fisher"})
         assert any(why_senseless(key, method, given) is None for method in METHODS.values() for given in variants), key

@@ -21,6 +21,7 @@ from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.avb import AVBMatching
 from metareplay.posteriors.base import PosteriorFamily, PriorMatching
 from metareplay.posteriors.dirac import DiracFamily
+from metareplay.posteriors.flow import FlowFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
 from metareplay.posteriors.implicit import ImplicitFamily
 from metareplay.posteriors.laplace import LaplaceFamily
@@ -63,6 +64,7 @@ def build_family(config: RunConfig) -> PosteriorFamily:
         return LaplaceFamily(config.posterior.prior_variance, point=config.kind().point_prediction, linearised=config.strategy.linearised)
     families: dict[str, PosteriorFamily] = {
         "dirac": DiracFamily(),
+        "flow": FlowFamily(config.posterior),
         "bbb": gaussian,
         "radial": RadialFamily(gaussian),
         "ssge": ImplicitFamily(config.posterior, "ssge"),

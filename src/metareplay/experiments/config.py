@@ -106,9 +106,11 @@ def setting_descriptions(model: type[BaseModel] = RunConfig, prefix: str = "") -
 STRATEGY_KEYS: dict[str, frozenset[str]] = {
     "posterior-replay": frozenset(
         f"strategy.{name}"
-        for name in ("strength", "penalty", "old_tasks", "targets", "age_discount", "task_strengths", "prior_from_earlier")
-    )
-    | {"strategy.fisher_samples", "strategy.fisher_weight_samples"},
+        for name in (
+            *("strength", "penalty", "penalty_samples", "old_tasks", "targets", "fisher_samples", "fisher_weight_samples"),
+            *("age_discount", "task_strengths", "prior_from_earlier"),
+        )
+    ),
     "rehearsal": frozenset(f"strategy.{name}" for name in ("strength", "coreset_size", "replay_batch_size", "replay_batch_per_task")),
     "ewc": frozenset(f"strategy.{name}" for name in ("strength", "decay", "fisher_samples", "linearised")),
 }
@@ -131,7 +133,7 @@ def _why_no_mixture(method: Method) -> str | None:
     if method.strategy != "posterior-replay":
         return f"{method.name} does not replay posteriors, so it has none of earlier tasks for its prior"
     if method.family != "bbb":
-        return f"a mixture of posteriors needs their densities, which {method.name} does not have; choose pr-bbb"
+        return f"earlier posteriors are part of the prior of single Gaussians only, which {method.name} does not have; choose pr-bbb"
     return None
 
 
@@ -178,6 +180,10 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return "a hypernetwork with hypernet.initialisation=xavier has a start of its own; set it to gaussian"
     if key == "posterior.prior_samples" and method.member_family == "bbb" and not settings.get("strategy.prior_from_earlier"):
         return f"the prior-matching term of {method.name} is computed in closed form"
+    if key.startswith("posterior.flow_") and method.family != "flow":
+        return f"{method.name} has no normalising flow; choose a method such as pr-flow"
+    if key == "strategy.penalty_samples" and (method.family != "flow" or settings.get("strategy.penalty") not in ("fkl", "rkl")):
+        return "only the penalties fkl and rkl of normalising flows are estimated from samples"
     return _why_not_implicit(key, method, settings) if key.startswith(IMPLICIT_KEYS) else None
 
 
@@ -240,6 +246,8 @@ def _check_combination(config: RunConfig, method: Method, source: str) -> None:
         raise ConfigError(
             f"{source}: strategy.penalty={config.strategy.penalty} has no closed form for {words} posteriors; choose mse or fisher"
         )
+    if method.family == "flow" and config.strategy.penalty == "w2" and replays_posteriors:
+        raise ConfigError(f"{source}: strategy.penalty=w2 has no closed form for normalising flows; choose mse, fkl, rkl or fisher")
     if config.posterior.local_reparametrisation and method.member_family not in ("bbb", "dirac", "ewc"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
     if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):

@@ -7,7 +7,7 @@ from typing import Literal
 from metareplay.errors import ConfigError
 
 TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
-FamilyName = Literal["dirac", "bbb", "radial", "ssge", "avb", "ewc", "ensemble", "ensemble-bbb"]
+FamilyName = Literal["dirac", "bbb", "radial", "ssge", "avb", "ewc", "flow", "ensemble", "ensemble-bbb"]
 MEMBERS: dict[FamilyName, FamilyName] = {"ensemble": "dirac", "ensemble-bbb": "bbb"}
 """Ensembles and the family of their members."""
 
@@ -60,6 +60,7 @@ def _all_methods() -> list[Method]:
         ("radial", "radial posteriors"),
         ("ssge", "implicit posteriors (SSGE)"),
         ("avb", "implicit posteriors (AVB)"),
+        ("flow", "normalising flows"),
         ("ensemble", "ensembles of point estimates"),
         ("ensemble-bbb", "ensembles of mean-field Gaussian posteriors"),
     ]

@@ -31,6 +31,15 @@ class HasLogProb(Protocol):
 
 
 @runtime_checkable
+class HasSamplesWithLogProb(Protocol):
+    """A distribution that gives samples and their density at once, for less than one after the other."""
+
+    def rsample_and_log_prob(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Weight samples (n, W) as of ``rsample``, and their log-density (n,)."""
+        ...
+
+
+@runtime_checkable
 class HasNegativeEntropy(Protocol):
     """A distribution whose entropy is known, if only up to a constant."""
 

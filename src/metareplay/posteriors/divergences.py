@@ -1,6 +1,7 @@
 """Divergences q||p by dispatch on the two types.
 
-``kl`` is closed form where one is known; ``wasserstein2`` is the squared 2-Wasserstein distance.
+``kl`` is closed form where one is known, ``monte_carlo_kl`` serves where densities are; ``wasserstein2`` is the squared
+2-Wasserstein distance.
 A new pair registers with ``@kl.register(TypeOfQ, TypeOfP)``.
 """
 
@@ -8,9 +9,10 @@ from collections.abc import Callable
 from math import log
 from typing import Any, Literal, TypeVar
 
-from torch import Tensor
+from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
+from metareplay.posteriors.base import HasLogProb, HasSamples, HasSamplesWithLogProb
 from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
 
@@ -80,10 +82,21 @@ def _wasserstein2_diracs(q: Dirac, p: Dirac) -> Tensor:
     return (q.weights - p.weights).square().sum(-1)  # (..., W) -> (...)
 
 
-def replay_divergence(kind: Penalty, old: object, new: object) -> Tensor:
-    """D(q* || q) of eq. hnet:reg:analytic:divergence, in distribution space: fkl, rkl or w2."""
-    if kind == "fkl":
-        return kl(old, new)  # forward: KL(q* || q)
-    if kind == "rkl":
-        return kl(new, old)  # reverse: KL(q || q*)
-    return wasserstein2(old, new)
+def monte_carlo_kl(q: object, p: object, samples: int, *, generator: Generator) -> Tensor:
+    """1/n sum_i log q(w_i) - log p(w_i) with w_i ~ q: an estimate of KL(q || p) through which gradients reach both."""
+    if not (isinstance(q, HasSamples) and isinstance(q, HasLogProb) and isinstance(p, HasLogProb)):
+        return kl(q, p)  # says what is missing
+    if isinstance(q, HasSamplesWithLogProb):
+        weights, log_q = q.rsample_and_log_prob(samples, generator=generator)  # (n, ..., W), (n, ...)
+    else:
+        weights = q.rsample(samples, generator=generator)
+        log_q = q.log_prob(weights)
+    return (log_q - p.log_prob(weights)).mean(0)  # (n, ...) -> (...)
+
+
+def replay_divergence(kind: Penalty, old: object, new: object, samples: int, *, generator: Generator) -> Tensor:
+    """D(q* || q) of eq. hnet:reg:analytic:divergence, in distribution space: fkl, rkl or w2; closed form, else Monte Carlo."""
+    if kind == "w2":
+        return wasserstein2(old, new)
+    q, p = (old, new) if kind == "fkl" else (new, old)  # forward: KL(q* || q), reverse: KL(q || q*)
+    return kl(q, p) if kl.supports(type(q), type(p)) else monte_carlo_kl(q, p, samples, generator=generator)

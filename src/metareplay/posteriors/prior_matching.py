@@ -6,7 +6,7 @@ from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
 from metareplay.posteriors.base import HasLogProb, HasNegativeEntropy, Posterior, Prior, StatelessMatching
-from metareplay.posteriors.divergences import kl
+from metareplay.posteriors.divergences import kl, monte_carlo_kl
 from metareplay.posteriors.mixture import Mixture
 
 
@@ -18,11 +18,11 @@ def prior_matching(q: Posterior, p: Prior, samples: int, *, generator: Generator
         return kl(q, p)
     if not isinstance(p, HasLogProb):
         raise ConfigError(f"the prior-matching term of {type(q).__name__} needs a prior with a density; {type(p).__name__} has none")
-    weights = q.rsample(samples, generator=generator)  # (n, W)
     if isinstance(q, HasNegativeEntropy):
+        weights = q.rsample(samples, generator=generator)  # (n, W)
         return q.negative_entropy() - p.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
     if isinstance(q, HasLogProb):
-        return (q.log_prob(weights) - p.log_prob(weights)).mean()  # Monte Carlo of E_q[log q - log p]; (n,) -> ()
+        return monte_carlo_kl(q, p, samples, generator=generator)  # E_q[log q - log p]: sm:sec:pr:implicit, invertible generators
     raise ConfigError(f"the prior-matching term of {type(q).__name__} needs a closed form, a known entropy or a density; it has none")
 
 

@@ -56,10 +56,13 @@ class PosteriorSettings(Settings):
     )
     avb_chunk_hidden: tuple[int, ...] = Field((10,), description="AVB: widths of the hidden layers that reduce a chunk")
     avb_chunk_outputs: int = Field(4, ge=1, description="AVB: numbers that a chunk of weights is reduced to")
+    flow_transforms: int = Field(4, ge=1, description="normalising flows: number of coupling layers")
+    flow_hidden: tuple[int, ...] = Field((16,), description="normalising flows: hidden widths of the network in each coupling layer")
+    flow_activation: Activation = Field("tanh", description="normalising flows: activation of these networks")
 
     @model_validator(mode="after")
     def _positive_widths(self) -> "PosteriorSettings":
-        for key in ("generator_hidden", "avb_hidden", "avb_chunk_hidden"):
+        for key in ("generator_hidden", "avb_hidden", "avb_chunk_hidden", "flow_hidden"):
             if any(width < 1 for width in getattr(self, key)):
                 raise ValueError(f"{key}: every width must be at least 1")
         return self

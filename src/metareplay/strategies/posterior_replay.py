@@ -95,15 +95,16 @@ class PosteriorReplay(QuietStrategy):
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[list(tasks)]  # (R, P)
             new = current.thetas(tasks)
-            change = self._change(model, tasks, old, new)  # (R,)
+            change = self._change(model, tasks, old, new, generator)  # (R,)
             total = change.sum() if weights is None else (weights * change).sum()
         return self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
 
-    def _change(self, model: ContinualModel, tasks: Sequence[int], old: Tensor, new: Tensor) -> Tensor:
+    def _change(self, model: ContinualModel, tasks: Sequence[int], old: Tensor, new: Tensor, generator: Generator) -> Tensor:
         """D(q* || q) of some old tasks: (R, P) twice -> (R,)."""
         family, spec = model.family, model.spec
         if self.settings.penalty != "fisher":
-            return replay_divergence(self.settings.penalty, family.at(old, spec), family.at(new, spec))
+            samples = self.settings.penalty_samples
+            return replay_divergence(self.settings.penalty, family.at(old, spec), family.at(new, spec), samples, generator=generator)
         known = is_known(family)
         information = known_information(family, old, spec) if known else cast(Tensor, self.information)[list(tasks)]  # (R, P)
         return quadratic_change(information, old, new)

@@ -21,6 +21,7 @@ class StrategySettings(Settings):
         True, description="EWC's Gaussian predicts through the network linearised at the point; false: weight samples go into the network"
     )
     penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl, w2 or fisher")
+    penalty_samples: int = Field(10, ge=1, description="weight samples of a Monte Carlo fkl or rkl penalty (normalising flows)")
     old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
     targets: Literal["stored", "recomputed"] = Field(
         "stored", description="old posteriors kept for the time of a task, or recomputed in each step from the checkpointed hypernetwork"
