@@ -78,7 +78,7 @@ def test_every_method_resumes_exactly(
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
-@pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac", "pf-ssge"])
+@pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac", "pf-ssge", "pf-avb"])
 def test_regression_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:

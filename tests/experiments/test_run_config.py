@@ -152,6 +152,12 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-avb", "posterior.avb_chunk_outputs", 5, "the discriminator takes all weights at once; set posterior.avb_chunk_size"),
     ("pr-dirac", "posterior.prior_power", 0.5, "pr-dirac has a Dirac posterior, which has no prior"),
     ("ewc-dirac", "posterior.prior_power", 0.5, "ewc-dirac trains a point estimate"),
+    (
+        "pf-avb",
+        "posterior.prior_power",
+        0.5,
+        "AVB learns from samples of the prior, and a power of an implicit posterior cannot be sampled",
+    ),
     ("vcl", "posterior.prior_samples", 5, "the prior-matching term of vcl is computed in closed form"),
     (
         "pr-ssge",

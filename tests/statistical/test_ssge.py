@@ -46,6 +46,36 @@ def test_it_sees_more_than_a_gaussian(rng: Generator) -> None:
     assert ssge_score(samples, points, width=1.5, ratio=0.98).sign().flatten().tolist() == [1, -1, 1, -1]
 
 
+def test_far_from_the_samples_the_score_vanishes_or_is_a_gaussians(rng: Generator) -> None:
+    samples, _, _ = gaussian(4, 100, rng)
+    far = samples + 50
+    assert ssge_score(samples, far, width=1.0).abs().max() < 1e-12
+    expected = -(far - samples.mean(0)) / samples.var(0)
+    torch.testing.assert_close(ssge_score(samples, far, width=1.0, around_gaussian=True), expected)
+
+
+def test_around_a_gaussian_the_score_of_one_is_better() -> None:
+    """At points moved by two deviations, where plain SSGE knows little: mean squared error below a third of the plain one's."""
+    errors = []
+    for around in (False, True):
+        each = []
+        for seed in range(10):
+            samples, others, (mean, scale) = gaussian(3, 50, Generator().manual_seed(seed))
+            points = others + 2 * scale
+            found = ssge_score(samples, points, width=1.0, ratio=0.95, around_gaussian=around)
+            each.append((found + (points - mean) / scale.square()).square().mean())
+        errors.append(float(torch.stack(each).mean()))
+    assert errors[1] < errors[0] / 3
+
+
+def test_around_a_gaussian_it_still_sees_more(rng: Generator) -> None:
+    """Two modes, as above: between them the Gaussian's score leads inwards, and the estimate outwards."""
+    centres = torch.where(torch.rand(300, 1, generator=rng) < 0.5, -2.0, 2.0)
+    samples = centres + 0.7 * torch.randn(300, 1, generator=rng)
+    points = torch.tensor([[-3.0], [-1.2], [1.2], [3.0]])
+    assert ssge_score(samples, points, width=1.5, ratio=0.98, around_gaussian=True).sign().flatten().tolist() == [1, -1, 1, -1]
+
+
 def test_more_samples_are_better() -> None:
     errors = []
     for count in (20, 500):
@@ -101,6 +131,7 @@ NEAR_SINGULAR: dict[str, tuple[Tensor, float | None]] = {
 def test_near_singular_kernels_give_finite_scores(name: str) -> None:
     samples, width = NEAR_SINGULAR[name]
     found = ssge_score(samples, samples[:5], width=width)
+    assert ssge_score(samples, samples[:5], width=width, around_gaussian=True).isfinite().all()
     assert found.isfinite().all()
     assert found.dtype == samples.dtype
     if name in ("all equal", "one sample", "a narrow kernel"):  # nothing is known about the density

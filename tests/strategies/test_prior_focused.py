@@ -107,7 +107,8 @@ def test_a_checkpoint_holds_the_prior(rng: Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "layout"), [("vcl", HeadLayout.MULTI), ("vcl-growing", HeadLayout.GROWING), ("pf-ssge", HeadLayout.MULTI)]
+    ("method", "layout"),
+    [("vcl", HeadLayout.MULTI), ("vcl-growing", HeadLayout.GROWING), ("pf-ssge", HeadLayout.MULTI), ("pf-avb", HeadLayout.MULTI)],
 )
 def test_classes_get_heads_of_their_own_or_one_softmax(method: str, layout: HeadLayout) -> None:
     config = build_config({"method": method, "network": "mlp-4"}, {}, "test")

@@ -159,6 +159,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{method.name} has no hypernetwork"
     if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":
         return "a plain hypernetwork has no chunks; set hypernet.kind=chunked"
+    if key == "posterior.prior_power" and method.name == "pf-avb":
+        return "AVB learns from samples of the prior, and a power of an implicit posterior cannot be sampled; choose pf-ssge"
     if key == "strategy.prior_from_earlier" and (reason := _why_no_mixture(method)):
         return reason
     if group == "strategy" and key not in STRATEGY_KEYS.get(method.strategy, ()):

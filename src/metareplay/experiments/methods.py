@@ -77,6 +77,7 @@ def _all_methods() -> list[Method]:
         Method("vcl", "shared", "bbb", "prior-focused", "one Gaussian posterior, the last one is the next prior; a head per task"),
         Method("vcl-growing", "shared", "bbb", "prior-focused", "vcl with one softmax that grows with the tasks", growing_softmax=True),
         Method("pf-ssge", "shared", "ssge", "prior-focused", "vcl with an implicit posterior (SSGE): its samples are the next prior"),
+        Method("pf-avb", "shared", "avb", "prior-focused", "vcl with an implicit posterior (AVB): its samples are the next prior"),
         Method("ewc-multihead", "shared", "ewc", "ewc", "online EWC, a head per task; predicts with the Gaussian that it implies"),
         Method("ewc-dirac", "shared", "ewc", "ewc", "ewc-multihead that predicts with the point estimate alone", point_prediction=True),
         Method("ewc-growing", "shared", "ewc", "ewc", "online EWC with one growing softmax", growing_softmax=True, point_prediction=True),

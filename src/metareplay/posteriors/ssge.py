@@ -9,13 +9,26 @@ JITTER = 1e-10
 """Added to the Gram matrix's diagonal, so that a singular one has an eigendecomposition."""
 
 
+SMALLEST_DEVIATION = 0.01
+"""Standard deviations of a Gaussian fit are at least this share of their root mean square."""
+
+
 def ssge_score(
-    samples: Tensor, at: Tensor, *, width: float | None = None, eigenfunctions: int | None = None, ratio: float | None = None
+    samples: Tensor,
+    at: Tensor,
+    *,
+    width: float | None = None,
+    eigenfunctions: int | None = None,
+    ratio: float | None = None,
+    around_gaussian: bool = False,
 ) -> Tensor:
     """Estimate grad_w log q(w) at the points ``at`` (n, W) from samples (S, W) of q: (n, W), without gradients.
 
     The RBF kernel has the given width, or the median distance of the samples. The J largest eigenvalues are used: at most
     ``eigenfunctions`` of them, and no more than it takes for their sum to exceed the share ``ratio`` of the sum of all.
+
+    The estimate vanishes a few widths from the samples. With ``around_gaussian`` only what the score has beyond that of the Gaussian
+    with the samples' means and variances is estimated, and this Gaussian remains where no sample is near.
     """
     if not (samples.isfinite().all() and at.isfinite().all()):
         return torch.full_like(at, float("nan")).detach()  # whoever uses it reports the divergence
@@ -31,9 +44,21 @@ def ssge_score(
     slopes = -(gram @ w - w * gram.sum(0).unsqueeze(1)) / variance  # sum_n grad_{w^n} k(w^n, w^s), for each s; (S, W)
     root = len(w) ** 0.5
     gamma = -(eigenvectors / (root * eigenvalues)).T @ slopes  # coefficients gamma_ij of sm:sec:ssge; (J, W)
+    rest = torch.zeros_like(points)  # (n, W)
+    if around_gaussian:
+        precision = _precisions(w)  # (W,)
+        gamma = gamma - eigenvectors.T @ (-w * precision) / root  # by Stein's identity for log q - log r: minus E[phi_j grad log r]
+        rest = -points * precision  # grad log r of the Gaussian r; w is centred
     kernel = torch.exp(-0.5 * squared_distances(points, w) / variance)  # k(w, w^s); (n, S)
     phi = kernel @ (eigenvectors * (root / eigenvalues))  # eigenfunctions by the Nystroem method; (n, J)
-    return (phi @ gamma).to(at.dtype)  # eq. sm:eq:ssge, finite form; (n, W)
+    return (rest + phi @ gamma).to(at.dtype)  # eq. sm:eq:ssge, finite form; (n, W)
+
+
+def _precisions(centred: Tensor) -> Tensor:
+    """One over the variances of samples (S, W); zero where nothing varies: (W,)."""
+    variances = centred.square().sum(0) / max(1, len(centred) - 1)  # (W,)
+    floor = SMALLEST_DEVIATION**2 * variances.mean()
+    return torch.zeros_like(variances) if floor == 0 else 1 / variances.clamp_min(floor)
 
 
 def with_score(score: Tensor, weights: Tensor) -> Tensor:

@@ -16,7 +16,8 @@ class SSGEMatching(StatelessMatching):
 
     Nobody knows the entropy, nor the density of a prior that can only be sampled. The samples that tell SSGE of q are also those
     that it pushes apart and that the prior draws in: at least S of them. Where p is estimated too, q is estimated from other
-    samples, so that both estimates are wrong in the same way and nothing pulls where q = p.
+    samples, so that both estimates are wrong in the same way and nothing pulls where q = p; and both around Gaussians, so that p
+    pulls from afar.
     """
 
     def __init__(self, settings: PosteriorSettings) -> None:
@@ -25,8 +26,9 @@ class SSGEMatching(StatelessMatching):
     def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
         support = self.settings.ssge_samples
         weights = q.rsample(max(samples, support), generator=generator)  # (n, W)
-        known = weights[:support] if isinstance(p, HasLogProb) else q.rsample(support, generator=generator)  # (S, W)
-        entropy = with_score(self._score(known, weights), weights)  # value 0, gradient of E log q
+        density = isinstance(p, HasLogProb)
+        known = weights[:support] if density else q.rsample(support, generator=generator)  # (S, W)
+        entropy = with_score(self._score(known, weights, far=not density), weights)  # value 0, gradient of E log q
         return entropy + self.cross_entropy(p, weights, generator=generator)
 
     def cross_entropy(self, p: Prior, weights: Tensor, *, generator: Generator) -> Tensor:
@@ -35,14 +37,14 @@ class SSGEMatching(StatelessMatching):
             return -p.log_prob(weights).mean()  # (n,) -> ()
         if not isinstance(p, LastPosterior):
             samples = p.rsample(self.settings.ssge_samples, generator=generator)  # (S, W)
-            return -with_score(self._score(samples, weights), weights)
+            return -with_score(self._score(samples, weights, far=True), weights)
         columns = (~p.new).nonzero().squeeze(1)  # (C,)
         old, samples = weights[:, columns], p.last.rsample(self.settings.ssge_samples, generator=generator)[:, columns]  # (n, C), (S, C)
-        log_prob = with_score(self._score(samples, old), old)  # SSGE at samples of another distribution
+        log_prob = with_score(self._score(samples, old, far=True), old)  # SSGE at samples of another distribution
         new = p.fixed.log_prob(weights[:, p.new]).mean()  # exact for a new head; (n,) -> ()
         return -p.power * (log_prob + new)  # beta log p of sm:sec:graceful:forgetting
 
-    def _score(self, samples: Tensor, at: Tensor) -> Tensor:
-        """The gradient of the log-density that gave these samples (S, W), at points (n, W): (n, W)."""
+    def _score(self, samples: Tensor, at: Tensor, *, far: bool) -> Tensor:
+        """The gradient of the log-density that gave these samples (S, W), at points (n, W) that may lie far from them: (n, W)."""
         width, most, ratio = self.settings.ssge_width, self.settings.ssge_eigenfunctions, self.settings.ssge_ratio
-        return ssge_score(samples, at, width=width, eigenfunctions=most, ratio=ratio)
+        return ssge_score(samples, at, width=width, eigenfunctions=most, ratio=ratio, around_gaussian=far)
