@@ -56,7 +56,7 @@ NEIGHBOURS = {
     "posteriors.gaussian": {"dirac"},
     "posteriors.laplace": {"dirac", "gaussian"},
     "posteriors.implicit": {"dirac"},
-    "posteriors.last_posterior": {"gaussian"},
+    "posteriors.last_posterior": {"flow", "gaussian"},
     "posteriors.local_reparametrisation": {"gaussian"},
     "posteriors.mixture": {"divergences"},
     "posteriors.own_prior": {"radial"},

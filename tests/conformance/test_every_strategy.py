@@ -38,8 +38,8 @@ def _configs() -> dict[str, RunConfig]:
         if method.strategy == "posterior-replay":
             refused = REFUSED.get(method.member_family, ())
             variants = [given for given in PENALTIES if given["strategy.penalty"] not in refused]
-            if method.family == "bbb":
-                variants.append({"strategy.penalty": "w2", "strategy.prior_from_earlier": 0.5})
+            if method.family in ("bbb", "flow"):
+                variants.append({"strategy.penalty": "fkl", "strategy.prior_from_earlier": 0.5})
         for given in variants:
             defaults = {"method": method.name, "network": "mlp-4", **(SMALL if method.has_hypernetwork else {})}
             label = " ".join([method.name, *(str(value) for value in given.values())])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import cast
 
 import pytest
 import torch
@@ -14,10 +15,12 @@ from metareplay.hypernets.replay_distance import squared_change
 from metareplay.likelihoods import Categorical
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
-from metareplay.posteriors.base import PosteriorFamily
+from metareplay.posteriors.base import HasLogProb, PosteriorFamily
 from metareplay.posteriors.dirac import DiracFamily
+from metareplay.posteriors.flow import Flow, FlowFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
 from metareplay.posteriors.last_posterior import MixturePrior
+from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.strategies import posterior_replay
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.posterior_replay import PosteriorReplay
@@ -222,8 +225,14 @@ def test_prior_and_data_are_the_tasks_own() -> None:
 # A prior that is a mixture of the fixed one and earlier posteriors.
 
 
-def mixture_before_the_last_task(rng: Generator, layout: HeadLayout = HeadLayout.SINGLE) -> tuple[ContinualModel, PosteriorReplay]:
-    model = make_model(GaussianFamily(), rng, classes=())
+DENSITIES = {"gaussian": GaussianFamily(), "flow": FlowFamily(PosteriorSettings(flow_transforms=2, flow_hidden=(3,)))}
+every_density = pytest.mark.parametrize("kind", DENSITIES)
+
+
+def mixture_before_the_last_task(
+    rng: Generator, kind: str = "gaussian", layout: HeadLayout = HeadLayout.SINGLE
+) -> tuple[ContinualModel, PosteriorReplay]:
+    model = make_model(DENSITIES[kind], rng, classes=())
     model.layout = layout
     strategy = replay(strength=0.0, prior_from_earlier=0.4)
     for task in range(OLD + 1):
@@ -235,13 +244,15 @@ def mixture_before_the_last_task(rng: Generator, layout: HeadLayout = HeadLayout
     return model, strategy
 
 
-def test_earlier_posteriors_become_part_of_the_prior(rng: Generator) -> None:
-    model, strategy = mixture_before_the_last_task(rng)
+@every_density
+def test_earlier_posteriors_become_part_of_the_prior(kind: str, rng: Generator) -> None:
+    model, strategy = mixture_before_the_last_task(rng, kind)
     thetas = model.task_map.thetas(range(OLD)).detach().clone()
     prior = strategy.prior_for(OLD)
     assert isinstance(prior, MixturePrior)
     weights = torch.randn(3, model.spec.numel, generator=rng)
-    parts = [0.1 * GaussianFamily().at(theta, model.spec).log_prob(weights).double().exp() for theta in thetas]  # 0.4 / 4
+    posteriors = [cast(HasLogProb, model.family.at(theta, model.spec)) for theta in thetas]
+    parts = [0.1 * posterior.log_prob(weights).double().exp() for posterior in posteriors]  # 0.4 / 4
     expected = (0.6 * GaussianPrior(2.0).log_prob(weights).double().exp() + sum(parts)).log()
     torch.testing.assert_close(prior.log_prob(weights).double(), expected, atol=1e-4, rtol=1e-5)
     shake(model, rng)  # learning the task leaves its prior as it was
@@ -249,11 +260,14 @@ def test_earlier_posteriors_become_part_of_the_prior(rng: Generator) -> None:
     assert strategy.penalty(model, OLD, generator=rng) is None  # the strength is zero
 
 
-def test_weights_that_an_earlier_task_did_not_have_follow_the_fixed_prior(rng: Generator) -> None:
-    model, strategy = mixture_before_the_last_task(rng, HeadLayout.MULTI)
+@every_density
+def test_weights_that_an_earlier_task_did_not_have_follow_the_fixed_prior(kind: str, rng: Generator) -> None:
+    model, strategy = mixture_before_the_last_task(rng, kind, HeadLayout.MULTI)
     prior = strategy.prior_for(OLD)
     assert isinstance(prior, MixturePrior)
-    assert isinstance(prior.earlier, MeanFieldGaussian)
+    assert isinstance(prior.earlier, MeanFieldGaussian | Flow)
+    draws = prior.earlier.rsample(5000, generator=rng)[:, 0, model.born > 0].detach()  # the first task's, of all later weights
+    assert abs(float(draws.var()) / 2.0 - 1) < 0.05
     for task in range(OLD):
         bias = model.spec.unflatten(prior.earlier.mean[task])["layers.1.bias"]  # two outputs a task
         assert bias[: 2 * task + 2].all()

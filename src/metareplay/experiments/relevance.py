@@ -64,8 +64,8 @@ def _why_no_mixture(method: Method) -> str | None:
         return f"the last posterior is the whole prior of {method.name}"
     if method.strategy != "posterior-replay":
         return f"{method.name} does not replay posteriors, so it has none of earlier tasks for its prior"
-    if method.family != "bbb":
-        return f"earlier posteriors are part of the prior of single Gaussians only, which {method.name} does not have; choose pr-bbb"
+    if method.family not in ("bbb", "flow"):
+        return f"earlier posteriors are part of the prior only as single Gaussians or flows, not those of {method.name}; choose pr-bbb"
     return None
 
 

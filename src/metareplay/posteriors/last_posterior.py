@@ -3,16 +3,20 @@
 Weights that a posterior did not have when it was learned, those of a head that came later, follow the fixed prior.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
-from typing import final
+from typing import TypeVar, final
 
 import torch
 from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
 from metareplay.posteriors.base import HasLogProb, HasSamples
+from metareplay.posteriors.flow import Flow
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+
+Moments = TypeVar("Moments", bound=MeanFieldGaussian | Flow)
+"""Distributions whose later weights are given by means and scales."""
 
 
 @final
@@ -58,8 +62,11 @@ class MixturePrior:
         return torch.cat([fixed.unsqueeze(1), earlier], dim=1).logsumexp(1)  # (n, 1 + T) -> (n,)
 
 
-def with_fixed_prior(posterior: MeanFieldGaussian, fixed: GaussianPrior, new: Tensor) -> MeanFieldGaussian:
-    """The Gaussian whose new weights follow the fixed prior; ``new`` (..., W) bool. Nothing of it is trained."""
+def with_fixed_prior(posterior: Moments, fixed: GaussianPrior, new: Tensor) -> Moments:
+    """The same distribution, but new weights follow the fixed prior; ``new`` (..., W) bool. Its means and scales are not trained.
+
+    A flow leaves weights that came later as they are, independent Gaussians, so it is enough to change their means and scales.
+    """
     mean = torch.where(new, 0.0, posterior.mean.detach())  # (..., W)
     scale = torch.where(new, fixed.variance**0.5, posterior.scale.detach())  # (..., W)
-    return MeanFieldGaussian(mean, scale)
+    return replace(posterior, mean=mean, scale=scale)

@@ -16,6 +16,7 @@ from metareplay.hypernets.task_maps import TaskMap
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import replay_divergence
+from metareplay.posteriors.flow import Flow
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
 from metareplay.posteriors.last_posterior import MixturePrior, with_fixed_prior
 from metareplay.seeding import generator_for
@@ -83,7 +84,7 @@ class PosteriorReplay(QuietStrategy):
         if self.settings.prior_from_earlier > 0:
             posteriors = model.family.at(checkpoint.thetas(self.kept), model.spec)  # q_s of all earlier tasks; (T, W)
             later = model.born > torch.tensor(self.kept).unsqueeze(1)  # what a task did not know when it was learned; (T, W)
-            earlier = with_fixed_prior(cast(MeanFieldGaussian, posteriors), self.fixed, later)
+            earlier = with_fixed_prior(cast(MeanFieldGaussian | Flow, posteriors), self.fixed, later)
             self.mixture = MixturePrior(self.fixed, earlier, count, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
         needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, min(count, self.settings.old_tasks or count))
         if self.settings.targets == "stored" and not needless:

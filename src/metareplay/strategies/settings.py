@@ -33,7 +33,10 @@ class StrategySettings(Settings):
         None, description="factors of the old tasks' penalties, the first task's first; tasks beyond the list, or null: 1"
     )
     prior_from_earlier: float = Field(
-        0.0, ge=0, lt=1, description="share of the earlier tasks' posteriors in a new task's prior (posterior replay of Gaussians); 0: none"
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the earlier tasks' posteriors in a new task's prior (posterior replay of Gaussians and flows); 0: none",
     )
     coreset_size: int = Field(
         100, ge=1, description="how many random examples of each task are kept for later (experience replay, coresets)"
