@@ -11,8 +11,11 @@ from metareplay.experiments.config import build_config
 from metareplay.experiments.methods import METHODS
 from metareplay.inference.predictive import predictive_outputs
 from metareplay.model import ContinualModel, HeadLayout
+from metareplay.posteriors.flow import Flow
 from metareplay.posteriors.gaussian import MeanFieldGaussian
 from metareplay.posteriors.implicit import Implicit
+from metareplay.posteriors.laplace import LinearisedGaussian
+from metareplay.posteriors.mixture import members_of
 from metareplay.posteriors.radial import Radial
 
 SHAPE = (3,)
@@ -97,13 +100,19 @@ def _old_outputs(model: ContinualModel, task: int) -> tuple[Tensor, ...]:
 
     Implicit posteriors are given the noise itself, of which old weights take the first numbers.
     """
-    posterior, x = model.posterior(task), torch.linspace(-1, 1, 12).view(4, 3)
-    moments = isinstance(posterior, MeanFieldGaussian | Radial)
-    points = (posterior.mean, posterior.mean + posterior.scale) if moments else (posterior.rsample(1, generator=Generator())[0],)
-    if isinstance(posterior, Implicit):
+    posterior, members = members_of(model.posterior(task))
+    x = torch.linspace(-1, 1, 12).view(4, 3)
+    if isinstance(posterior, MeanFieldGaussian | Radial | LinearisedGaussian):
+        points = torch.stack([posterior.mean, posterior.mean + posterior.scale])
+    elif isinstance(posterior, Flow):
+        noise = torch.stack([torch.zeros_like(posterior.mean), torch.ones_like(posterior.mean)])  # the same for every weight
+        points = posterior.mean + posterior.scale * posterior._couple(noise, inverse=False)[0]
+    elif isinstance(posterior, Implicit):
         noise = torch.randn(2, 200, generator=Generator().manual_seed(9))
-        points = tuple(posterior.weights_at(noise[:, : posterior.noise_size]))
-    runs = [model.run(point_at(point), x, 1, generator=Generator()) for point in points]
+        points = posterior.weights_at(noise[:, : posterior.noise_size])
+    else:
+        points = posterior.rsample(members, generator=Generator())
+    runs = [model.run(point_at(point), x, 1, generator=Generator()) for point in points.reshape(-1, model.spec.numel)]
     return tuple(outputs[..., model.heads[task]].detach().clone() for outputs in runs)
 
 
