@@ -192,6 +192,10 @@ def test_a_senseless_setting_is_refused_with_the_reason(method: str, key: str, v
     [
         ("pr-bbb", "strategy.fisher_samples", "is computed in closed form"),
         ("pr-bbb", "strategy.fisher_weight_samples", "is computed in closed form"),
+        ("pr-ensemble-bbb", "strategy.fisher_samples", "is computed in closed form"),
+        ("pr-flow", "strategy.fisher_samples", "is estimated from its density, not from data"),
+        ("pr-flow", "strategy.penalty_samples", "only the penalties fkl and rkl"),
+        ("pr-ensemble", "strategy.fisher_weight_samples", "has point estimates, which have no samples"),
         ("pr-dirac", "strategy.fisher_weight_samples", "has point estimates, which have no samples"),
     ],
 )

@@ -19,8 +19,10 @@ from metareplay.experiments.config import build_config
 from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import HasLogProb
 from metareplay.posteriors.divergences import kl
 from metareplay.posteriors.gaussian import GaussianFamily
+from metareplay.seeding import generator_for
 from metareplay.strategies import fisher
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.fisher import posterior_information, quadratic_change, squared_scores, summed_squared_gradients
@@ -122,6 +124,23 @@ def test_a_gaussian_stores_nothing_and_is_near_its_kl(targets: str, method: str,
     assert divergence is not None
     torch.testing.assert_close(quadratic, divergence, rtol=0.05, atol=0)
     assert strategy.memory() == {}
+
+
+def test_the_information_of_a_flow_comes_from_its_density(rng: Generator) -> None:
+    pytest.importorskip("zuko")
+    model, strategy = parts("pr-flow", strategy__fisher_weight_samples=4, posterior__flow_hidden=(3,), posterior__flow_transforms=2)
+    learn(model, strategy, (2, 2), rng)
+    theta = model.task_map.theta(0).detach()
+    with torch.no_grad():
+        strategy.after_task(model, 0, some_data(3, 2, rng))
+    assert strategy.information is not None
+    drawn = model.family.at(theta, model.spec).rsample(4, generator=generator_for(0, "fisher", 0))
+    expected = torch.zeros_like(theta)
+    for weights in drawn:
+        leaf = theta.clone().requires_grad_()
+        density = cast(HasLogProb, model.family.at(leaf, model.spec)).log_prob(weights.unsqueeze(0))
+        expected += torch.autograd.grad(density.sum(), leaf)[0].square() / 4
+    torch.testing.assert_close(strategy.information[0], expected, rtol=1e-3, atol=1e-5)
 
 
 # Families without a density: from the task's data.
@@ -303,6 +322,16 @@ def test_without_strength_nothing_is_computed(rng: Generator) -> None:
     learn(model, strategy, (2, 2), rng)
     assert strategy.memory() == {}
     assert strategy.penalty(model, 1, generator=rng) is None
+
+
+def test_a_task_done_again_replaces_its_information_alone(rng: Generator) -> None:
+    model, strategy = parts("pr-radial")
+    learn(model, strategy, (2, 2, 2), rng)
+    assert strategy.information is not None
+    before = strategy.information.clone()
+    strategy.after_task(model, 0, some_data(4, 2, rng))
+    assert not torch.equal(strategy.information[0], before[0])
+    assert torch.equal(strategy.information[1], before[1])
 
 
 def test_the_same_task_done_twice_is_counted_once(rng: Generator) -> None:

@@ -77,6 +77,8 @@ def _why_no_estimate(key: str, method: Method, settings: Mapping[str, Any]) -> s
         return f"the Fisher information of {method.name} is computed in closed form"
     if key == "strategy.fisher_weight_samples" and method.member_family == "dirac":
         return f"{method.name} has point estimates, which have no samples"
+    if key == "strategy.fisher_samples" and method.family == "flow":
+        return f"the Fisher information of {method.name} is estimated from its density, not from data"
     return None
 
 
@@ -111,7 +113,7 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return reason
     if method.strategy == "posterior-replay" and key.startswith("strategy.fisher_"):
         return _why_no_estimate(key, method, settings)
-    if key == "strategy.penalty_samples" and (method.family != "flow" or settings.get("strategy.penalty") == "mse"):
+    if key == "strategy.penalty_samples" and (method.family != "flow" or settings.get("strategy.penalty") in ("mse", "fisher")):
         return "only the penalties fkl and rkl of normalising flows are estimated from samples"
     return _why_not_in_posterior(key, method, settings) if group == "posterior" else None
 

@@ -77,7 +77,8 @@ class PosteriorReplay(QuietStrategy):
         if self._estimates(model):
             generator = generator_for(self.seed, "fisher", task)
             own = posterior_information(model, task, data, self.settings, self.fixed.variance, generator=generator).unsqueeze(0)  # (1, P)
-            self.information = own if self.information is None else torch.cat([self.information[:task], own])  # (T + 1, P)
+            others = own[:0] if self.information is None else self.information
+            self.information = torch.cat([others[:task], own, others[task + 1 :]])  # (T + 1, P)
 
     def _keep(self, model: ContinualModel, checkpoint: TaskMap) -> None:
         self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept)
