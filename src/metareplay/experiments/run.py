@@ -106,7 +106,7 @@ class Run:
             self._log(f"{self.config.method} on {self.benchmark.name} (scenario {self.benchmark.scenario.value}), seed {self.config.seed}")
             return None
         self.matrix, self.seconds, self.serial = found.facts["matrix"], found.facts["seconds"], found.facts["serial"]
-        self.before, self.tuned = found.facts["before"], found.facts["tuned"]
+        self.before, self.tuned = found.facts.get("before"), found.facts.get("tuned")
         self.learner.restore(found.facts, found.tensors)
         kept = metrics.read_bytes()[: found.facts["metrics_bytes"]] if metrics.exists() else b""
         write_atomically(metrics, kept)  # what was logged after the checkpoint will be logged again

@@ -70,7 +70,7 @@ def _build(folder: Path, facts: Mapping[str, Any]) -> StoredModel:
     tensors = read_tensors(folder / facts["weights"]).tensors
     config = build_config({}, flatten(facts["config"]), str(folder / "model.json"))
     learner = ContinualLearner(
-        config, facts["problem"], Scenario(facts["scenario"]), tuple(facts["input_shape"]), total_outputs=facts["total_outputs"]
+        config, facts["problem"], Scenario(facts["scenario"]), tuple(facts["input_shape"]), total_outputs=facts.get("total_outputs")
     )
     learner.restore(facts, tensors)
     tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]
