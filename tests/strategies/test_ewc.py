@@ -11,8 +11,10 @@ from metareplay.benchmarks.base import Scenario, Split
 from metareplay.experiments.build import build_model, build_strategy
 from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
-from metareplay.inference.predictive import predictive_outputs
+from metareplay.inference.predictive import output_samples, predictive_outputs
 from metareplay.model import ContinualModel
+from metareplay.nets import weights as weights_module
+from metareplay.nets.weights import linearised_outputs
 from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.gaussian import MeanFieldGaussian
 from metareplay.posteriors.laplace import LinearisedGaussian
@@ -169,36 +171,50 @@ def test_training_uses_a_point_and_prediction_the_gaussian(rng: Generator) -> No
 
 
 @pytest.mark.parametrize("count", [1, 4, 7])
-def test_samples_of_the_linearised_gaussian_come_in_pairs(count: int, rng: Generator) -> None:
-    """The mean prediction of the pairs names the point's class, and the samples have the Gaussian's moments."""
-    posterior = LinearisedGaussian(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0]))
-    draws = posterior.rsample(count, generator=rng)
-    assert draws.shape == (count, 2)
-    pairs = draws[: count // 2 * 2].view(-1, 2, 2)
-    torch.testing.assert_close(pairs.mean(1), posterior.mean.expand(len(pairs), -1))
-    many = posterior.rsample(20_000, generator=rng)
-    torch.testing.assert_close(many.std(0), posterior.scale, rtol=0.03, atol=0.0)
-    assert torch.equal(many.sigmoid().mean(0) > 0.5, posterior.mean > 0)
+def test_samples_of_gaussian_outputs_come_in_pairs(count: int, rng: Generator) -> None:
+    """The mean prediction of the pairs names the mean's class, and the samples have the Gaussian's moments, a singular one's too."""
+    mean = torch.tensor([[1.0, -2.0], [0.5, 0.1]])
+    covariance = torch.tensor([[[4.0, 1.0], [1.0, 9.0]], [[1.0, 2.0], [2.0, 4.0]]])
+    draws = output_samples(mean, covariance, count, generator=rng)
+    assert draws.shape == (count, 2, 2)
+    pairs = draws[: count // 2 * 2].view(-1, 2, 2, 2)
+    torch.testing.assert_close(pairs.mean(1), mean.expand(len(pairs), -1, -1))
+    many = output_samples(mean, covariance, 40_000, generator=rng)
+    for found, expected in zip(many.unbind(1), covariance, strict=True):
+        torch.testing.assert_close(torch.cov(found.T), expected, rtol=0.03, atol=0.03)
+    assert torch.equal(many.softmax(-1).mean(0).argmax(-1), mean.argmax(-1))
 
 
-@pytest.mark.parametrize("linearised", [True, False])
-def test_predictions_of_the_gaussian(linearised: bool, rng: Generator) -> None:
-    """Linearised, outputs are linear in the weights: samples at opposite sides of the point lie at opposite sides of its outputs."""
-    model, _ = parts(strategy__linearised=linearised)
+def test_predictions_of_the_gaussian_in_the_network_itself(rng: Generator) -> None:
+    model, _ = parts(strategy__linearised=False)
     model.add_task(2, generator=rng)
     x = torch.randn(5, 3, generator=rng)
     found = predictive_outputs(model, x, 0, 4, generator=Generator().manual_seed(1), batch_size=2)  # in three parts
     weights = model.posterior(0).rsample(4, generator=Generator().manual_seed(1)).detach()
-    point = model.task_map.theta(0).detach().chunk(2)[0]
+    each = [functional_call(model.network, model.spec.unflatten(flat), (x,)) for flat in weights]
+    torch.testing.assert_close(found, torch.stack(each)[..., model.heads[0]])
+
+
+def test_linearised_outputs_are_those_of_linearised_weight_samples(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their moments are those of f(m) + J (w - m) over 50,000 weight samples within 3 %, however many inputs are done at once."""
+    model, _ = parts()
+    for classes in (2, 3):
+        model.add_task(classes, generator=rng)
+    x, point = torch.randn(5, 3, generator=rng), model.task_map.theta(0).detach().chunk(2)[0]
+    scale = 0.1 + torch.rand(point.shape, generator=rng)
 
     def outputs(flat: Tensor) -> Tensor:
-        return cast(Tensor, functional_call(model.network, model.spec.unflatten(flat), (x,)))
+        return cast(Tensor, functional_call(model.network, model.spec.unflatten(flat), (x,)))[:, model.heads[1]]
 
     slopes = torch.func.jacrev(outputs)(point)  # (B, C, W)
-    expected = outputs(point) + torch.einsum("bcw,sw->sbc", slopes, weights - point)
-    exact = torch.stack([outputs(flat) for flat in weights])
-    torch.testing.assert_close(found, expected if linearised else exact)
-    assert not torch.allclose(expected, exact, rtol=0.1)
+    noise = scale * torch.randn(50_000, len(point), generator=rng)
+    sampled = outputs(point) + torch.einsum("bcw,sw->sbc", slopes, noise)
+    mean, covariance = linearised_outputs(model.network, model.spec, point, scale, x, model.heads[1])
+    torch.testing.assert_close(mean, outputs(point))
+    for found, drawn in zip(covariance, sampled.unbind(1), strict=True):
+        torch.testing.assert_close(found, torch.cov(drawn.T), rtol=0.03, atol=0.03 * float(found.max()))
+    monkeypatch.setattr(weights_module, "JACOBIAN_ELEMENTS", 2 * 3 * len(point))
+    torch.testing.assert_close(linearised_outputs(model.network, model.spec, point, scale, x, model.heads[1]), (mean, covariance))
 
 
 def test_the_predictive_variance_of_a_linear_model_is_exact() -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.model import ContinualModel
-from metareplay.nets.weights import run_flat, run_linearised
+from metareplay.nets.weights import linearised_outputs, run_flat
 from metareplay.posteriors.laplace import LinearisedGaussian
 from metareplay.posteriors.mixture import members_of
 
@@ -17,20 +17,31 @@ def predictive_outputs(
 ) -> Tensor:
     """Outputs of one task's networks (S, N, C); the same weight samples serve all inputs.
 
-    Point estimates are used once each. Of an ensemble's other members each gives the same number of samples, rounded up.
+    Point estimates are used once each, and a linearised network needs no weight samples: its outputs are Gaussian
+    themselves. Of an ensemble's other members each gives the same number of samples, rounded up.
     """
-    posterior = model.posterior(task)
+    posterior, columns = model.posterior(task), slice(None) if every_output else model.heads[task]
+    if isinstance(posterior, LinearisedGaussian):
+        mean, covariance = linearised_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
+        return output_samples(mean, covariance, samples, generator=generator)
     members = members_of(posterior)[1]
     samples = model.family.weight_sets or ceil(samples / members) * members
     weights = posterior.rsample(samples, generator=generator)  # (S, W)
-    columns = slice(None) if every_output else model.heads[task]
+    parts = [run_flat(model.network, model.spec, weights, part)[..., columns] for part in x.split(batch_size)]
+    return torch.cat(parts, dim=1)  # (S, N, C)
 
-    def run(part: Tensor) -> Tensor:
-        if isinstance(posterior, LinearisedGaussian):
-            return run_linearised(model.network, model.spec, posterior.mean, weights, part)
-        return run_flat(model.network, model.spec, weights, part)
 
-    return torch.cat([run(part)[..., columns] for part in x.split(batch_size)], dim=1)  # (S, N, C)
+def output_samples(mean: Tensor, covariance: Tensor, samples: int, *, generator: Generator) -> Tensor:
+    """Samples (S, N, C) of Gaussian outputs with means (N, C) and covariances (N, C, C), in pairs at either side of the mean.
+
+    The mean prediction of a pair names the mean's class (of two, always), however wide the Gaussian is: otherwise a few samples of a
+    wide one would guess.
+    """
+    noise = torch.randn((samples + 1) // 2, mean.shape[1], generator=generator, dtype=mean.dtype)
+    pairs = torch.stack([noise, -noise], dim=1).flatten(0, 1)[:samples]  # (S / 2, C) -> (S, C)
+    values, vectors = torch.linalg.eigh(covariance)  # also where it is singular
+    roots = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)  # (N, C, C)
+    return mean + torch.einsum("ncd,sd->snc", roots, pairs)  # (S, N, C)
 
 
 def log_likelihoods(outputs: Tensor) -> Tensor:

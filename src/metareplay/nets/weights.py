@@ -10,6 +10,9 @@ from torch.func import functional_call
 
 from metareplay.errors import ConfigError
 
+JACOBIAN_ELEMENTS = 2**25
+"""Elements of the derivatives that are held at once, 128 MiB in float32."""
+
 
 @dataclass(frozen=True)
 class WeightSpec:
@@ -107,18 +110,27 @@ def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor) ->
     return outputs
 
 
-def run_linearised(module: nn.Module, spec: WeightSpec, centre: Tensor, weights: Tensor, x: Tensor) -> Tensor:
-    """As ``run_flat``, of the module's expansion to first order around the weights ``centre`` (W,): (S, B, C)."""
+def linearised_outputs(
+    module: nn.Module, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, columns: slice = slice(None)
+) -> tuple[Tensor, Tensor]:
+    """Mean (B, C) and covariance (B, C, C) of some outputs of the module, linearised at ``mean``, under Gaussian weights.
 
-    def outputs(flat: Tensor) -> Tensor:
-        found: Tensor = functional_call(module, spec.unflatten(flat), (x,))
-        return found
+    With J the derivative of an input's outputs by the weights, their covariance is J diag(scale^2) J': exact, without weight samples.
+    """
 
-    def slope(step: Tensor) -> Tensor:
-        found: Tensor = torch.func.jvp(outputs, (centre,), (step,))[1]  # J(centre) (w - centre); (B, C)
-        return found
+    def outputs(flat: Tensor, single: Tensor) -> Tensor:
+        found: Tensor = functional_call(module, spec.unflatten(flat), (single.unsqueeze(0),))[0]  # (1, ...) -> (C,)
+        return found[columns]
 
-    return outputs(centre) + torch.func.vmap(slope)(weights - centre)  # (B, C), (S, B, C) -> (S, B, C)
+    slopes_of = torch.func.vmap(torch.func.jacrev(outputs), in_dims=(None, 0))
+    width = functional_call(module, spec.unflatten(mean), (x[:1],))[0, columns].numel()
+    at_once = max(1, JACOBIAN_ELEMENTS // (width * spec.numel))
+    means, covariances = [], []
+    for part in x.split(at_once):
+        scaled = slopes_of(mean, part) * scale  # (b, C, W)
+        covariances.append(scaled @ scaled.mT)  # (b, C, C)
+        means.append(functional_call(module, spec.unflatten(mean), (part,))[:, columns])  # (b, C)
+    return torch.cat(means), torch.cat(covariances)
 
 
 def own_generator_seed(generator: Generator) -> int:

@@ -23,20 +23,14 @@ from metareplay.posteriors.gaussian import MeanFieldGaussian
 @final
 @dataclass(frozen=True)
 class LinearisedGaussian:
-    """A Gaussian over the weights of the network linearised at its mean. Samples come in pairs, one at either side of the mean.
-
-    Outputs of a pair then lie at either side of the point's outputs, and their mean prediction names the point's class (of two, always),
-    however wide the Gaussian is: otherwise a few samples of a wide one would guess.
-    """
+    """A Gaussian over the weights of the network linearised at its mean."""
 
     mean: Tensor
     scale: Tensor
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
-        noise = torch.randn((n + 1) // 2, *self.mean.shape, generator=generator, dtype=self.mean.dtype)
-        pairs = torch.stack([noise, -noise], dim=1).flatten(0, 1)[:n]  # (n / 2, W) -> (n, W)
-        return torch.addcmul(self.mean, self.scale, pairs)
+        return MeanFieldGaussian(self.mean, self.scale).rsample(n, generator=generator)
 
 
 @final
