@@ -81,7 +81,6 @@ class AVBMatching:
             contrast = self._contrast(q, p, generator)
             own = q.rsample(self.settings.avb_steps * size, generator=generator)  # all steps at once; (k n, W)
             other = self._opponents(len(own), p, contrast, generator)  # (k n, W)
-            own, other = _standardised(own, contrast), _standardised(other, contrast)
         for true, false in zip(own.split(size), other.split(size), strict=True):  # (n, W) each
             gain = F.logsigmoid(self.discriminator(true)).mean() + F.logsigmoid(-self.discriminator(false)).mean()
             self.optimiser.zero_grad()
@@ -95,7 +94,7 @@ class AVBMatching:
             contrast = self._contrast(q, p, generator)
         least = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1  # statistics as the discriminator knows them
         weights = q.rsample(max(samples, least), generator=generator)  # (n, W)
-        ratio = self._ratio(_standardised(weights, contrast))  # f_D, or f~_D with adaptive contrast; (n,)
+        ratio = self._ratio(weights)  # f_D, or f~_D with adaptive contrast; (n,)
         if contrast is None:
             return ratio.mean()  # E_q f_D(w), second equation of sm:sec:avb; (n,) -> ()
         return (contrast.log_prob(weights) - cast(HasLogProb, p).log_prob(weights) + ratio).mean()  # log r - log p + f~_D; (n,) -> ()
@@ -129,8 +128,3 @@ class AVBMatching:
             parts[part][rest] = value
         self.discriminator.load_state_dict(parts["discriminator"])
         restore_optimiser(self.optimiser, parts["optimiser"])
-
-
-def _standardised(weights: Tensor, contrast: MeanFieldGaussian | None) -> Tensor:
-    """What the discriminator sees: an affine change of variables leaves the ratio of two densities as it is."""
-    return weights if contrast is None else (weights - contrast.mean) / contrast.scale  # (n, W)
