@@ -40,6 +40,8 @@ NEIGHBOURS = {
     "experiments.build": {"config"},
     "experiments.config": {"methods", "relevance"},
     "experiments.relevance": {"methods"},
+    "experiments.estimate": {"config", "learner"},
+    "experiments.reproduce": {"config", "paper_tables", "recipe_book"},
     "experiments.learner": {"build", "config"},
     "experiments.recipe_book": {"config", "methods"},
     "experiments.run": {"config", "curves", "learner", "observers", "store"},

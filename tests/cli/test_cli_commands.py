@@ -16,6 +16,7 @@ from metareplay import ContinualClassifier, ContinualRegressor, __version__
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.experiments.config import setting_descriptions
 from metareplay.experiments.methods import METHODS
+from metareplay.experiments.paper_tables import paper_tables
 from metareplay.experiments.recipe_book import all_recipes
 from metareplay.inference.criteria import CRITERIA
 
@@ -75,6 +76,7 @@ KINDS: dict[str, list[str]] = {
     "methods": list(METHODS),
     "networks": ["mlp-"],
     "criteria": list(CRITERIA),
+    "tables": list(paper_tables()),
     "recipes": [recipe.name for recipe in all_recipes()],
     "settings": list(setting_descriptions()),
 }

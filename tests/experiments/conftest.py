@@ -40,6 +40,7 @@ def assert_same_run() -> Callable[[Path, Path], None]:
 
     def compare(first: Path, second: Path) -> None:
         results = [json.loads((folder / "results.json").read_text()) for folder in (first, second)]
+        assert all(found.pop("peak_memory_mib") > 0 for found in results)
         seconds = [found.pop("seconds") for found in results]
         assert all(set(found) == {"train", "evaluate"} for found in seconds)
         assert results[0] == results[1]

@@ -6,7 +6,7 @@ import typer
 
 from metareplay.errors import ConfigError
 
-HELP = """List benchmarks, methods, networks, criteria, recipes or settings.
+HELP = """List benchmarks, methods, networks, criteria, tables, recipes or settings.
 
 [bold]Examples[/]
 
@@ -15,7 +15,7 @@ HELP = """List benchmarks, methods, networks, criteria, recipes or settings.
   metareplay list settings
 """
 
-KINDS = ("benchmarks", "methods", "networks", "criteria", "recipes", "settings")
+KINDS = ("benchmarks", "methods", "networks", "criteria", "tables", "recipes", "settings")
 
 
 def list_(what: Annotated[str, typer.Argument(help=f"One of {', '.join(KINDS)}.")]) -> None:
@@ -39,6 +39,7 @@ def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     from metareplay.benchmarks.registry import BENCHMARKS
     from metareplay.experiments.config import setting_descriptions
     from metareplay.experiments.methods import METHODS
+    from metareplay.experiments.paper_tables import paper_tables
     from metareplay.experiments.recipe_book import all_recipes
     from metareplay.inference.criteria import CRITERIA
     from metareplay.nets.registry import NETWORKS
@@ -52,6 +53,9 @@ def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         return ("network", "what it is"), list(NETWORKS.items())
     if what == "criteria":
         return ("criterion", "chooses the task with the ..."), [(c.name, c.description) for c in CRITERIA.values()]
+    if what == "tables":
+        tables = paper_tables().values()
+        return ("table", "label", "rows", "what it is"), [(t.name, t.label, str(len(t.own_rows)), t.title) for t in tables]
     if what == "recipes":
         return ("recipe", "source"), [(recipe.name, recipe.source) for recipe in all_recipes()]
     return ("setting", "meaning"), list(setting_descriptions().items())

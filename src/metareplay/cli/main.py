@@ -5,7 +5,7 @@ import sys
 import typer
 
 from metareplay.cli import list as list_command
-from metareplay.cli import predict, report, run, tasks
+from metareplay.cli import predict, report, reproduce, run, tasks
 from metareplay.errors import MetaReplayError
 from metareplay.version import __version__
 
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", help=run.HELP)(run.run)
+app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.command("report", help=report.HELP)(report.report)
 app.command("list", help=list_command.HELP)(list_command.list_)
 app.command("predict", help=predict.HELP)(predict.predict)

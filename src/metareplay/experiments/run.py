@@ -193,6 +193,7 @@ class Run:
         results = self._results(tests)
         self.seconds["evaluate"] += time.perf_counter() - began
         results["seconds"] = {name: round(value, 3) for name, value in self.seconds.items()}
+        results["peak_memory_mib"] = peak_memory_mib()
         tasks = [TaskInfo(task.name, task.classes) for task in self.benchmark]
         save_model(self.out / "model", self.learner, tasks, {})
         if (picture := predictive_picture(self.learner.evaluator, self.benchmark)) is not None:
@@ -253,6 +254,16 @@ class Run:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         if text.startswith(("passed over", "resumed")):
             self.observer.message(text)
+
+
+def peak_memory_mib() -> float | None:
+    """The most memory that this process had at any moment; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if platform.system() == "Darwin" else 2**10), 1)  # bytes there, KiB elsewhere
 
 
 def environment(threads: int) -> dict[str, Any]:

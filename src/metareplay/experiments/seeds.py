@@ -40,21 +40,47 @@ def run_seeds(
     A finished seed is not run again with ``resume``. If one fails the others go on; then the first error is raised.
     """
     folders = [out / f"seed-{config.seed}" for config in configs]
-    waiting = [index for index, folder in enumerate(folders) if not (resume and finished_results(folder, configs[index]))]
+    failures = run_side_by_side(
+        list(zip(configs, folders, strict=True)), jobs=jobs, resume=resume, tensorboard=tensorboard, report=report, should_stop=should_stop
+    )
+    if failures:
+        index, words = next(iter(failures.items()))
+        kept = f"{len(folders) - len(failures)} of {len(folders)} seeds are kept"
+        raise MetaReplayError(f"seed {configs[index].seed} stopped: {words} ({kept})")
+    done = sum(finished_results(folder, config) is not None for folder, config in zip(folders, configs, strict=True))
+    if done < len(folders):
+        raise Interrupted(f"stopped; {done} of {len(folders)} seeds are finished in {out}: continue with --resume")
+    return [json.loads((folder / "results.json").read_text()) for folder in folders]
+
+
+def run_side_by_side(
+    runs: Sequence[tuple[RunConfig, Path]],
+    *,
+    jobs: int,
+    resume: bool,
+    tensorboard: bool = False,
+    report: Callable[[list[SeedStatus]], None] = lambda statuses: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> dict[int, str]:
+    """Run configurations in folders of their own, ``jobs`` at a time; returns the last words of those that failed.
+
+    When asked to stop, those that run save their state and end, and the others are left.
+    """
+    waiting = [index for index, (config, folder) in enumerate(runs) if not (resume and finished_results(folder, config))]
     running: dict[int, subprocess.Popen[str]] = {}
     failures: dict[int, str] = {}
     try:
         while waiting or running:
             while waiting and len(running) < jobs and not should_stop():
                 index = waiting.pop(0)
-                running[index] = _start(configs[index], folders[index], resume, tensorboard)
+                running[index] = _start(*runs[index], resume, tensorboard)
             time.sleep(0.2)
             for index in [index for index, process in running.items() if process.poll() is not None]:
                 process = running.pop(index)
                 words = _last_words(process)
                 if process.returncode != 0:
                     failures[index] = words
-            report([_status(configs[index], folders[index], index in running, index in failures) for index in range(len(configs))])
+            report([_status(config, folder, index in running, index in failures) for index, (config, folder) in enumerate(runs)])
             if should_stop():
                 break
     finally:
@@ -62,15 +88,7 @@ def run_seeds(
             process.terminate()  # each saves its state and ends
         for process in running.values():
             process.communicate()
-    if failures:
-        index, words = next(iter(failures.items()))
-        kept = f"{len(folders) - len(failures)} of {len(folders)} seeds are kept"
-        raise MetaReplayError(f"seed {configs[index].seed} stopped: {words} ({kept})")
-    if waiting or running:
-        raise Interrupted(
-            f"stopped; {len(folders) - len(waiting) - len(running)} of {len(folders)} seeds are finished in {out}: continue with --resume"
-        )
-    return [json.loads((folder / "results.json").read_text()) for folder in folders]
+    return failures
 
 
 def _start(config: RunConfig, folder: Path, resume: bool, tensorboard: bool) -> "subprocess.Popen[str]":

@@ -1,0 +1,67 @@
+"""What every measurement shares: learners on made-up data of MNIST's shape, and times taken in turns."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+
+from metareplay.benchmarks.base import Scenario, Split
+from metareplay.experiments.config import build_config
+from metareplay.experiments.learner import ContinualLearner
+from metareplay.experiments.recipe_book import default_settings
+from metareplay.training.loop import Step
+
+SHAPE = (1, 28, 28)
+EXAMPLES = 1280
+
+
+def made_up_task(number: int, classes: int = 2) -> Split:
+    """Data of MNIST's shape and rough sparseness; what they show does not matter to the time a step takes."""
+    generator = torch.Generator().manual_seed(number)
+    x = torch.rand(EXAMPLES, *SHAPE, generator=generator) * (torch.rand(EXAMPLES, *SHAPE, generator=generator) < 0.2)
+    return Split(x, torch.randint(classes, (EXAMPLES,), generator=generator))
+
+
+def learner_for(method: str, network: str = "mlp-400-400", **given: Any) -> ContinualLearner:
+    """A learner with the published settings for split-mnist, and those given (``__`` stands for the dot in a key)."""
+    defaults, _ = default_settings("split-mnist", method, network)
+    settings = {key.replace("__", "."): value for key, value in given.items()}
+    config = build_config(defaults, {"training.iterations": 10**9, **settings}, "benchmarks")
+    return ContinualLearner(config, "classification", Scenario.CLASS, SHAPE, total_outputs=10)
+
+
+def steps_in_task(learner: ContinualLearner, task: int) -> Iterator[Step]:
+    """Training steps of a task, after a few steps of each task before it."""
+    while True:
+        number = learner.num_tasks
+        trainer = learner.begin_task(made_up_task(number), 2)
+        if number == task:
+            return iter(trainer)
+        trainer.iterations = 2
+        for _ in trainer:
+            pass
+
+
+def in_turns(actions: Mapping[str, Callable[[], object]], rounds: int, least_seconds: float = 0.02) -> dict[str, list[float]]:
+    """Seconds of one call of each action, in so many rounds; each round calls every action, so that noise hits all alike."""
+    calls = {}
+    for name, action in actions.items():  # also the warm-up
+        action()
+        began = time.perf_counter()
+        action()
+        calls[name] = max(1, round(least_seconds / (time.perf_counter() - began)))
+    seconds: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(rounds):
+        for name, action in actions.items():
+            began = time.perf_counter()
+            for _ in range(calls[name]):
+                action()
+            seconds[name].append((time.perf_counter() - began) / calls[name])
+    return seconds
+
+
+def ratio(times: Sequence[float], reference: Sequence[float]) -> float:
+    """The median over rounds of one time over another."""
+    return median(a / b for a, b in zip(times, reference, strict=True))

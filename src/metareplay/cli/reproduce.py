@@ -1,0 +1,144 @@
+"""``metareplay reproduce``: a table of the paper, ours beside the paper's."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from metareplay.errors import ConfigError, MetaReplayError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from metareplay.experiments.paper_tables import PaperTable
+    from metareplay.experiments.reproduce import PlannedRun
+
+HELP = """Run the rows of one of the paper's tables and print ours beside the paper's.
+
+Finished runs are never repeated and interrupted ones continue: call it again with the same options.
+
+[bold]Examples[/]
+
+  metareplay reproduce gmm --seeds 5 --jobs 2
+
+  metareplay reproduce split-mnist --rows pr-dirac,pr-bbb --data-dir ~/data/mnist
+
+  metareplay reproduce split-mnist --budget 0.05         a twentieth of the training steps, to try it out
+
+  metareplay reproduce regression --dry-run              what would be run, and how long it may take
+"""
+
+
+def reproduce(
+    table: Annotated[str, typer.Argument(help="Table, by its name or its label in the paper (metareplay list tables).")],
+    rows: Annotated[str | None, typer.Option(help="Rows, separated by commas. Default: all that can be run.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each row.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="How many runs go on side by side.")] = 1,
+    budget: Annotated[float, typer.Option(help="Share of the training steps, above 0 and up to 1; the table says so.")] = 1.0,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting for all runs, key=value; repeat it.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data set. Default: METAREPLAY_DATA, then the hub.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the runs. Default: runs/reproduce/TABLE.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs, with an estimate of their time.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
+) -> None:
+    """Run what is missing, then print and write the table."""
+    from rich.console import Console
+
+    from metareplay.benchmarks.registry import benchmark_named
+    from metareplay.experiments.config import parse_setting
+    from metareplay.experiments.paper_tables import paper_table
+    from metareplay.experiments.reproduce import chosen_rows, planned_runs
+
+    chosen = paper_table(table)
+    wanted = chosen_rows(chosen, [name.strip() for name in (rows or "").split(",") if name.strip()])
+    given: dict[str, Any] = dict(parse_setting(pair) for pair in set_ or [])
+    given.setdefault("threads", max(1, (os.cpu_count() or 1) // jobs) if benchmark_named(chosen.benchmark).needs_data else 1)
+    if data_dir is not None:
+        given["data_dir"] = str(data_dir.expanduser().resolve())
+    folder = out or Path("runs") / "reproduce" / (chosen.name if budget == 1 else f"{chosen.name}-budget-{budget:g}")
+    plan = planned_runs(chosen, wanted, range(seed, seed + seeds), folder, budget=budget, given=given)
+    console = Console()
+    if dry_run:
+        _list(console, chosen, plan)
+        return
+    failures = _run(console, plan, jobs, quiet=quiet)
+    _show(console, chosen, wanted, plan, folder, budget)
+    if failures:
+        raise MetaReplayError("; ".join(failures) + ". The other runs are kept; call it again to try the rest")
+
+
+def _run(console: "Console", plan: "list[PlannedRun]", jobs: int, *, quiet: bool) -> list[str]:
+    """Run what has not finished; returns what went wrong, one text per run."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from metareplay.experiments.seeds import run_side_by_side, stop_on_signal
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal) as bars:
+        names = [f"{run.method} seed {run.config.seed}" for run in plan]
+        lines = [bars.add_task(name, total=1.0, state="waiting") for name in names]
+
+        def report(statuses: Any) -> None:
+            for line, status in zip(lines, statuses, strict=True):
+                bars.update(line, completed=status.share, state=status.state)
+
+        asked = stop_on_signal()
+        pairs = [(run.config, run.folder) for run in plan]
+        failures = run_side_by_side(pairs, jobs=jobs, resume=True, report=report, should_stop=asked)
+    found = [f"{names[index]} stopped: {words}" for index, words in failures.items()]
+    left = sum(not (run.folder / "results.json").is_file() for run in plan) - len(failures)
+    return found + ([f"{left} of {len(plan)} runs have not finished"] if left > 0 else [])
+
+
+def _show(console: "Console", table: "PaperTable", rows: Any, plan: "list[PlannedRun]", folder: Path, budget: float) -> None:
+    from metareplay.experiments.reproduce import compare, finished
+    from metareplay.report import paper_comparison_table, write_comparison, write_report
+
+    results = finished(plan)
+    if not results:
+        return
+    entries = compare(table, rows, results, budget)
+    console.print(paper_comparison_table(table, entries))
+    markdown, data = write_comparison(folder, table, entries)
+    console.print(f"table: {markdown}, {data}", highlight=False)
+    try:
+        console.print(f"report: {write_report([folder], folder / 'report.html')}", highlight=False)
+    except MetaReplayError as problem:  # the results are safe: say so instead of failing
+        console.print(f"[yellow]the report could not be written:[/] {problem}", highlight=False)
+
+
+def _list(console: "Console", table: "PaperTable", plan: "list[PlannedRun]") -> None:
+    """Say what would be run, and how long it may take: a few steps of each method are timed."""
+    from rich.table import Table
+
+    from metareplay.experiments.estimate import seconds_of_run
+    from metareplay.report.base import show_duration
+
+    shown = Table(title=f"{table.title} ({table.label})", box=None, pad_edge=False, header_style="bold", title_style="bold")
+    for column in ("run", "steps a task", "time", "settings"):
+        shown.add_column(column, justify="right" if column in ("steps a task", "time") else "left", overflow="fold")
+    guesses: dict[str, float | None] = {}
+    total = 0.0
+    for run in plan:
+        done = (run.folder / "results.json").is_file()
+        if run.method not in guesses and not done:
+            guesses[run.method] = _guess(seconds_of_run, run)
+        guess = 0.0 if done else guesses[run.method]
+        total += guess or 0.0
+        length = run.config.training.iterations or f"{run.config.training.epochs} epochs"
+        time = "finished" if done else "unknown" if guess is None else show_duration(guess)
+        shown.add_row(f"{run.method} seed {run.config.seed}", str(length), time, run.source)
+    console.print(shown, highlight=False)
+    console.print(f"about {show_duration(total)} of training one after another on this machine, tests not counted", highlight=False)
+
+
+def _guess(measure: Any, run: "PlannedRun") -> float | None:
+    try:
+        found: float = measure(run.config)
+    except ConfigError:
+        raise
+    except MetaReplayError:  # e.g. the data are not here yet
+        return None
+    return found

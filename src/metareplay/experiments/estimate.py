@@ -1,0 +1,42 @@
+"""How long a run may take, from a few timed steps."""
+
+import time
+from pathlib import Path
+
+import torch
+
+from metareplay.benchmarks.base import Split
+from metareplay.benchmarks.registry import build_benchmark
+from metareplay.experiments.config import RunConfig
+from metareplay.experiments.learner import ContinualLearner
+
+FEW = 256
+"""Examples of each task that the timed steps see."""
+
+
+def seconds_of_run(config: RunConfig, steps: int = 3) -> float:
+    """An estimate of the seconds of training: steps of the second task (of the only one) times the number of steps of all tasks.
+
+    Later tasks of some methods cost more than the second, and testing is left out.
+    """
+    torch.set_num_threads(config.threads)
+    benchmark = build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=Path(config.data_dir) if config.data_dir else None)
+    tasks = list(benchmark[:2])
+    total = sum(len(task.classes) for task in benchmark) or None
+    timed = config.model_copy(update={"training": config.training.model_copy(update={"iterations": steps + 1, "epochs": None})})
+    learner = ContinualLearner(timed, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=total)
+    each = 0.0
+    for task in tasks:
+        few = Split(task.train.x[:FEW], task.train.y[:FEW])
+        width = len(task.classes) if benchmark.problem == "classification" else task.train.y.shape[1]
+        trainer = iter(learner.begin_task(few, width, expected_tasks=len(benchmark)))
+        next(trainer)  # warm-up
+        began = time.perf_counter()
+        for _ in range(steps):
+            next(trainer)
+        each = (time.perf_counter() - began) / steps
+        for _ in trainer:  # what follows the last step
+            pass
+    batches = -(-len(tasks[0].train.x) // config.training.batch_size)
+    length = config.training.iterations or batches * (config.training.epochs or 1)
+    return each * length * len(benchmark)

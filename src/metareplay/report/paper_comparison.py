@@ -1,0 +1,92 @@
+"""Ours beside the paper's: a table for the terminal, and as Markdown and JSON."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from metareplay.experiments.paper_tables import PaperTable
+from metareplay.experiments.reproduce import SLACK_ERRORS, SLACK_POINTS, Comparison
+from metareplay.files import write_atomically
+from metareplay.report.base import MISSING, Estimate, Kind, show, show_duration
+
+FIGURES: dict[str, tuple[str, Kind]] = {
+    "tgiven_during": ("TGiven-During", "percent"),
+    "tgiven_final": ("TGiven-Final", "percent"),
+    "tinfer_final": ("TInfer-Final", "percent"),
+    "ent": ("TInfer-Final ent", "percent"),
+    "conf": ("TInfer-Final conf", "percent"),
+    "agree": ("TInfer-Final agree", "percent"),
+    "ku": ("TInfer-Final ku", "percent"),
+    "softmax": ("TInfer-Final softmax", "percent"),
+    "right_task": ("right task", "percent"),
+    "seconds": ("training", "seconds"),
+    "memory": ("peak memory, MiB", "seconds"),
+}
+HEADER = ("Row", "Figure", "Ours", "Paper", "Standard errors", "Seeds", "Time a seed", "Budget")
+
+
+def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison]) -> Table:
+    """One line per figure, for a terminal of 100 columns or more."""
+    shown = Table(title=f"{table.title} ({table.label})", box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", pad_edge=False)
+    for number, column in enumerate(HEADER):
+        shown.add_column(column, justify="left" if number < 2 else "right", no_wrap=number < 2)
+    last = None
+    for entry, cells in zip(entries, comparison_cells(table, entries), strict=True):
+        if last is not None and entry.row != last:
+            shown.add_section()
+        last = entry.row
+        shown.add_row(*cells, style="bold red" if entry.falls_short else None)
+    shown.caption, shown.caption_style = caption(entries), "dim"
+    return shown
+
+
+def comparison_cells(table: PaperTable, entries: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """The cells of each line; a row's name, time and budget stand in its first line only."""
+    lines: list[tuple[str, ...]] = []
+    last = None
+    for entry in entries:
+        label, kind = FIGURES[entry.figure]
+        if table.benchmark == "regression-1d" and entry.figure != "right_task":
+            label, kind = f"MSE {label}" if entry.figure != "tinfer_final" else "MSE TInfer-Final", "mse"
+        ours = None if entry.ours is None else Estimate(entry.ours, entry.error, entry.seeds)
+        paper = Estimate(entry.paper, entry.paper_error, 1)
+        apart = entry.standard_errors
+        first = entry.row != last
+        last = entry.row
+        name = entry.row if entry.method == entry.row.lower() else f"{entry.row} ({entry.method})"
+        time = show_duration(entry.seconds) if entry.seconds is not None else MISSING
+        budget = "full" if entry.budget == 1 else f"{100 * entry.budget:g} %"
+        distance = MISSING if apart is None else f"{apart:+.1f}" + (" short" if entry.falls_short else "")
+        cells = (show(ours, kind), show(paper, kind), distance, str(entry.seeds or MISSING))
+        lines.append((name if first else "", label, *cells, *((time, budget) if first else ("", ""))))
+    return lines
+
+
+def caption(entries: Sequence[Comparison]) -> str:
+    """What the columns mean, and how many figures fall short."""
+    known = [entry for entry in entries if entry.ours is not None]
+    short = sum(entry.falls_short for entry in known)
+    words = [
+        "Standard errors: ours minus the paper's over the standard error of the difference (with one seed the paper's alone). "
+        f"short: worse by more than {SLACK_ERRORS:g} of them plus {SLACK_POINTS:g} points (squared errors: a tenth of the paper's).",
+        f"{len(known)} of {len(entries)} figures measured, {short} short.",
+    ]
+    if any(entry.budget != 1 for entry in entries):
+        words.append("The training was shortened: the figures cannot be held against the paper's.")
+    return " ".join(words)
+
+
+def write_comparison(out: Path, table: PaperTable, entries: Sequence[Comparison]) -> tuple[Path, Path]:
+    """Write table.md and table.json into a folder."""
+    lines = [f"# {table.title} ({table.label})", "", "| " + " | ".join(HEADER) + " |", "|---|---|" + "---:|" * (len(HEADER) - 2)]
+    lines += ["| " + " | ".join(cells) + " |" for cells in comparison_cells(table, entries)]
+    markdown, data = out / "table.md", out / "table.json"
+    write_atomically(markdown, "\n".join([*lines, "", caption(entries), ""]))
+    figures = [asdict(entry) | {"standard_errors": entry.standard_errors, "falls_short": entry.falls_short} for entry in entries]
+    content = {"schema": 1, "table": table.name, "label": table.label, "benchmark": table.benchmark, "network": table.network}
+    write_atomically(data, json.dumps(content | {"figures": figures}, indent=1))
+    return markdown, data
