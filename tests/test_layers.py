@@ -52,6 +52,7 @@ NEIGHBOURS = {
     "hypernets.ensemble": {"task_maps"},
     "hypernets.replay_distance": {"ensemble", "hypernet", "task_maps"},
     "inference.criteria": {"predictive"},
+    "nets.linearised": {"mlp", "weights"},
     "posteriors.avb": {"gaussian"},
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.flow": {"gaussian"},

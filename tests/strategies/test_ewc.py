@@ -14,7 +14,9 @@ from metareplay.experiments.learner import ContinualLearner
 from metareplay.inference.predictive import output_samples, predictive_outputs
 from metareplay.model import ContinualModel
 from metareplay.nets import weights as weights_module
-from metareplay.nets.weights import linearised_outputs
+from metareplay.nets.linearised import linearised_mlp_outputs
+from metareplay.nets.mlp import MLP
+from metareplay.nets.weights import WeightSpec, linearised_outputs
 from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.gaussian import MeanFieldGaussian
 from metareplay.posteriors.laplace import LinearisedGaussian
@@ -215,6 +217,17 @@ def test_linearised_outputs_are_those_of_linearised_weight_samples(rng: Generato
         torch.testing.assert_close(found, torch.cov(drawn.T), rtol=0.03, atol=0.03 * float(found.max()))
     monkeypatch.setattr(weights_module, "JACOBIAN_ELEMENTS", 2 * 3 * len(point))
     torch.testing.assert_close(linearised_outputs(model.network, model.spec, point, scale, x, model.heads[1]), (mean, covariance))
+
+
+@pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "elu", "linear"])
+@pytest.mark.parametrize("hidden", [(), (4,), (5, 3)])
+def test_an_mlp_takes_the_short_way_to_the_same_outputs(hidden: tuple[int, ...], activation: str, rng: Generator) -> None:
+    mlp = MLP((3,), hidden, 4, activation)
+    spec, x = WeightSpec.of(mlp), torch.randn(6, 3, generator=rng)
+    mean, scale = torch.randn(spec.numel, generator=rng), 0.1 + torch.rand(spec.numel, generator=rng)
+    for columns in (slice(None), slice(1, 3)):
+        expected = linearised_outputs(mlp, spec, mean, scale, x, columns)
+        torch.testing.assert_close(linearised_mlp_outputs(mlp, spec, mean, scale, x, columns), expected)
 
 
 def test_the_predictive_variance_of_a_linear_model_is_exact() -> None:

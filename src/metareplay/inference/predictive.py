@@ -6,6 +6,8 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.model import ContinualModel
+from metareplay.nets.linearised import linearised_mlp_outputs
+from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import linearised_outputs, run_flat
 from metareplay.posteriors.laplace import LinearisedGaussian
 from metareplay.posteriors.mixture import members_of
@@ -22,13 +24,20 @@ def predictive_outputs(
     """
     posterior, columns = model.posterior(task), slice(None) if every_output else model.heads[task]
     if isinstance(posterior, LinearisedGaussian):
-        mean, covariance = linearised_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
-        return output_samples(mean, covariance, samples, generator=generator)
+        means, covariances = zip(*(_linearised(model, posterior, part, columns) for part in x.split(batch_size)), strict=True)
+        return output_samples(torch.cat(means), torch.cat(covariances), samples, generator=generator)
     members = members_of(posterior)[1]
     samples = model.family.weight_sets or ceil(samples / members) * members
     weights = posterior.rsample(samples, generator=generator)  # (S, W)
     parts = [run_flat(model.network, model.spec, weights, part)[..., columns] for part in x.split(batch_size)]
     return torch.cat(parts, dim=1)  # (S, N, C)
+
+
+def _linearised(model: ContinualModel, posterior: LinearisedGaussian, x: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
+    """Mean (B, C) and covariance (B, C, C) of the outputs."""
+    if isinstance(model.network, MLP):
+        return linearised_mlp_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
+    return linearised_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
 
 
 def output_samples(mean: Tensor, covariance: Tensor, samples: int, *, generator: Generator) -> Tensor:

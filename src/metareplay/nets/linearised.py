@@ -1,0 +1,37 @@
+"""The outputs of an MLP linearised at some weights, under Gaussian weights, without the derivative by each weight."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from metareplay.nets.mlp import MLP
+from metareplay.nets.weights import WeightSpec
+
+
+def linearised_mlp_outputs(
+    mlp: MLP, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, columns: slice = slice(None)
+) -> tuple[Tensor, Tensor]:
+    """As ``linearised_outputs`` of weights.py: mean (B, C) and covariance (B, C, C).
+
+    The derivative of output c by the weight from a_j to the pre-activation i is g_ci a_j, with g_ci its derivative by that
+    pre-activation. A layer's part of the covariance of outputs c and d is then sum_i g_ci g_di sum_j scale_ij^2 a_j^2: what a forward
+    pass of squares gives, whatever the number of weights.
+    """
+    weights, variances = spec.unflatten(mean), spec.unflatten(scale.square())
+    inputs, slopes, h = [], [], x.flatten(1)  # (B, ...) -> (B, D)
+    for index in range(len(mlp.layers)):
+        if index:
+            h, slope = torch.func.jvp(mlp.activation, (h,), (torch.ones_like(h),))[:2]  # elementwise; (B, H)
+            slopes.append(slope)
+        inputs.append(h)
+        h = F.linear(h, weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"])  # (B, D) -> (B, H)
+    outputs = h[:, columns]  # (B, C)
+    g = torch.eye(h.shape[1])[columns].expand(len(x), -1, -1)  # (B, C, outputs)
+    covariance = torch.zeros(())
+    for index in reversed(range(len(mlp.layers))):
+        name = f"layers.{index}"
+        spread = F.linear(inputs[index].square(), variances[f"{name}.weight"], variances[f"{name}.bias"])  # (B, D) -> (B, H)
+        covariance = covariance + (g * spread.unsqueeze(1)) @ g.mT  # (B, C, C)
+        if index:
+            g = (g @ weights[f"{name}.weight"]) * slopes[index - 1].unsqueeze(1)  # (B, C, H) -> (B, C, D)
+    return outputs, covariance
