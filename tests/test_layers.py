@@ -44,7 +44,7 @@ NEIGHBOURS = {
     "experiments.reproduce": {"config", "paper_tables", "recipe_book"},
     "experiments.learner": {"build", "config"},
     "experiments.recipe_book": {"config", "methods"},
-    "experiments.run": {"config", "curves", "learner", "observers", "store"},
+    "experiments.run": {"config", "curves", "held_out", "learner", "observers", "store"},
     "experiments.seeds": {"config", "observers", "run"},
     "experiments.store": {"config", "learner"},
     "hypernets.chunked": {"hypernet", "initialise", "task_maps"},
@@ -75,6 +75,7 @@ NEIGHBOURS = {
     "strategies.ewc": {"fisher"},
     "strategies.posterior_replay": {"fisher"},
     "strategies.coresets": {"posterior_replay"},
+    "training.batches": {"augment"},
     "training.coreset_batches": {"batches"},
     "training.loop": {"batches"},
 }

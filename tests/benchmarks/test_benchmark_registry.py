@@ -2,30 +2,39 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from metareplay.benchmarks import images
+from metareplay.benchmarks.base import Benchmark
 from metareplay.benchmarks.registry import BENCHMARKS, BenchmarkInfo, build_benchmark
+from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
+from metareplay.data.base import LabelledImages
 from metareplay.errors import ConfigError, DataError
+from metareplay.nets.registry import check_network_name
 
 
-def _data_dir(info: BenchmarkInfo, request: pytest.FixtureRequest) -> Path | None:
-    """None where the benchmark has its data in itself; the real MNIST otherwise."""
-    return request.getfixturevalue("mnist_dir") if info.needs_data else None
+@pytest.fixture
+def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small random images in place of those that have to be found or downloaded."""
+    for name, shape, count in (("mnist", (1, 28, 28), 10), ("cifar10", (3, 32, 32), 10), ("cifar100", (3, 32, 32), 100)):
+        x, y = torch.randint(256, (3 * count, *shape), dtype=torch.uint8), torch.arange(count).repeat(3)
+        small = LabelledImages(x, y, x[: 2 * count], y[: 2 * count])
+        monkeypatch.setattr(images, f"load_{name}", lambda _, small=small: small)
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_entry_says_what_is_built(name: str, request: pytest.FixtureRequest) -> None:
-    info = BENCHMARKS[name]
-    benchmark = build_benchmark(name, data_dir=_data_dir(info, request))
+def check_built(info: BenchmarkInfo, benchmark: Benchmark) -> None:
     assert (info.name, info.problem, info.scenario) == (benchmark.name, benchmark.problem, benchmark.scenario)
     assert (info.num_tasks, info.input_shape) == (len(benchmark), benchmark.input_shape)
-    names = [task.name for task in benchmark]
-    assert len(set(names)) == info.num_tasks
-    for task in benchmark:
+    assert len({outline.name for outline in benchmark.outlines()}) == info.num_tasks
+    for index, task in ((index, benchmark[index]) for index in range(0, len(benchmark), 1 + len(benchmark) // 10)):
+        assert benchmark.outlines()[index] == (task.name, task.classes)
+        assert torch.equal(benchmark.test(index).x, task.test.x)
         for split in (task.train, task.test):
             assert split.x.shape[1:] == info.input_shape
             assert split.x.dtype == torch.float32
@@ -39,13 +48,63 @@ def test_the_entry_says_what_is_built(name: str, request: pytest.FixtureRequest)
                 assert task.classes == ()
 
 
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_entry_says_what_is_built(name: str, small_sets: None) -> None:
+    check_built(BENCHMARKS[name], build_benchmark(name))
+
+
+@pytest.mark.parametrize("name", [name for name, info in BENCHMARKS.items() if info.needs_data])
+def test_so_it_does_with_the_real_data(name: str, request: pytest.FixtureRequest) -> None:
+    if name == "split-cifar-100":
+        pytest.skip("CIFAR-100 is not at hand")
+    folder = request.getfixturevalue("mnist_dir")
+    folder = folder.parent / "cifar10" if "cifar" in name else folder
+    if not folder.is_dir():
+        pytest.skip(f"{folder.name} is not at hand")
+    benchmark = build_benchmark(name, data_dir=folder)[:2]
+    check_built(replace(BENCHMARKS[name], num_tasks=2), benchmark)
+    if name == "split-cifar-10":  # two of ten classes: about standardised
+        assert benchmark[0].train.x.mean().abs() < 0.3
+        assert (benchmark[0].train.x.std() - 1).abs() < 0.2
+
+
+SETTINGS: list[tuple[str, dict[str, Any]]] = [
+    ("split-digits", {"classes_per_task": 5, "class_order": "seeded", "scenario": "domain"}),
+    ("split-mnist", {"classes_per_task": 1, "class_order": tuple(range(9, -1, -1)), "scenario": "task"}),
+    ("split-cifar-100", {"classes_per_task": 20}),
+    ("permuted-mnist-10", {"padding": 2, "scenario": "class"}),
+    ("permuted-mnist-100", {"padding": 1}),
+    ("modes-2d", {"scenario": "task"}),
+    ("regression-1d", {"scenario": "task"}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), SETTINGS)
+def test_settings_of_tasks_reach_the_benchmark_and_its_entry(name: str, settings: dict[str, Any], small_sets: None) -> None:
+    tasks = TaskSettings(**settings)
+    check_built(BENCHMARKS[name].with_settings(tasks), build_benchmark(name, tasks=tasks))
+
+
+SENSELESS: list[tuple[str, dict[str, Any], str]] = [
+    ("split-digits", {"padding": 2}, "tasks.padding means nothing for split-digits: its pixels are not permuted"),
+    ("split-digits", {"classes_per_task": 3}, "10 classes cannot be split into tasks of 3"),
+    ("permuted-mnist-10", {"classes_per_task": 2}, "its classes are not divided"),
+    ("modes-2d", {"class_order": "seeded"}, "its classes are not divided"),
+    ("regression-1d", {"scenario": "class"}, "regression has no classes"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "reason"), SENSELESS)
+def test_settings_that_mean_nothing_are_refused(name: str, settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        build_benchmark(name, tasks=TaskSettings(**settings))
+
+
 @pytest.mark.parametrize("info", BENCHMARKS.values(), ids=list(BENCHMARKS))
 def test_every_entry_is_complete(info: BenchmarkInfo) -> None:
     assert info.description.endswith(".")
     assert "\n" not in info.description
-    kind, *widths = info.default_network.split("-")
-    assert kind == "mlp"
-    assert all(width.isdecimal() for width in widths)
+    check_network_name(info.default_network)
 
 
 def test_the_data_seed_reaches_the_generated_benchmarks() -> None:

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from metareplay.benchmarks.base import Scenario
-from metareplay.benchmarks.images import split_digits, split_images
+from metareplay.benchmarks.images import Preparation, split_digits, split_images
+from metareplay.benchmarks.settings import ClassOrder
 from metareplay.data.base import LabelledImages
 from metareplay.data.sources import load_digits
 from metareplay.errors import ConfigError, DataError
@@ -41,10 +42,54 @@ def test_inputs_are_float_and_targets_are_indices() -> None:
         assert task.train.y.unique().tolist() == [0, 1]
 
 
-def test_tasks_share_one_copy_of_the_data() -> None:
-    benchmark = split_images("mine", _images(), 2)
-    storages = {task.train.x.untyped_storage().data_ptr() for task in [*benchmark, *benchmark]}
-    assert len(storages) == 1
+def test_inputs_are_made_for_the_task_that_is_asked_for_alone() -> None:
+    asked: list[int] = []
+
+    def prepare(pixels: torch.Tensor) -> torch.Tensor:
+        asked.append(len(pixels))
+        return pixels / 255
+
+    benchmark = split_images("mine", _images(), 2, prepare=prepare)
+    assert [outline.classes for outline in benchmark.outlines()] == [(0, 1), (3, 7)]
+    assert asked == []
+    assert torch.equal(benchmark.test(1).x, benchmark[1].test.x)
+    assert asked == [4, 10, 4]  # one test set, then a whole task
+
+
+@pytest.mark.parametrize("order", [(7, 0, 3, 1), "seeded", "ascending"])
+def test_classes_come_in_the_order_that_was_given(order: ClassOrder) -> None:
+    images = _images()
+    benchmark = split_images("mine", images, 2, order=order, seed=4)
+    classes = [label for task in benchmark for label in task.classes]
+    assert sorted(classes) == [0, 1, 3, 7]
+    if order != "seeded":
+        assert classes == ([7, 0, 3, 1] if order != "ascending" else [0, 1, 3, 7])
+    for task in benchmark:
+        chosen = torch.isin(images.train_y, torch.tensor(task.classes))
+        assert torch.equal(task.train.x, images.train_x[chosen] / 255)
+        assert torch.tensor(task.classes)[task.train.y].tolist() == images.train_y[chosen].tolist()
+        assert task.name == "classes-" + "-".join(map(str, task.classes))
+
+
+def test_a_drawn_order_depends_on_the_seed_alone() -> None:
+    images = _images(labels=tuple(range(8)))
+    first, same, other = (split_images("mine", images, 2, order="seeded", seed=seed).outlines() for seed in (1, 1, 2))
+    assert first == same
+    assert first != other
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3), (0, 1, 3, 3), (0, 1, 3, 8), ()])
+def test_an_order_that_is_not_one_of_all_classes_is_refused(order: tuple[int, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"class_order must list each of the classes \[0, 1, 3, 7\] once"):
+        split_images("mine", _images(), 2, order=order)
+
+
+def test_colours_are_standardised_one_by_one() -> None:
+    pixels = torch.tensor([[[[0, 255]], [[51, 102]]]], dtype=torch.uint8)  # (1, 2, 1, 2)
+    found = Preparation(255.0, (0.5, 0.2), (0.25, 0.1))(pixels)
+    torch.testing.assert_close(found, torch.tensor([[[[-2.0, 2.0]], [[0.0, 2.0]]]]))
+    assert pixels.dtype == torch.uint8  # the pixels are shared, and untouched
+    assert pixels.max() == 255
 
 
 def test_the_scale_can_be_given() -> None:

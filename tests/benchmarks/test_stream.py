@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from metareplay.benchmarks.base import Benchmark, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Outline, Scenario, Split, Task
 from metareplay.errors import DataError
 
 
@@ -85,6 +87,22 @@ def test_targets_must_be_indices_of_classes(part: str, wrong: int) -> None:
     splits = {"train": _split(2), "test": _split(2)} | {part: Split(torch.zeros(2, 1), torch.tensor([0, wrong]))}
     with pytest.raises(DataError, match=f"{part} targets must be indices from 0 to 1"):
         Task("outside", splits["train"], splits["test"], classes=(7, 9))
+
+
+def test_what_a_benchmark_says_of_its_tasks_needs_no_data() -> None:
+    made: list[int] = []
+    plain = _benchmark(made)
+    assert [outline.name for outline in plain.outlines()] == _names(plain)
+    made.clear()
+    told = replace(plain, describe=lambda index: Outline(f"told-{index}", (index,)), make_test=lambda index: _split(index + 1))
+    assert told.outlines()[3] == Outline("told-3", (3,))
+    assert len(told.test(4).x) == 5
+    part = told[1:4:2]
+    assert [outline.name for outline in part.outlines()] == ["told-1", "told-3"]
+    assert len(part.test(1).x) == 4
+    assert made == []
+    assert len(plain.test(2).x) == 2
+    assert made == [2]
 
 
 def test_a_scenario_is_its_name() -> None:

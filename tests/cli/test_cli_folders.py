@@ -66,6 +66,10 @@ def test_only_one_process_writes_to_a_folder(tmp_path: Path) -> None:
         ("modes-2d", "posterior.likelihood_scale=0.5", "no Gaussian likelihood"),
         ("regression-1d", "heads=multi", "share their outputs"),
         ("split-digits", "data_seed=3", "not generated"),
+        ("split-digits", "tasks.padding=2", "its pixels are not permuted"),
+        ("split-digits", "tasks.classes_per_task=3", "10 classes cannot be split into tasks of 3"),
+        ("split-digits", "tasks.class_order=[1, 2]", "class_order must list each of the classes"),
+        ("modes-2d", "training.augmentation=crop-flip", "needs images of shape (C, H, W)"),
     ],
 )
 def test_what_means_nothing_for_a_benchmark_is_refused(command: Command, tmp_path: Path, benchmark: str, setting: str, reason: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.benchmarks.base import Split
+from metareplay.benchmarks.base import Scenario, Split
 from metareplay.evaluation.evaluate import Evaluator, backward_transfer, during, final
 from metareplay.hypernets.task_maps import PerTaskParameters, SharedParameters, TaskMap
 from metareplay.inference.settings import InferenceSettings
@@ -46,6 +46,10 @@ def set_theta(model: ContinualModel, task: int, values: list[float]) -> None:
 
 def evaluator(model: ContinualModel, *, regression: bool = False, seed: int = 0, **settings: int) -> Evaluator:
     return Evaluator(model, InferenceSettings(**settings), regression=regression, seed=seed)
+
+
+def in_scenario(model: ContinualModel, scenario: Scenario) -> Evaluator:
+    return Evaluator(model, InferenceSettings(batch_wise=1), regression=False, seed=0, scenario=scenario)
 
 
 def split(x: list[float], y: list[int]) -> Split:
@@ -213,3 +217,18 @@ def test_summaries_of_the_matrix() -> None:
 def test_hits_are_counted_per_input(two_tasks: ContinualModel) -> None:
     predictions: Tensor = torch.tensor([0, 1, 1])
     assert evaluator(two_tasks).error_or_hit(predictions, torch.tensor([0, 0, 1])).tolist() == [100.0, 0.0, 100.0]
+
+
+def test_where_tasks_share_their_classes_a_wrong_task_may_give_the_right_one(two_tasks: ContinualModel) -> None:
+    tests = [split([-3.0, 0.5, -0.5, 2.0], [1, 0, 1, 0]), split([3.0, 0.5], [0, 0])]
+    by_class, by_domain = (in_scenario(two_tasks, scenario).inferred(tests)["ent"] for scenario in (Scenario.CLASS, Scenario.DOMAIN))
+    assert by_class.right_task == by_domain.right_task
+    assert by_class.confusion == by_domain.confusion
+    assert by_class.score == pytest.approx((50 + 50) / 2)  # task 0: the two inputs that it is surer of; task 1: the second
+    assert by_domain.score == pytest.approx((75 + 100) / 2)  # 0.5 is class 0 to both tasks, 3.0 as well
+    assert by_domain.batch_wise == pytest.approx(by_domain.score)
+
+
+def test_where_tasks_are_known_none_is_inferred(two_tasks: ContinualModel) -> None:
+    assert in_scenario(two_tasks, Scenario.TASK).criteria() == []
+    assert in_scenario(two_tasks, Scenario.TASK).inferred([split([1.0], [0])]) == {}

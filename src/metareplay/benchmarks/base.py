@@ -49,9 +49,19 @@ class Task:
             raise DataError(f"task {self.name!r} has no training examples; every task needs at least one")
 
 
+class Outline(NamedTuple):
+    """What can be said of a task without its data."""
+
+    name: str
+    classes: tuple[int | str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Benchmark:
-    """A named stream of tasks; ``make_task(i)`` builds the i-th when it is asked for."""
+    """A named stream of tasks; ``make_task(i)`` builds the i-th when it is asked for.
+
+    Where a task's data are costly to make, ``make_test`` makes its test data alone and ``describe`` needs none at all.
+    """
 
     name: str
     problem: Problem
@@ -59,6 +69,18 @@ class Benchmark:
     input_shape: tuple[int, ...]
     num_tasks: int
     make_task: Callable[[int], Task]
+    make_test: Callable[[int], Split] | None = None
+    describe: Callable[[int], Outline] | None = None
+
+    def test(self, index: int) -> Split:
+        """The test data of one task."""
+        return self.make_task(index).test if self.make_test is None else self.make_test(index)
+
+    def outlines(self) -> list[Outline]:
+        """Name and classes of every task."""
+        if self.describe is None:
+            return [Outline(task.name, task.classes) for task in self]
+        return [self.describe(index) for index in range(self.num_tasks)]
 
     def __len__(self) -> int:
         return self.num_tasks
@@ -74,4 +96,11 @@ class Benchmark:
         chosen = range(self.num_tasks)[index]  # raises IndexError like any sequence
         if isinstance(chosen, int):
             return self.make_task(chosen)
-        return replace(self, num_tasks=len(chosen), make_task=lambda i: self.make_task(chosen[i]))
+        test, describe = self.make_test, self.describe
+        return replace(
+            self,
+            num_tasks=len(chosen),
+            make_task=lambda i: self.make_task(chosen[i]),
+            make_test=None if test is None else lambda i: test(chosen[i]),
+            describe=None if describe is None else lambda i: describe(chosen[i]),
+        )

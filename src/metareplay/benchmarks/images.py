@@ -1,57 +1,187 @@
-"""Split versions of any labelled image set: each task has some of the classes."""
+"""Split and permuted versions of any labelled image set.
 
+The pixels stay as small integers, once for all tasks; a task's inputs are made when it is asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from metareplay.benchmarks.base import Benchmark, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Outline, Scenario, Split, Task
+from metareplay.benchmarks.settings import AS_USUAL, ClassOrder, TaskSettings
 from metareplay.data.base import LabelledImages
-from metareplay.data.sources import load_digits, load_mnist
+from metareplay.data.sources import load_cifar10, load_cifar100, load_digits, load_mnist
 from metareplay.errors import ConfigError, DataError
+from metareplay.seeding import generator_for
 
 
-def split_images(name: str, images: LabelledImages, classes_per_task: int, scale: float | None = None) -> Benchmark:
-    """Tasks of ``classes_per_task`` classes each, in ascending order; inputs are float32 in [0, 1] and keep the shape of an image.
+@dataclass(frozen=True)
+class Preparation:
+    """From pixels to inputs: divide by ``scale``, then standardise each channel."""
 
-    ``scale`` is the pixel value that becomes 1 (default: the images' own). All data are converted once, sorted by task,
-    and the tasks are views of them.
+    scale: float
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Float inputs of the same shape (N, C, H, W)."""
+        inputs = pixels.float().div_(self.scale)
+        if self.mean:
+            channel = (-1, 1, 1)  # (C,) -> (C, 1, 1)
+            inputs.sub_(torch.tensor(self.mean).view(channel)).div_(torch.tensor(self.std).view(channel))
+        return inputs
+
+
+CIFAR10_PREPARATION = Preparation(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+"""Mean and standard deviation of each colour over the training images."""
+CIFAR100_PREPARATION = Preparation(255.0, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+
+
+def split_images(
+    name: str,
+    images: LabelledImages,
+    classes_per_task: int,
+    scale: float | None = None,
+    *,
+    order: ClassOrder = "ascending",
+    seed: int = 0,
+    prepare: Callable[[Tensor], Tensor] | None = None,
+) -> Benchmark:
+    """Tasks of ``classes_per_task`` classes each; inputs are float32 and keep the shape of an image.
+
+    ``scale`` is the pixel value that becomes 1 (default: the images' own), unless ``prepare`` says how pixels become inputs.
+    ``order`` is that of the classes: ascending, drawn from the seed, or a list of all of them.
     """
+    known = images.train_y.unique()  # sorted
+    if classes_per_task < 1 or len(known) == 0 or len(known) % classes_per_task:
+        raise ConfigError(f"{name}: {len(known)} classes cannot be split into tasks of {classes_per_task}; choose a divisor")
+    if not torch.isin(images.test_y, known).all():
+        raise DataError("the test set has labels that the training set lacks; every class needs training examples")
+    classes = _ordered(name, known, order, seed)
+    prepare = prepare or Preparation(_checked_scale(name, images, scale))
+    train, test = (_by_task(x, y, classes, classes_per_task) for x, y in _parts(images))
+    groups = classes.reshape(-1, classes_per_task).tolist()  # (tasks * classes_per_task,) -> (tasks, classes_per_task)
+
+    def describe(index: int) -> Outline:
+        return Outline("classes-" + "-".join(map(str, groups[index])), tuple(groups[index]))
+
+    return _benchmark(name, Scenario.CLASS, images.image_shape, len(groups), describe, train, test, lambda index, x: prepare(x))
+
+
+def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: int, padding: int = 0) -> Benchmark:
+    """Tasks with all classes; each, the first included, has a pixel permutation of its own [Henning2021, sm:sec:perm:mnist].
+
+    Images are padded with zeros before, on each side, and all channels are permuted alike. Task i is the same however many there are.
+    """
+    if num_tasks < 1 or padding < 0:
+        raise ConfigError(f"{name}: num_tasks must be at least 1 and padding at least 0, got {num_tasks} and {padding}")
     classes = images.train_y.unique()  # sorted
-    if classes_per_task < 1 or len(classes) == 0 or len(classes) % classes_per_task:
-        raise ConfigError(f"{name}: {len(classes)} classes cannot be split into tasks of {classes_per_task}; choose a divisor")
+    if len(classes) == 0 or not torch.isin(images.test_y, classes).all():
+        raise DataError("the test set has labels that the training set lacks; every class needs training examples")
+    prepare = Preparation(float(images.max_value))
+    padded = [(F.pad(x, (padding,) * 4), torch.searchsorted(classes, y)) for x, y in _parts(images)]  # (N, C, H + 2p, W + 2p)
+    train, test = ([Split(*part)] * num_tasks for part in padded)
+    channels, height, width = padded[0][0].shape[1:]
+
+    def permuted(index: int, x: Tensor) -> Tensor:
+        generator = generator_for(seed, "permutation", index)
+        return prepare(x.flatten(2)[:, :, torch.randperm(height * width, generator=generator)].view_as(x))  # (N, C, H*W) -> (N, C, H, W)
+
+    def describe(index: int) -> Outline:
+        return Outline(f"permutation-{index + 1}", tuple(classes.tolist()))
+
+    return _benchmark(name, Scenario.DOMAIN, (channels, height, width), num_tasks, describe, train, test, permuted)
+
+
+def split_digits(settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
+    """Five tasks of two digits each, of scikit-learn's embedded 8x8 images."""
+    return _split("split-digits", load_digits(), 2, settings, seed)
+
+
+def split_mnist(data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
+    """Five tasks of two digits each, of MNIST."""
+    return _split("split-mnist", load_mnist(data_dir), 2, settings, seed)
+
+
+def split_cifar10(data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
+    """Five tasks of two classes each, of CIFAR-10."""
+    return _split("split-cifar-10", load_cifar10(data_dir), 2, settings, seed, CIFAR10_PREPARATION)
+
+
+def split_cifar100(data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
+    """Ten tasks of ten classes each, of CIFAR-100 [Henning2021, sm:sec:split:cifar100]."""
+    return _split("split-cifar-100", load_cifar100(data_dir), 10, settings, seed, CIFAR100_PREPARATION)
+
+
+def permuted_mnist(num_tasks: int, data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
+    """MNIST, with the pixels of each task in an order of its own."""
+    return permute_images(f"permuted-mnist-{num_tasks}", load_mnist(data_dir), num_tasks, seed=seed, padding=settings.padding)
+
+
+def _split(
+    name: str, images: LabelledImages, classes_per_task: int, settings: TaskSettings, seed: int, prepare: Preparation | None = None
+) -> Benchmark:
+    count = settings.classes_per_task or classes_per_task
+    return split_images(name, images, count, order=settings.class_order, seed=seed, prepare=prepare)
+
+
+def _benchmark(
+    name: str,
+    scenario: Scenario,
+    input_shape: tuple[int, ...],
+    num_tasks: int,
+    describe: Callable[[int], Outline],
+    train: Sequence[Split],
+    test: Sequence[Split],
+    inputs_of: Callable[[int, Tensor], Tensor],
+) -> Benchmark:
+    """Tasks whose pixels lie ready and whose inputs are made when asked for."""
+
+    def make_split(index: int, part: Split) -> Split:
+        return Split(inputs_of(index, part.x), part.y)
+
+    def make_task(index: int) -> Task:
+        outline = describe(index)
+        return Task(outline.name, make_split(index, train[index]), make_split(index, test[index]), outline.classes)
+
+    def make_test(index: int) -> Split:
+        return make_split(index, test[index])
+
+    return Benchmark(name, "classification", scenario, input_shape, num_tasks, make_task, make_test, describe)
+
+
+def _parts(images: LabelledImages) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    return (images.train_x, images.train_y), (images.test_x, images.test_y)
+
+
+def _checked_scale(name: str, images: LabelledImages, scale: float | None) -> float:
     scale = float(images.max_value) if scale is None else scale
     if scale <= 0:
         raise ConfigError(f"{name}: scale must be the positive pixel value that becomes 1, got {scale}")
-    groups = classes.reshape(-1, classes_per_task)  # (tasks * classes_per_task,) -> (tasks, classes_per_task)
-    train = _by_task(images.train_x, images.train_y, classes, classes_per_task, scale)
-    test = _by_task(images.test_x, images.test_y, classes, classes_per_task, scale)
-
-    def make_task(index: int) -> Task:
-        labels = tuple(groups[index].tolist())
-        return Task("classes-" + "-".join(map(str, labels)), train[index], test[index], labels)
-
-    return Benchmark(name, "classification", Scenario.CLASS, images.image_shape, len(groups), make_task)
+    return scale
 
 
-def split_digits() -> Benchmark:
-    """Five tasks of two digits each, of scikit-learn's embedded 8x8 images."""
-    return split_images("split-digits", load_digits(), classes_per_task=2)
+def _ordered(name: str, known: Tensor, order: ClassOrder, seed: int) -> Tensor:
+    """All classes in the order in which tasks take them."""
+    if order == "ascending":
+        return known
+    if order == "seeded":
+        return known[torch.randperm(len(known), generator=generator_for(seed, "class order"))]
+    if sorted(order) != known.tolist():
+        raise ConfigError(f"{name}: class_order must list each of the classes {known.tolist()} once, got {list(order)}")
+    return torch.tensor(order)
 
 
-def split_mnist(data_dir: Path | None = None) -> Benchmark:
-    """Five tasks of two digits each, of MNIST."""
-    return split_images("split-mnist", load_mnist(data_dir), classes_per_task=2)
-
-
-def _by_task(x: Tensor, y: Tensor, classes: Tensor, classes_per_task: int, scale: float) -> list[Split]:
-    """One split per task; each is a view, in the original order of its examples."""
-    if not torch.isin(y, classes).all():
-        raise DataError("the test set has labels that the training set lacks; every class needs training examples")
-    position = torch.searchsorted(classes, y)  # index of each label among all classes
+def _by_task(x: Tensor, y: Tensor, classes: Tensor, classes_per_task: int) -> list[Split]:
+    """One split of pixels per task; each is a view, in the original order of its examples."""
+    ascending, place = classes.sort()
+    position = place[torch.searchsorted(ascending, y)]  # index of each label in the order of the classes
     task = position // classes_per_task
-    order = task.argsort(stable=True)
-    inputs = x[order].float().div_(scale)  # uint8 -> float32, once
-    targets = (position % classes_per_task)[order]
+    rows = task.argsort(stable=True)
+    targets = (position % classes_per_task)[rows]
     sizes = task.bincount(minlength=len(classes) // classes_per_task).tolist()
-    return [Split(*parts) for parts in zip(inputs.split(sizes), targets.split(sizes), strict=True)]
+    return [Split(*parts) for parts in zip(x[rows].split(sizes), targets.split(sizes), strict=True)]

@@ -2,15 +2,20 @@
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from metareplay.benchmarks.base import Benchmark, Problem, Scenario
-from metareplay.benchmarks.images import split_digits, split_mnist
+from metareplay.benchmarks.images import permuted_mnist, split_cifar10, split_cifar100, split_digits, split_mnist
+from metareplay.benchmarks.settings import AS_USUAL, TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED, modes_2d, regression_1d
 from metareplay.errors import ConfigError
 
-Builder = Callable[[int, Path | None], Benchmark]
+Builder = Callable[[int, Path | None, TaskSettings], Benchmark]
+Kind = Literal["generated", "split", "permuted"]
+KIND_SETTINGS: dict[Kind, tuple[str, ...]] = {"generated": (), "split": ("classes_per_task", "class_order"), "permuted": ("padding",)}
+"""The settings of tasks that a kind of benchmark knows, beside the scenario."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +32,57 @@ class BenchmarkInfo:
     needs_data: bool
     """Whether a data set has to be found or downloaded first."""
     build: Builder
-    """Takes the data seed and the data folder, and ignores what it does not need."""
+    """Takes the data seed, the data folder and the settings of tasks, and ignores what it does not need."""
+    kind: Kind = "generated"
+    num_classes: int = 0
+    """Classes of all tasks of a split data set together."""
+    augmentation: str = "none"
+    """How training inputs are varied unless a setting says otherwise."""
+
+    def uses_seed(self, settings: TaskSettings) -> bool:
+        """Whether the data seed matters."""
+        return self.kind != "split" or settings.class_order == "seeded"
+
+    def with_settings(self, settings: TaskSettings) -> "BenchmarkInfo":
+        """What these settings make of it; those that mean nothing here are refused."""
+        for key in TaskSettings.model_fields:
+            if key not in ("scenario", *KIND_SETTINGS[self.kind]) and getattr(settings, key) != getattr(AS_USUAL, key):
+                raise ConfigError(f"tasks.{key} means nothing for {self.name}: {_WHY[key]}. Leave it out")
+        scenario = settings.scenario or self.scenario
+        if self.problem == "regression" and scenario is Scenario.CLASS:
+            raise ConfigError(f"tasks.scenario=class means nothing for {self.name}: regression has no classes. Choose domain or task")
+        channels, *sides = self.input_shape
+        shape = (channels, *(side + 2 * settings.padding for side in sides))
+        count = self.num_tasks
+        if settings.classes_per_task is not None:
+            if self.num_classes % settings.classes_per_task:
+                raise ConfigError(
+                    f"{self.name}: {self.num_classes} classes cannot be split into tasks of {settings.classes_per_task}; choose a divisor"
+                )
+            count = self.num_classes // settings.classes_per_task
+        return replace(self, scenario=scenario, num_tasks=count, input_shape=shape)
+
+
+_WHY = {
+    "classes_per_task": "its classes are not divided among tasks",
+    "class_order": "its classes are not divided among tasks",
+    "padding": "its pixels are not permuted",
+}
+
+
+def _permuted_mnist(count: int, network: str) -> BenchmarkInfo:
+    return BenchmarkInfo(
+        name=f"permuted-mnist-{count}",
+        description=f"MNIST's 70,000 handwritten digits {count} times, each time with its pixels in another order.",
+        problem="classification",
+        scenario=Scenario.DOMAIN,
+        num_tasks=count,
+        input_shape=(1, 28, 28),
+        default_network=network,
+        needs_data=True,
+        build=lambda seed, data_dir, tasks: permuted_mnist(count, data_dir, tasks, seed),
+        kind="permuted",
+    )
 
 
 _ALL = (
@@ -40,7 +95,7 @@ _ALL = (
         input_shape=(1,),
         default_network="mlp-10-10",
         needs_data=False,
-        build=lambda seed, _: regression_1d(seed),
+        build=lambda seed, _, __: regression_1d(seed),
     ),
     BenchmarkInfo(
         name="modes-2d",
@@ -51,7 +106,7 @@ _ALL = (
         input_shape=(2,),
         default_network="mlp-10-10",
         needs_data=False,
-        build=lambda seed, _: modes_2d(seed),
+        build=lambda seed, _, __: modes_2d(seed),
     ),
     BenchmarkInfo(
         name="split-digits",
@@ -62,7 +117,9 @@ _ALL = (
         input_shape=(1, 8, 8),
         default_network="mlp-100-100",
         needs_data=False,
-        build=lambda _, __: split_digits(),
+        build=lambda seed, _, tasks: split_digits(tasks, seed),
+        kind="split",
+        num_classes=10,
     ),
     BenchmarkInfo(
         name="split-mnist",
@@ -73,7 +130,39 @@ _ALL = (
         input_shape=(1, 28, 28),
         default_network="mlp-400-400",
         needs_data=True,
-        build=lambda _, data_dir: split_mnist(data_dir),
+        build=lambda seed, data_dir, tasks: split_mnist(data_dir, tasks, seed),
+        kind="split",
+        num_classes=10,
+    ),
+    _permuted_mnist(10, "mlp-100-100"),
+    _permuted_mnist(100, "mlp-1000-1000"),
+    BenchmarkInfo(
+        name="split-cifar-10",
+        description="CIFAR-10's 60,000 small photographs, two classes per task.",
+        problem="classification",
+        scenario=Scenario.CLASS,
+        num_tasks=5,
+        input_shape=(3, 32, 32),
+        default_network="mlp-400-400",
+        needs_data=True,
+        build=lambda seed, data_dir, tasks: split_cifar10(data_dir, tasks, seed),
+        kind="split",
+        num_classes=10,
+        augmentation="crop-flip",
+    ),
+    BenchmarkInfo(
+        name="split-cifar-100",
+        description="CIFAR-100's 60,000 small photographs, ten classes per task.",
+        problem="classification",
+        scenario=Scenario.CLASS,
+        num_tasks=10,
+        input_shape=(3, 32, 32),
+        default_network="mlp-400-400",
+        needs_data=True,
+        build=lambda seed, data_dir, tasks: split_cifar100(data_dir, tasks, seed),
+        kind="split",
+        num_classes=100,
+        augmentation="crop-flip",
     ),
 )
 
@@ -89,6 +178,8 @@ def benchmark_named(name: str) -> BenchmarkInfo:
     return BENCHMARKS[name]
 
 
-def build_benchmark(name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None) -> Benchmark:
-    """Build a benchmark by name; ``data_seed`` matters to the generated ones, ``data_dir`` to those that need data."""
-    return benchmark_named(name).build(data_seed, data_dir)
+def build_benchmark(name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None, tasks: TaskSettings = AS_USUAL) -> Benchmark:
+    """Build a benchmark by name; ``data_seed`` matters to generated data, permutations and drawn class orders, ``data_dir`` to
+    those that need data, ``tasks`` to how they are divided."""
+    info = benchmark_named(name).with_settings(tasks)
+    return replace(info.build(data_seed, data_dir, tasks), scenario=info.scenario)

@@ -90,13 +90,14 @@ def resolve(
         file, settings = stored, {**read_settings(stored), **chosen}
     info = benchmark_named(str(settings.get("benchmark", "split-digits")))
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
-    check_benchmark_settings(settings, info)
     defaults, source = default_settings(info.name, method, network)
     cores = os.cpu_count() or 1
     defaults["threads"] = max(1, cores // jobs) if info.needs_data else 1
     source_name = str(file) if file else "settings"
     folder = out or default_folder(settings)
-    return build_config(defaults, settings, source_name), folder, source
+    resolved = build_config(defaults, settings, source_name)
+    check_benchmark_settings(resolved, info)
+    return resolved, folder, source
 
 
 def default_folder(settings: dict[str, Any]) -> Path:
@@ -107,17 +108,17 @@ def default_folder(settings: dict[str, Any]) -> Path:
     return Path("runs") / f"{info.name}-{settings.get('method', 'pr-bbb')}-{settings.get('network', info.default_network)}"
 
 
-def check_benchmark_settings(settings: dict[str, Any], info: "BenchmarkInfo") -> None:
+def check_benchmark_settings(config: "RunConfig", info: "BenchmarkInfo") -> None:
     """Refuse what means nothing for this benchmark."""
     from metareplay.experiments.config import RunConfig
     from metareplay.settings import flatten
 
-    defaults = flatten(RunConfig().model_dump())  # every run's own config.yaml holds these
-    generated = info.name in ("regression-1d", "modes-2d")
+    info.with_settings(config.tasks)
+    settings, defaults = (flatten(each.model_dump()) for each in (config, RunConfig()))
     reasons = {
         "posterior.likelihood_scale": None if info.problem == "regression" else "classification has no Gaussian likelihood",
         "heads": None if info.problem == "classification" else "regression tasks share their outputs",
-        "data_seed": None if generated else "its data are not generated",
+        "data_seed": None if info.uses_seed(config.tasks) else "its data are not generated",
     }
     for key, reason in reasons.items():
         if settings.get(key) is not None and reason is not None and settings[key] != defaults[key]:
@@ -165,7 +166,7 @@ def check_parts(config: "RunConfig") -> None:
     from metareplay.nets.registry import network_factory
 
     data_dir = Path(config.data_dir) if config.data_dir else None
-    benchmark = build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir)
+    benchmark = build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir, tasks=config.tasks)
     network_factory(config.network, benchmark.input_shape, config.activation)
 
 
@@ -201,7 +202,7 @@ def introduce(console: "Console", config: "RunConfig", folder: Path, source: str
     """Say what is going to happen."""
     from metareplay.benchmarks.registry import benchmark_named
 
-    info = benchmark_named(config.benchmark)
+    info = benchmark_named(config.benchmark).with_settings(config.tasks)
     what = f"(scenario {info.scenario.value}, {info.num_tasks} tasks), {config.network}"
     console.print(f"[bold]{config.method}[/] on [bold]{info.name}[/] {what}", highlight=False)
     console.print(f"settings: {source}; folder: {folder}", highlight=False)

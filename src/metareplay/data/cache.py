@@ -31,14 +31,14 @@ def cache_path(name: str, files: Iterable[Path]) -> Path | None:
     return folder / f"{name}-{key[:16]}.safetensors"
 
 
-def load_cached(path: Path, checksums: Mapping[str, str]) -> LabelledImages | None:
-    """The images of a cache file, or None if it is missing or holds anything but what the checksums say."""
+def load_cached(path: Path, checksums: Mapping[str, str] | None) -> LabelledImages | None:
+    """The images of a cache file, or None if it is missing or holds anything but what the checksums (if any) say."""
     try:
         parts = load_file(path)
         images = LabelledImages(parts["train_x"], parts["train_y"], parts["test_x"], parts["test_y"])
     except (OSError, SafetensorError, KeyError, DataError):
         return None
-    return images if images.checksums() == checksums else None
+    return images if checksums is None or images.checksums() == checksums else None
 
 
 def store(path: Path, images: LabelledImages) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +30,10 @@ class ImageSource:
     label_column: str
     mode: str
     """Pillow's name of the pixel layout: "L" for grey, "RGB" for colour."""
-    checksums: Mapping[str, str]
-    """What ``LabelledImages.checksums`` gives for the unchanged data set."""
+    checksums: Mapping[str, str] | None
+    """What ``LabelledImages.checksums`` gives for the unchanged data set; None where copies with other pixels are in use."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """How many images each split must have, where there are no checksums."""
 
 
 KNOWN_SOURCES: dict[str, ImageSource] = {
@@ -47,12 +49,42 @@ KNOWN_SOURCES: dict[str, ImageSource] = {
             "test": "4718853ea946af656684509414983beff2e65cf414265c27966161014c003b8b",
         },
     ),
+    "cifar10": ImageSource(
+        name="cifar10",
+        hub_id="uoft-cs/cifar10",
+        subfolder="plain_text",
+        image_column="img",
+        label_column="label",
+        mode="RGB",
+        checksums=None,
+        sizes={"train": 50_000, "test": 10_000},
+    ),
+    "cifar100": ImageSource(
+        name="cifar100",
+        hub_id="uoft-cs/cifar100",
+        subfolder="cifar100",
+        image_column="img",
+        label_column="fine_label",
+        mode="RGB",
+        checksums=None,
+        sizes={"train": 50_000, "test": 10_000},
+    ),
 }
 
 
 def load_mnist(data_dir: Path | None = None) -> LabelledImages:
     """MNIST: 60,000 training and 10,000 test images of shape (1, 28, 28)."""
     return load_images("mnist", data_dir)
+
+
+def load_cifar10(data_dir: Path | None = None) -> LabelledImages:
+    """CIFAR-10: 50,000 training and 10,000 test images of shape (3, 32, 32)."""
+    return load_images("cifar10", data_dir)
+
+
+def load_cifar100(data_dir: Path | None = None) -> LabelledImages:
+    """CIFAR-100 with its fine labels: 50,000 training and 10,000 test images of shape (3, 32, 32)."""
+    return load_images("cifar100", data_dir)
 
 
 def load_images(name: str, data_dir: Path | None = None) -> LabelledImages:
@@ -142,6 +174,14 @@ def _split_files(source: ImageSource, folder: Path) -> dict[str, list[Path]]:
 
 
 def _verify(source: ImageSource, images: LabelledImages, files: Mapping[str, list[Path]]) -> None:
+    if source.checksums is None:
+        for split, labels in (("train", images.train_y), ("test", images.test_y)):
+            if len(labels) != source.sizes[split]:
+                raise DataError(
+                    f"{', '.join(map(str, files[split]))}: {len(labels)} {split} images, but {source.name} has {source.sizes[split]}; "
+                    f"download {source.hub_id} again"
+                )
+        return
     for split, found in images.checksums().items():
         expected = source.checksums[split]
         if found != expected:

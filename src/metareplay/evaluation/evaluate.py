@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metareplay.benchmarks.base import Split
+from metareplay.benchmarks.base import Scenario, Split
 from metareplay.hypernets.task_maps import SharedParameters
 from metareplay.inference.criteria import CRITERIA, predictive_variance
 from metareplay.inference.predictive import log_likelihoods, log_predictive, predictive_outputs
@@ -30,7 +30,7 @@ class Inference(NamedTuple):
     """Task inference with one criterion, over all test inputs; percentages, or squared errors."""
 
     score: float
-    """Accuracy (a wrong task is a wrong answer) or mean squared error."""
+    """Accuracy (a wrong task is a wrong answer, unless all tasks share their classes) or mean squared error."""
     right_task: float
     batch_wise: float | None
     confusion: list[list[float]]
@@ -40,11 +40,15 @@ class Inference(NamedTuple):
 class Evaluator:
     """Evaluates a model with the same weight samples each time, so that scores differ only by what training changed."""
 
-    def __init__(self, model: ContinualModel, settings: InferenceSettings, *, regression: bool, seed: int) -> None:
-        self.model, self.settings, self.regression, self.seed = model, settings, regression, seed
+    def __init__(
+        self, model: ContinualModel, settings: InferenceSettings, *, regression: bool, seed: int, scenario: Scenario = Scenario.CLASS
+    ) -> None:
+        self.model, self.settings, self.regression, self.seed, self.scenario = model, settings, regression, seed, scenario
 
     def criteria(self) -> list[str]:
-        """The criteria that apply: none where all tasks share one answer, some only where weights can differ."""
+        """The criteria that apply: none where tasks are known or share one answer, some only where weights can differ."""
+        if self.scenario is Scenario.TASK:
+            return []
         single = self.model.family.weight_sets == 1
         one_answer = isinstance(self.model.task_map, SharedParameters) and self.model.layout is HeadLayout.SINGLE
         if one_answer or self.model.layout.one_softmax:
@@ -104,7 +108,9 @@ class Evaluator:
 
     def _value(self, values: Tensor, chosen: Tensor, true: int) -> float:
         found = values.gather(0, chosen.unsqueeze(0)).squeeze(0)  # (T, N) -> (N,)
-        return float(found.mean() if self.regression else (found * (chosen == true)).mean())  # a wrong task is a wrong answer
+        if self.scenario is Scenario.CLASS and not self.regression:
+            found = found * (chosen == true)  # a wrong task is a wrong answer; where tasks share their classes it may be a right one
+        return float(found.mean())
 
     def _summary(self, rows: list[tuple[float, float, float, list[float]]]) -> Inference:
         score, right, together, confusion = zip(*rows, strict=True)

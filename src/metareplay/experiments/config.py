@@ -9,6 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
+from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.errors import ConfigError
 from metareplay.experiments.methods import Method, method_named
@@ -40,9 +41,10 @@ class RunConfig(Settings):
         description="outputs of a softmax that spans all tasks from the start; null: as many as a benchmark has classes",
     )
     seed: int = Field(0, ge=0, description="fixes all random numbers of a run")
-    data_seed: int = Field(DATA_SEED, ge=0, description="fixes generated data (toy benchmarks), the same for all seeds")
+    data_seed: int = Field(DATA_SEED, ge=0, description="fixes generated data, permutations and drawn class orders, the same for all seeds")
     data_dir: str | None = Field(None, description="folder of the data set; null: METAREPLAY_DATA, then the hub")
     threads: int = Field(1, ge=1, description="processor threads; results are bit-identical for the same number only")
+    tasks: TaskSettings = TaskSettings()
     posterior: PosteriorSettings = PosteriorSettings()
     hypernet: HypernetSettings = HypernetSettings()
     strategy: StrategySettings = StrategySettings()
@@ -63,8 +65,9 @@ class RunConfig(Settings):
         return yaml.safe_dump(self.dump(), sort_keys=False, allow_unicode=True)
 
     def fingerprint(self) -> str:
-        """Equal for two configurations that give the same training run."""
-        facts = {key: value for key, value in flatten(self.dump()).items() if key not in PASSIVE_KEYS}
+        """Equal for two configurations that give the same training run; a setting at its default counts as not there."""
+        usual = flatten(RunConfig().model_dump(mode="json"))
+        facts = {key: value for key, value in flatten(self.dump()).items() if key not in PASSIVE_KEYS and value != usual[key]}
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 

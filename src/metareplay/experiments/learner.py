@@ -35,8 +35,13 @@ class ContinualLearner:
         self.config, self.problem, self.scenario, self.input_shape = config, problem, scenario, tuple(input_shape)
         self.model: ContinualModel = build_model(config, problem, scenario, self.input_shape, total_outputs)
         self.strategy: Strategy = build_strategy(config)
-        self.evaluator = Evaluator(self.model, config.inference, regression=problem == "regression", seed=config.seed)
+        self.evaluator = Evaluator(self.model, config.inference, regression=problem == "regression", seed=config.seed, scenario=scenario)
         self.trainer: TaskTrainer | None = None
+        if config.training.augmentation != "none" and len(input_shape) != 3:
+            raise ConfigError(
+                f"training.augmentation={config.training.augmentation} needs images of shape (C, H, W), but inputs have shape "
+                f"{self.input_shape}; set it to none"
+            )
         if problem == "regression" and config.strategy.finetune_others in ("uniform", "random"):
             raise ConfigError(
                 f"strategy.finetune_others={config.strategy.finetune_others} needs classes: no real target says that nothing is known "

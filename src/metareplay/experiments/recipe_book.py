@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.experiments.methods import Method, method_named
 from metareplay.settings import flatten
 
@@ -81,6 +82,8 @@ def default_settings(benchmark: str, method: str, network: str) -> tuple[dict[st
     fallback = CUSTOM_REGRESSION if "regression" in benchmark else CUSTOM
     recipe = recipe_for(benchmark, method, network) or recipe_for(fallback, method, network)
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
+    if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
+        base["training.augmentation"] = BENCHMARKS[benchmark].augmentation
     if recipe is None:
         return base, "general defaults"
     return {**base, **recipe.settings}, recipe.source

@@ -3,7 +3,7 @@
 import json
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.evaluation.evaluate import backward_transfer, during, final
 from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.curves import predictive_picture
+from metareplay.experiments.held_out import HeldOut
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
 from metareplay.experiments.store import TaskInfo, save_model
@@ -47,8 +48,9 @@ class Run:
         self.config, self.out, self.observer, self.should_stop = config, out, observer or Silent(), should_stop
         torch.set_num_threads(config.threads)
         data_dir = Path(config.data_dir) if config.data_dir else None
-        self.benchmark = benchmark or build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir)
-        total = sum(len(task.classes) for task in self.benchmark) or None
+        self.benchmark = benchmark or build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir, tasks=config.tasks)
+        self.outlines = self.benchmark.outlines()
+        total = sum(len(task.classes) for task in self.outlines) or None
         self.learner = ContinualLearner(
             config, self.benchmark.problem, self.benchmark.scenario, self.benchmark.input_shape, total_outputs=total
         )
@@ -77,13 +79,14 @@ class Run:
 
     def _execute(self, resume: bool) -> dict[str, Any]:
         found = self._prepare(resume)
-        tests: list[Split] = []
-        for index, task in enumerate(self.benchmark):
-            tests.append(task.test)
+        tests = HeldOut(self.benchmark, self.config.inference.test_inputs, self.config.data_seed)
+        for index in range(len(self.benchmark)):
+            tests.known = index + 1
             if index < len(self.matrix):  # finished before the restart
-                self.learner.remember_data(index, task.train)
+                if self.config.kind().strategy == "joint":
+                    self.learner.remember_data(index, self.benchmark[index].train)
                 continue
-            self._learn(index, task, found)
+            self._learn(index, self.benchmark[index], found)
             found = None
             self._test(index, tests)
         if self.config.kind().coresets and self.tuned is None:
@@ -121,7 +124,7 @@ class Run:
             trainer = self.learner.continue_task(task.train, found.tensors)
         self._train(trainer, task.name)
 
-    def _fine_tune(self, tests: list[Split], found: Checkpoint | None) -> None:
+    def _fine_tune(self, tests: Sequence[Split], found: Checkpoint | None) -> None:
         """Update all posteriors on the coresets, and test again."""
         if found is None:
             began, results = time.perf_counter(), self._results(tests)
@@ -146,6 +149,7 @@ class Run:
                     self._save(trainer)
                     if self.should_stop():
                         raise Interrupted(f"stopped; the state is saved in {self.out}: continue with --resume")
+        self.learner.trainer = None  # and with it the task's data
         self.seconds["train"] += time.perf_counter() - began
 
     def _note(self, step: Step, metrics: Any) -> None:
@@ -172,7 +176,7 @@ class Run:
         }
         self.checkpoints.write(self.serial, self.learner.tensors(training=trainer is not None), facts)
 
-    def _test(self, index: int, tests: list[Split]) -> None:
+    def _test(self, index: int, tests: Sequence[Split]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
         began, learned = time.perf_counter(), index < len(self.benchmark)
         row = [self.learner.evaluator.given(task, test) for task, test in enumerate(tests)]
@@ -187,22 +191,21 @@ class Run:
         self._log(f"{f'task {index} learned' if learned else 'fine-tuned on coresets'}: {[round(score, 4) for score in row]}")
         self.observer.task_ends(index, row)
 
-    def _finish(self, tests: list[Split]) -> dict[str, Any]:
+    def _finish(self, tests: Sequence[Split]) -> dict[str, Any]:
         """Infer tasks, write the results and the model."""
         began = time.perf_counter()
         results = self._results(tests)
         self.seconds["evaluate"] += time.perf_counter() - began
         results["seconds"] = {name: round(value, 3) for name, value in self.seconds.items()}
         results["peak_memory_mib"] = peak_memory_mib()
-        tasks = [TaskInfo(task.name, task.classes) for task in self.benchmark]
-        save_model(self.out / "model", self.learner, tasks, {})
+        save_model(self.out / "model", self.learner, [TaskInfo(*task) for task in self.outlines], {})
         if (picture := predictive_picture(self.learner.evaluator, self.benchmark)) is not None:
             write_atomically(self.out / "predictive.safetensors", save({name: value.contiguous() for name, value in picture.items()}))
         write_atomically(self.out / "results.json", json.dumps(results, indent=1))
         self._log("finished")
         return results
 
-    def _results(self, tests: list[Split]) -> dict[str, Any]:
+    def _results(self, tests: Sequence[Split]) -> dict[str, Any]:
         evaluator, regression = self.learner.evaluator, self.benchmark.problem == "regression"
         matrix = self.matrix if self.tuned is None else [*self.matrix[:-1], self.tuned]  # the last row is what the run ends with
         inferred, softmax = evaluator.inferred(tests), evaluator.shared_softmax(tests)
@@ -245,7 +248,7 @@ class Run:
             "problem": benchmark.problem,
             "seed": config.seed,
             "num_tasks": len(benchmark),
-            "task_names": [task.name for task in benchmark],
+            "task_names": [task.name for task in self.outlines],
         }
 
     def _log(self, text: str) -> None:

@@ -7,6 +7,8 @@ from torch import Generator, Tensor
 
 from metareplay.errors import CheckpointError
 from metareplay.strategies.base import TrainingData
+from metareplay.training.augment import AUGMENTATIONS
+from metareplay.training.settings import Augmentation
 
 
 class BatchOrder:
@@ -70,16 +72,18 @@ class Batches(Protocol):
 
 @final
 class OwnBatches:
-    """A task learns from its own data."""
+    """A task learns from its own data, varied if an augmentation is named."""
 
-    def __init__(self, data: TrainingData, batch_size: int, generator: Generator) -> None:
+    def __init__(self, data: TrainingData, batch_size: int, generator: Generator, augmentation: Augmentation = "none") -> None:
         self.data, self.size = data, len(data.x)
+        self.augment = AUGMENTATIONS.get(augmentation)
         self.order = BatchOrder(self.size, batch_size, generator)
         self.batches_per_epoch = self.order.batches_per_epoch
 
     def next(self) -> TrainingData:
         index = self.order.next()
-        return TrainingData(self.data.x[index], self.data.y[index])
+        x = self.data.x[index]
+        return TrainingData(x if self.augment is None else self.augment(x, generator=self.order.generator), self.data.y[index])
 
     def tensors(self) -> dict[str, Tensor]:
         return self.order.tensors()

@@ -62,7 +62,7 @@ class TaskTrainer:
         self.model, self.strategy, self.task, self.data = model, strategy, task, data
         self.settings, self.posterior = settings, posterior
         self.noise = generator_for(seed, "noise", task)
-        own = OwnBatches(data, settings.batch_size, generator_for(seed, "batches", task))
+        own = OwnBatches(data, settings.batch_size, generator_for(seed, "batches", task), settings.augmentation)
         self.jobs = jobs or [Job(task, own, matching or DirectMatching())]
         self.iterations = settings.iterations or max(job.batches.batches_per_epoch for job in self.jobs) * (settings.epochs or 1)
         self.iteration = 0

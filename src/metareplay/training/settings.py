@@ -1,8 +1,12 @@
 """Settings of training."""
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from metareplay.settings import Settings
+
+Augmentation = Literal["none", "crop-flip"]
 
 
 class TrainingSettings(Settings):
@@ -14,6 +18,9 @@ class TrainingSettings(Settings):
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
     clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; null: no clipping")
     clip_value: float | None = Field(None, gt=0, description="largest absolute value of a gradient element; null: no clipping")
+    augmentation: Augmentation = Field(
+        "none", description="variation of training images: none, or crop-flip (moved by up to 4 pixels, mirrored by lot)"
+    )
     checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints inside a task")
     log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
 

@@ -1,0 +1,65 @@
+"""Random crops and mirror images: what they may do, and that they are resumed bit for bit."""
+
+import torch
+
+from metareplay.strategies.base import TrainingData
+from metareplay.training.augment import CROP_PADDING, crop_and_flip
+from metareplay.training.batches import OwnBatches
+
+
+def _generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def _plain_crop(x: torch.Tensor, top: int, left: int, mirrored: bool) -> torch.Tensor:
+    padded = torch.nn.functional.pad(x, (CROP_PADDING,) * 4)
+    part = padded[:, top : top + x.shape[1], left : left + x.shape[2]]
+    return part.flip(2) if mirrored else part
+
+
+def test_every_image_is_a_crop_of_itself_and_all_crops_occur() -> None:
+    image = torch.rand(3, 6, 5, generator=_generator())
+    found = crop_and_flip(image.expand(4000, -1, -1, -1), generator=_generator(1))
+    side = range(2 * CROP_PADDING + 1)
+    possible = torch.stack([_plain_crop(image, top, left, mirrored) for top in side for left in side for mirrored in (False, True)])
+    same = (found[:, None] == possible[None]).flatten(2).all(2)  # (4000, 162)
+    assert same.any(1).all()
+    counts = same.sum(0)
+    assert (counts > 0).all()
+    assert counts.max() < 80  # about 25 each
+    assert abs(int(counts.view(-1, 2)[:, 0].sum()) - 2000) < 200  # half of them mirrored
+
+
+def test_channels_move_together_and_images_do_not() -> None:
+    x = torch.rand(64, 1, 8, 8, generator=_generator()).expand(-1, 3, -1, -1)
+    found = crop_and_flip(x, generator=_generator(1))
+    assert torch.equal(found[:, 0], found[:, 2])
+    same = crop_and_flip(x[:1].expand(64, -1, -1, -1), generator=_generator(1))
+    assert not torch.equal(same[0], same[1])
+
+
+def test_the_input_is_left_alone() -> None:
+    x = torch.rand(8, 3, 6, 6, generator=_generator())
+    before = x.clone()
+    crop_and_flip(x, generator=_generator(1))
+    assert torch.equal(x, before)
+
+
+def test_batches_are_augmented_and_continue_where_a_checkpoint_stopped() -> None:
+    data = TrainingData(torch.rand(20, 3, 6, 6, generator=_generator()), torch.arange(20))
+    batches = OwnBatches(data, 8, _generator(2), "crop-flip")
+    batches.next()
+    stored = {name: tensor.clone() for name, tensor in batches.tensors().items()}
+    rest = [batches.next() for _ in range(5)]
+    again = OwnBatches(data, 8, _generator(9), "crop-flip")
+    again.restore(stored)
+    for expected, found in zip(rest, (again.next() for _ in range(5)), strict=True):
+        assert torch.equal(expected.x, found.x)
+        assert torch.equal(expected.y, found.y)
+        assert not torch.equal(found.x, data.x[found.y])  # varied
+
+
+def test_without_a_name_nothing_is_varied() -> None:
+    data = TrainingData(torch.rand(20, 3, 6, 6, generator=_generator()), torch.arange(20))
+    batch = OwnBatches(data, 8, _generator(2)).next()
+    assert torch.equal(batch.x, data.x[batch.y])
