@@ -20,9 +20,10 @@ def seconds_of_run(config: RunConfig, steps: int = 3) -> float:
     Later tasks of some methods cost more than the second, and testing is left out.
     """
     torch.set_num_threads(config.threads)
-    benchmark = build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=Path(config.data_dir) if config.data_dir else None)
+    data_dir = Path(config.data_dir) if config.data_dir else None
+    benchmark = build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir, tasks=config.tasks)
     tasks = list(benchmark[:2])
-    total = sum(len(task.classes) for task in benchmark) or None
+    total = sum(len(task.classes) for task in benchmark.outlines()) or None
     timed = config.model_copy(update={"training": config.training.model_copy(update={"iterations": steps + 1, "epochs": None})})
     learner = ContinualLearner(timed, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=total)
     each = 0.0
