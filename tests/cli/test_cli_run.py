@@ -18,9 +18,10 @@ Command = Callable[..., Any]
 
 
 def figures(folder: Path) -> dict[str, Any]:
-    """Everything results.json says but the time it took."""
+    """Everything results.json says but the time and memory it took."""
     results: dict[str, Any] = json.loads((folder / "results.json").read_text())
     assert results.pop("seconds")
+    assert results.pop("peak_memory_mib")
     return results
 
 
