@@ -1,7 +1,7 @@
 """A user's arrays, tensors and PyTorch datasets as the tensors that the library works on."""
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,37 +15,81 @@ Inputs = npt.ArrayLike | Tensor | Dataset[Any]
 Targets = npt.ArrayLike | Tensor | Sequence[Any]
 
 
+class Unpacked(NamedTuple):
+    """A dataset's items: inputs (N, ...), targets, and the third part of each item (a task label in streams), if all have one."""
+
+    x: Tensor
+    y: list[Any]
+    extra: list[Any] | None
+
+
 def inputs_and_targets(x: Inputs, y: Targets | None, shape: tuple[int, ...] | None) -> tuple[Tensor, Any]:
     """Inputs (N, ...) as float32 and raw targets, from arrays or a dataset of pairs."""
-    if isinstance(x, Dataset):
+    dataset = dataset_in(x)
+    if dataset is not None:
         if y is not None:
             raise DataError("a PyTorch dataset brings its own targets; leave y out")
-        x, y = _unpack(x)
+        x, y, _ = unpack(dataset)
     elif y is None:
         raise DataError("targets are missing; give learn_task(X, y), or a PyTorch dataset of (input, target) pairs")
     return to_inputs(x, shape), y
 
 
-def _unpack(dataset: Dataset[Any]) -> tuple[Tensor, list[Any]]:
+def dataset_in(x: Any) -> Any | None:
+    """The map-style dataset that something is or holds in its attribute ``dataset``, as data loaders and experiences do; else None."""
+    if isinstance(x, Dataset):
+        return x
+    if isinstance(x, Tensor | np.ndarray | list | tuple | str | bytes | Mapping) or hasattr(x, "__array__"):
+        return None
+    if hasattr(x, "__len__") and hasattr(x, "__getitem__"):
+        return x
+    inner = getattr(x, "dataset", None)
+    return None if inner is None else dataset_in(inner)
+
+
+def unpack(dataset: Any) -> Unpacked:
+    """All items of a dataset: (input, target), or (input, target, task)."""
     try:
-        size = len(dataset)  # type: ignore[arg-type]
+        size = len(dataset)
     except TypeError as error:
         raise DataError("the dataset has no length; give a map-style dataset (with __len__ and __getitem__)") from error
-    pairs = [dataset[index] for index in range(size)]
-    if not pairs:
+    items = [dataset[index] for index in range(size)]
+    if not items:
         raise DataError("the dataset is empty; every task needs at least one example")
-    if not isinstance(pairs[0], tuple | list) or len(pairs[0]) < 2:
-        raise DataError("the dataset's items must be pairs (input, target)")
-    shapes = {tuple(np.shape(pair[0])) for pair in pairs}
+    for index, item in enumerate(items):
+        if not isinstance(item, tuple | list) or len(item) < 2:
+            raise DataError(f"item {index} of the dataset is no pair; items must be pairs (input, target), or (input, target, task)")
+    inputs = [_input(item[0], index) for index, item in enumerate(items)]
+    shapes = {tuple(part.shape): None for part in inputs}
     if len(shapes) > 1:
-        raise DataError(f"the dataset's inputs have different shapes ({', '.join(map(str, sorted(shapes)[:3]))}); they must all be equal")
-    return torch.stack([torch.as_tensor(np.asarray(pair[0])) for pair in pairs]), [pair[1] for pair in pairs]
+        odd = next(index for index, part in enumerate(inputs) if part.shape != inputs[0].shape)
+        said = ", ".join(map(str, sorted(shapes)[:3]))
+        raise DataError(
+            f"the dataset's inputs have different shapes ({said}); item {odd} is the first that differs, they must all be equal"
+        )
+    extra = [_plain(item[2]) for item in items] if all(len(item) > 2 for item in items) else None
+    return Unpacked(torch.stack(inputs), [item[1] for item in items], extra)
+
+
+def _input(value: Any, index: int) -> Tensor:
+    """One input as a tensor; a Pillow image as torchvision's ToTensor gives it: (C, H, W) in [0, 1]."""
+    if hasattr(value, "getbands"):
+        pixels = torch.from_numpy(np.array(value, dtype=np.float32) / 255)
+        return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1)  # (H, W) or (H, W, C) -> (C, H, W)
+    try:
+        return value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the input of item {index} of the dataset is no array of numbers ({error})") from error
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1) else value
 
 
 def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
     """Inputs as float32 (N, ...), checked against what the model knows; of a dataset's pairs only the inputs."""
-    if isinstance(x, Dataset):
-        x = _unpack(x)[0]
+    if (dataset := dataset_in(x)) is not None:
+        x = unpack(dataset).x
     if isinstance(x, Tensor):
         found = x.detach().cpu().float()
     else:
@@ -74,9 +118,7 @@ def plain_labels(y: Any) -> list[Hashable]:
     else:
         if not isinstance(y, Iterable):
             raise DataError(f"labels are {y!r}; give one label per example, shape (N,)")
-        values = [
-            value.item() if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1) else value for value in y
-        ]
+        values = [_plain(value) for value in y]
     for row, value in enumerate(values):
         if isinstance(value, Tensor) or not _is_hashable(value):
             raise DataError(f"the label {value!r} in row {row} is not hashable; use strings, numbers or tuples")

@@ -338,6 +338,18 @@ OTHER_VALUES: dict[str, Any] = {
     "data_seed": 9,
     "data_dir": "/data",
     "threads": 2,
+    "data.path": "/data/flowers.csv",
+    "data.label": "kind",
+    "data.tasks_by": "season",
+    "data.task_order": ["spring", "summer"],
+    "data.test_share": 0.5,
+    "data.test_path": "/data/test.csv",
+    "data.split_by": "part",
+    "data.ignore": ["id"],
+    "data.problem": "regression",
+    "data.missing": "drop",
+    "data.image_size": [8, 8],
+    "data.fingerprint": "0123456789abcdef",
     "posterior.prior_variance": 2.0,
     "posterior.prior_scale": 0.5,
     "posterior.prior_power": 0.5,
@@ -429,7 +441,7 @@ OTHER_VALUES: dict[str, Any] = {
 }
 
 
-PASSIVE = {"data_dir", "training.log_every", "training.checkpoint_every", "inference.batch_size"}
+PASSIVE = {"data.path", "data.test_path", "data_dir", "training.log_every", "training.checkpoint_every", "inference.batch_size"}
 
 
 @pytest.mark.parametrize("key", OTHER_VALUES)
@@ -445,6 +457,7 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     base = {"method": "pr-avb", "posterior.avb_chunk_size": 9} if key.startswith("posterior.avb_") else base
     base = {"method": "pr-flow", "strategy.penalty": "fkl"} if key == "strategy.penalty_samples" else base
     base = {"hypernet.initialisation": "gaussian"} if key == "posterior.keep_network_init" else base
+    base = {"data.path": "/data/plants.csv"} if key.startswith("data.") else base
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain
@@ -472,7 +485,7 @@ def test_a_configuration_is_frozen() -> None:
 
 def test_every_setting_means_something_to_some_method() -> None:
     flat = flatten(RunConfig().model_dump())
-    flat |= {"posterior.avb_chunk_size": 9, "strategy.penalty": "fkl"}
+    flat |= {"posterior.avb_chunk_size": 9, "strategy.penalty": "fkl", "data.path": "/data/plants.csv"}
     for key in setting_descriptions():
         variants = (flat, flat | {"strategy.penalty": "fisher"})
         assert any(why_senseless(key, method, given) is None for method in METHODS.values() for given in variants), key

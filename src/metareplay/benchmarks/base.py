@@ -1,13 +1,14 @@
 """A benchmark is a stream of tasks that can be iterated, indexed and sliced."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from torch import Tensor
 
 from metareplay.errors import DataError
+from metareplay.scaling import Scaling
 
 Problem = Literal["classification", "regression"]
 
@@ -37,7 +38,7 @@ class Task:
     name: str
     train: Split
     test: Split
-    classes: tuple[int | str, ...] = ()
+    classes: tuple[Hashable, ...] = ()
 
     def __post_init__(self) -> None:
         for part, (x, y) in (("train", self.train), ("test", self.test)):
@@ -53,7 +54,7 @@ class Outline(NamedTuple):
     """What can be said of a task without its data."""
 
     name: str
-    classes: tuple[int | str, ...] = ()
+    classes: tuple[Hashable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,14 @@ class Benchmark:
     make_task: Callable[[int], Task]
     make_test: Callable[[int], Split] | None = None
     describe: Callable[[int], Outline] | None = None
+    scaling: Scaling = field(default_factory=lambda: Scaling({}))
+    """How the tasks' data were standardised; inputs of a user are standardised in the same way."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """How a row or an image of a user's files becomes an input (``data.base.Examples.inputs``)."""
+    fingerprint: str | None = None
+    """Checksum of a user's own data and of how they were made into tasks."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about how the tasks were made."""
 
     def test(self, index: int) -> Split:
         """The test data of one task."""

@@ -2,15 +2,14 @@
 
 import json
 import os
-import re
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from metareplay.cli import own_data
+from metareplay.cli.run_folder import read_settings, remove_run, stored_config
 from metareplay.errors import ConfigError, MetaReplayError
-from metareplay.files import LOCK
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from metareplay.benchmarks.registry import BenchmarkInfo
     from metareplay.experiments.config import RunConfig
 
+OWN = "Your own data"
 HELP = """Train a method on a benchmark, task after task, and test it.
 
 [bold]Examples[/]
@@ -31,6 +31,15 @@ HELP = """Train a method on a benchmark, task after task, and test it.
   metareplay run --set training.iterations=500 --set strategy.strength=0.1
 
   metareplay run --out runs/mine --resume                continue what was interrupted
+
+Your own data: a CSV or parquet table, arrays (.npz), a folder of images (folder/class/image.png or folder/task/class/image.png), IDX files,
+CIFAR's binary archive, or hf:owner/name of the Hugging Face hub.
+
+  metareplay run --data sales.csv --label product --tasks-by season --ignore id
+
+  metareplay run --data photos/ --tasks-by classes:2     two classes per task; classes:2,3,4 for tasks of different sizes
+
+  metareplay run --data prices.parquet --label price --tasks-by year --test-data prices-test.parquet
 
 The folder --out holds config.yaml, results.json, metrics.jsonl, checkpoint/, model/, log.txt and report.html.
 """
@@ -46,6 +55,24 @@ def run(
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeat it (metareplay list settings).")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings from a YAML file, e.g. another run's config.yaml.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of the data set. Default: METAREPLAY_DATA, then the hub.")] = None,
+    data: Annotated[str | None, typer.Option(help="Your own data: table, arrays, folder, or hf:owner/name.", rich_help_panel=OWN)] = None,
+    tasks_by: Annotated[
+        str | None, typer.Option(help="Column that names the task, or classes:2, or classes:2,3,4.", rich_help_panel=OWN)
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column to predict. Default: label, target, class or y.", rich_help_panel=OWN)] = None,
+    ignore: Annotated[str | None, typer.Option(help="Columns that are no inputs, with commas: id,name.", rich_help_panel=OWN)] = None,
+    task_order: Annotated[
+        str | None, typer.Option(help="Tasks (or classes) in the order of learning, with commas.", rich_help_panel=OWN)
+    ] = None,
+    test_share: Annotated[
+        float | None, typer.Option(help="Share of each task and class for testing. Default: 0.2.", rich_help_panel=OWN)
+    ] = None,
+    test_data: Annotated[str | None, typer.Option(help="File or folder of the test set.", rich_help_panel=OWN)] = None,
+    split_by: Annotated[str | None, typer.Option(help="Column that says train or test.", rich_help_panel=OWN)] = None,
+    problem: Annotated[
+        str | None, typer.Option(help="classification or regression. Default: what the labels say.", rich_help_panel=OWN)
+    ] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Ask nothing of the network (also: METAREPLAY_OFFLINE=1).")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/BENCHMARK-METHOD-NETWORK.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run in --out; a finished one is not repeated.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
@@ -56,7 +83,11 @@ def run(
     """Train and test."""
     from rich.console import Console
 
+    if offline:
+        own_data.go_offline()
     given: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network, "seed": seed}
+    given |= {"data.path": data, "data.tasks_by": tasks_by, "data.label": label, "data.ignore": ignore, "data.task_order": task_order}
+    given |= {"data.test_share": test_share, "data.test_path": test_data, "data.split_by": split_by, "data.problem": problem}
     given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
     chosen = {key: value for key, value in given.items() if value is not None}
     resolved, folder, source = resolve(chosen, config, set_ or [], out, jobs, resume=resume)
@@ -80,21 +111,21 @@ def resolve(
     chosen: dict[str, Any], file: Path | None, pairs: list[str], out: Path | None, jobs: int, *, resume: bool
 ) -> tuple["RunConfig", Path, str]:
     """The configuration (defaults, recipe, file, options, --set: the later wins), the run's folder, and where defaults came from."""
-    from metareplay.benchmarks.registry import benchmark_named
     from metareplay.experiments.config import build_config, parse_setting
     from metareplay.experiments.recipe_book import default_settings
 
-    told = bool(set(chosen) - {"benchmark", "method", "network", "seed", "data_dir"} or pairs or file)
+    own_data.forget()
+    told = bool(set(chosen) - {"benchmark", "method", "network", "seed", "data_dir", *own_data.PATHS} or pairs or file)
     settings = {**(read_settings(file) if file else {}), **chosen, **dict(parse_setting(pair) for pair in pairs)}
-    if resume and not told and (stored := stored_config(out or default_folder(settings))) is not None:
+    folder = out or default_folder(settings)
+    if resume and not told and (stored := stored_config(folder)) is not None:
         file, settings = stored, {**read_settings(stored), **chosen}
-    info = benchmark_named(str(settings.get("benchmark", "split-digits")))
+    info = own_data.info_for(settings)
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
     defaults, source = default_settings(info.name, method, network)
     cores = os.cpu_count() or 1
     defaults["threads"] = max(1, cores // jobs) if info.needs_data else 1
     source_name = str(file) if file else "settings"
-    folder = out or default_folder(settings)
     resolved = build_config(defaults, settings, source_name)
     check_benchmark_settings(resolved, info)
     return resolved, folder, source
@@ -102,10 +133,11 @@ def resolve(
 
 def default_folder(settings: dict[str, Any]) -> Path:
     """Where a run goes unless --out says otherwise."""
-    from metareplay.benchmarks.registry import benchmark_named
-
-    info = benchmark_named(str(settings.get("benchmark", "split-digits")))
-    return Path("runs") / f"{info.name}-{settings.get('method', 'pr-bbb')}-{settings.get('network', info.default_network)}"
+    method = settings.get("method", "pr-bbb")
+    if settings.get("data.path") is not None:
+        return Path("runs") / "-".join(filter(None, (own_data.folder_name(settings), method, settings.get("network"))))
+    info = own_data.info_for(settings)
+    return Path("runs") / f"{info.name}-{method}-{settings.get('network', info.default_network)}"
 
 
 def check_benchmark_settings(config: "RunConfig", info: "BenchmarkInfo") -> None:
@@ -136,80 +168,27 @@ def earlier_seeds(folder: Path, config: "RunConfig", *, resume: bool) -> tuple[i
         raise ConfigError(f"{folder / 'seeds.json'} is damaged; give --seeds again to continue") from error
 
 
-def stored_config(out: Path) -> Path | None:
-    """The configuration an interrupted run left, of one seed or of several."""
-    return next((path for path in (out / "config.yaml", *sorted(out.glob("seed-*/config.yaml"))) if path.is_file()), None)
-
-
-def read_settings(path: Path) -> dict[str, Any]:
-    """Settings of a YAML file, as dotted keys."""
-    import yaml
-
-    from metareplay.settings import flatten
-
-    try:
-        content = yaml.safe_load(path.read_text())
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--config {path} is no text file; give YAML") from error
-    except OSError as error:
-        raise ConfigError(f"--config {path} cannot be read: {error.strerror or error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--config {path} is no valid YAML: {str(error).splitlines()[0]}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"--config {path} must hold settings like 'training: {{iterations: 500}}'")
-    return flatten(content)
-
-
 def check_parts(config: "RunConfig") -> None:
     """What can fail before a run begins should fail before an earlier one is removed."""
-    from metareplay.benchmarks.registry import build_benchmark
+    from metareplay.experiments.own_data import benchmark_for
     from metareplay.nets.registry import network_factory
 
-    data_dir = Path(config.data_dir) if config.data_dir else None
-    benchmark = build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir, tasks=config.tasks)
+    benchmark = own_data.loaded(config) if config.data.path is not None else benchmark_for(config)
     network_factory(config.network, benchmark.input_shape, config.activation)
-
-
-RUN_ENTRIES = frozenset(
-    "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors tensorboard "
-    f"seeds.json summary.json progress.json request.json {LOCK}".split()
-)
-"""Everything that a run writes, beside the folders of its seeds."""
-
-
-def remove_run(folder: Path) -> None:
-    """Remove what an earlier run wrote; a folder that holds anything else is left alone."""
-    if not folder.exists() or not any(folder.iterdir()):
-        return
-    entries = list(folder.iterdir())
-    seeds = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and (entry / "config.yaml").is_file()]
-    foreign = [entry.name for entry in entries if entry not in seeds and entry.name not in RUN_ENTRIES and not entry.name.endswith(".tmp")]
-    ours = (folder / "seeds.json").is_file() or ((folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml"))
-    if foreign or not (ours or seeds):
-        why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
-        raise ConfigError(f"--overwrite: {folder} is not only a run ({why}); remove it yourself if you mean it, or choose another --out")
-    try:
-        for seed in seeds:
-            remove_run(seed)
-            seed.rmdir()
-        for entry in (entry for entry in entries if entry not in seeds):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    except OSError as error:
-        raise ConfigError(f"--overwrite: {folder} cannot be removed: {error.strerror or error}") from error
 
 
 def introduce(console: "Console", config: "RunConfig", folder: Path, source: str) -> None:
     """Say what is going to happen."""
-    from metareplay.benchmarks.registry import benchmark_named
-
-    info = benchmark_named(config.benchmark).with_settings(config.tasks)
+    info = own_data.info_of(config)
     what = f"(scenario {info.scenario.value}, {info.num_tasks} tasks), {config.network}"
-    console.print(f"[bold]{config.method}[/] on [bold]{info.name}[/] {what}", highlight=False)
+    name = info.name if config.data.path is None else own_data.loaded(config).name
+    console.print(f"[bold]{config.method}[/] on [bold]{name}[/] {what}", highlight=False)
+    if config.data.path is not None:
+        own_data.introduce_data(console, config)
     console.print(f"settings: {source}; folder: {folder}", highlight=False)
 
 
 def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool, tensorboard: bool, quiet: bool) -> None:
-    from metareplay.benchmarks.registry import benchmark_named
     from metareplay.experiments.observers import LiveProgress, Observer, Several, TensorBoard
     from metareplay.experiments.run import Run, finished_results
     from metareplay.experiments.seeds import stop_on_signal
@@ -217,11 +196,13 @@ def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool,
 
     results = finished_results(folder, config) if resume else None
     if results is None:
-        unit = "squared error" if benchmark_named(config.benchmark).problem == "regression" else "accuracy %"
+        own = own_data.loaded(config) if config.data.path is not None else None
+        unit = "squared error" if "regression" in config.benchmark else "accuracy %"
         watchers: list[Observer] = [] if quiet else [LiveProgress(console, unit=unit)]
         if tensorboard:
             watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))
-        results = Run(config, folder, observer=Several(watchers), should_stop=stop_on_signal()).execute(resume=resume)
+        run = Run(config, folder, observer=Several(watchers), should_stop=stop_on_signal(), benchmark=own)
+        results = run.execute(resume=resume)
     console.print(run_table(results))
     _report(console, folder)
 

@@ -1,8 +1,11 @@
-"""What every reader of labelled images returns: all examples in memory, as small integers."""
+"""What the readers return: labelled images with a training and a test set, or a user's own examples."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,3 +47,96 @@ def _checksum(x: Tensor, y: Tensor) -> str:
     digest.update(x.contiguous().numpy().data)
     digest.update(y.contiguous().numpy().astype("<i8").data)  # the same bytes on every machine
     return digest.hexdigest()
+
+
+Label = int | float | str
+"""A user's own class label, as a plain value (truth values count as int)."""
+
+
+class Place(NamedTuple):
+    """Where some rows come from, to name them in messages: ``flowers.csv, line `` and 7, or a folder and a file's name."""
+
+    text: str
+    names: Sequence[int | str]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A user's examples as their files hold them; nothing is known yet about classes or tasks but what the files say."""
+
+    x: Tensor
+    """Inputs (N, ...): uint8 pixels or float32; NaN only where missing values are to be filled in."""
+    y: Tensor
+    """Positions in ``labels`` (N,), int64; real targets (N, D), float64, where there are no labels."""
+    labels: tuple[Label, ...]
+    places: tuple[Place, ...]
+    task: Tensor | None = None
+    """Positions in ``tasks`` (N,), int64, if the files say what belongs together."""
+    tasks: tuple[str, ...] = ()
+    test: Tensor | None = None
+    """Which examples are for testing (N,), bool, if the files say so."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """How a row or an image becomes an input, as plain values, so that a stored model reads further files in the same way."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about how the data were read."""
+
+    def where(self, index: int) -> str:
+        """The file and row of an example."""
+        return named_row(self.places, index)
+
+
+def named_row(places: Sequence[Place], index: int) -> str:
+    """The file and row of one row among all."""
+    for text, names in places:
+        if index < len(names):
+            return f"{text}{names[index]}"
+        index -= len(names)
+    return f"row {index}"
+
+
+def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tuple[Tensor, tuple[Label, ...]]:
+    """A column of labels as positions in the sorted labels; numbers with a fraction as they are, (N, 1), without labels."""
+    if values.ndim != 1:
+        return _real(values, what, places), ()
+    if values.dtype.kind in "OUS":
+        texts = [None if value is None else str(value) for value in values.tolist()]
+        if None in texts:
+            raise DataError(f"{named_row(places, texts.index(None))} has no {what}; every example needs one: fill it in, or remove the row")
+        known = sorted({text for text in texts if text is not None})
+        if all(_is_plain_integer(text) for text in known):
+            known.sort(key=int)
+        position = {text: index for index, text in enumerate(known)}
+        return torch.tensor([position[text] for text in texts if text is not None]), tuple(known)
+    if values.dtype.kind == "b":
+        found, index = np.unique(values, return_inverse=True)
+        return torch.from_numpy(index.astype(np.int64)), tuple(bool(value) for value in found)
+    real = _real(values[:, None], what, places)  # (N,) -> (N, 1)
+    if bool((real != real.round()).any()):
+        return real, ()
+    unique, position_of = torch.unique(real[:, 0], return_inverse=True)
+    return position_of, tuple(int(value) for value in unique.tolist())
+
+
+def encode_tasks(names: Sequence[str | None], places: Sequence[Place]) -> tuple[Tensor, tuple[str, ...]]:
+    """The task of each row as a position among all tasks, which keep the order in which they first appear."""
+    if None in names:
+        raise DataError(f"{named_row(places, list(names).index(None))} has no task; every example needs one: fill it in, or remove the row")
+    position: dict[str | None, int] = {}
+    index = [position.setdefault(name, len(position)) for name in names]
+    return torch.tensor(index), tuple(str(name) for name in position)
+
+
+def _real(values: np.ndarray, what: str, places: Sequence[Place]) -> Tensor:
+    if values.dtype.kind not in "fiu":
+        raise DataError(f"the {what} has values of type {values.dtype}; give texts or numbers")
+    real = torch.from_numpy(values.astype(np.float64))
+    if not bool(torch.isfinite(real).all()):
+        row = int((~torch.isfinite(real)).any(1).nonzero()[0])
+        raise DataError(
+            f"{named_row(places, row)} has no {what}, or an infinite one; every example needs one: fill it in, or remove the row"
+        )
+    return real
+
+
+def _is_plain_integer(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and str(int(text)) == text

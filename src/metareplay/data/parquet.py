@@ -27,7 +27,7 @@ def read_split(files: Sequence[Path], image_column: str, label_column: str, mode
     unreadable = (OSError, ValueError, TypeError, SyntaxError, datasets.exceptions.DatasetsError, pyarrow.ArrowException)
     try:
         # The folder of the data may be read-only and the user's home small: the library's own copy is temporary.
-        with _quiet(), tempfile.TemporaryDirectory(prefix="metareplay-", ignore_cleanup_errors=True) as scratch:
+        with quiet(), tempfile.TemporaryDirectory(prefix="metareplay-", ignore_cleanup_errors=True) as scratch:
             # Named by its folder, not as "parquet": that would report the use over the network.
             folder, names = str(files[0].parent), [glob.escape(str(file)) for file in files]
             table = datasets.load_dataset(folder, data_files=names, split="train", cache_dir=scratch, keep_in_memory=True)
@@ -66,7 +66,7 @@ def _stack(images: Iterable[Any], count: int, where: str) -> Tensor:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No progress bars or log lines of the library: errors reach the user as one message."""
     from datasets.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from datasets.utils import logging as datasets_logging

@@ -10,6 +10,8 @@ import torch
 
 from metareplay.data.base import LabelledImages
 from metareplay.data.cache import cache_path, load_cached, store
+from metareplay.data.offline import OFFLINE_VARIABLE, is_offline
+from metareplay.data.originals import Original, find_original
 from metareplay.data.parquet import INSTALL_HINT, read_split
 from metareplay.errors import DataError
 
@@ -93,6 +95,8 @@ def load_images(name: str, data_dir: Path | None = None) -> LabelledImages:
     The folder may be the data set's own or one that contains it under its name. It is only read.
     """
     source = KNOWN_SOURCES[name]
+    if (original := _find_original(name, data_dir)) is not None:
+        return _load_original(source, original)
     files = _split_files(source, _locate(source, data_dir))
     cache = cache_path(source.name, [file for split in SPLITS for file in files[split]])
     cached = None if cache is None else load_cached(cache, source.checksums)
@@ -104,6 +108,24 @@ def load_images(name: str, data_dir: Path | None = None) -> LabelledImages:
     _verify(source, images, files)
     if cache is not None:
         store(cache, images)
+    return images
+
+
+def _find_original(name: str, data_dir: Path | None) -> Original | None:
+    """The files that the data set's authors publish, if they are in the data folder."""
+    named = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE)
+    return find_original(name, Path(named).expanduser()) if named else None
+
+
+def _load_original(source: ImageSource, original: Original) -> LabelledImages:
+    """Reading verifies an archive by the checksum its authors publish; the content is verified as that of other files."""
+    cache = cache_path(source.name, original.files)
+    images = None if cache is None else load_cached(cache, source.checksums)
+    if images is None:
+        images = original.read()
+        _verify(source, images, dict.fromkeys(SPLITS, original.files))
+        if cache is not None:
+            store(cache, images)
     return images
 
 
@@ -153,9 +175,18 @@ def _download(source: ImageSource) -> Path:
     if not silent:
         disable_progress_bars()
     try:
-        return Path(snapshot_download(source.hub_id, repo_type="dataset", allow_patterns=[f"{source.subfolder}/*.parquet"]))
+        return Path(
+            snapshot_download(
+                source.hub_id, repo_type="dataset", allow_patterns=[f"{source.subfolder}/*.parquet"], local_files_only=is_offline()
+            )
+        )
     except Exception as error:  # the client also lets its HTTP library's own errors through
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if is_offline():
+            raise DataError(
+                f"{source.name} is not on this machine, and offline mode ({OFFLINE_VARIABLE} or HF_HUB_OFFLINE) is on; put its files (the "
+                f"repository {source.hub_id}, or those its authors publish) into a folder and name it with --data-dir or {DATA_VARIABLE}"
+            ) from error
         raise DataError(
             f"cannot download {source.name} from the Hugging Face hub ({reason}); check the network, "
             f"or name a folder that holds the repository {source.hub_id} with --data-dir or the environment variable {DATA_VARIABLE}"

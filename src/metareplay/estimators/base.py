@@ -43,7 +43,7 @@ class ContinualEstimator:
     ) -> None:
         settings = dict(settings or {})
         method, network = settings.get("method", method), settings.get("network", network or self.default_network)
-        if wrong := [key for key in ("benchmark", "data_dir", "data_seed", "threads") if key in settings]:
+        if wrong := [key for key in settings if key in ("benchmark", "data_dir", "data_seed", "threads") or key.startswith("data.")]:
             raise ConfigError(f"{wrong[0]} is a setting of runs, not of estimators; leave it out (threads: torch.set_num_threads)")
         own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
         defaults, _ = default_settings(own_data, method, network)
@@ -54,6 +54,8 @@ class ContinualEstimator:
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
         self.scaling = Scaling({})
+        self.inputs: Mapping[str, Any] = {}
+        """How files become inputs, if ``metareplay run --data`` made the model."""
 
     @property
     def task_names(self) -> list[str]:
@@ -135,7 +137,7 @@ class ContinualEstimator:
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder (safetensors and JSON)."""
-        save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors)
+        save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -145,7 +147,7 @@ class ContinualEstimator:
             raise CheckpointError(f"{folder} holds a {stored.learner.problem} model; load it with {_CLASSES[stored.learner.problem]}")
         estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))
         estimator.config, estimator.learner, estimator.tasks = stored.learner.config, stored.learner, stored.tasks
-        estimator.scaling = Scaling(stored.scaling)
+        estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs
         return estimator
 
 

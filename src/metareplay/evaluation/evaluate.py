@@ -44,6 +44,8 @@ class Evaluator:
         self, model: ContinualModel, settings: InferenceSettings, *, regression: bool, seed: int, scenario: Scenario = Scenario.CLASS
     ) -> None:
         self.model, self.settings, self.regression, self.seed, self.scenario = model, settings, regression, seed, scenario
+        self.target_scale: Tensor | None = None
+        """What the targets were divided by (D,), so that squared errors are in the user's units; None: by nothing."""
 
     def criteria(self) -> list[str]:
         """The criteria that apply: none where tasks are known or share one answer, some only where weights can differ."""
@@ -75,7 +77,8 @@ class Evaluator:
     def error_or_hit(self, predictions: Tensor, y: Tensor) -> Tensor:
         """Per input: the squared error, or 100 for a right class and 0 for a wrong one: (N,)."""
         if self.regression:
-            return (predictions.double() - y.double()).square().mean(-1)  # (N, D) -> (N,)
+            error = predictions.double() - y.double()
+            return (error if self.target_scale is None else error * self.target_scale).square().mean(-1)  # (N, D) -> (N,)
         return 100.0 * (predictions == y).double()
 
     def given(self, task: int, test: Split) -> float:

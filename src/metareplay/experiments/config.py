@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
+from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError
 from metareplay.experiments.methods import Method, method_named
 from metareplay.experiments.relevance import ESTIMATORS, why_senseless
@@ -41,9 +42,15 @@ class RunConfig(Settings):
         description="outputs of a softmax that spans all tasks from the start; null: as many as a benchmark has classes",
     )
     seed: int = Field(0, ge=0, description="fixes all random numbers of a run")
-    data_seed: int = Field(DATA_SEED, ge=0, description="fixes generated data, permutations and drawn class orders, the same for all seeds")
+    data_seed: int = Field(
+        DATA_SEED,
+        ge=0,
+        description="fixes generated data, permutations, drawn class orders and which of a user's own data are for testing, "
+        "the same for all seeds",
+    )
     data_dir: str | None = Field(None, description="folder of the data set; null: METAREPLAY_DATA, then the hub")
     threads: int = Field(1, ge=1, description="processor threads; results are bit-identical for the same number only")
+    data: DataSettings = DataSettings()
     tasks: TaskSettings = TaskSettings()
     posterior: PosteriorSettings = PosteriorSettings()
     hypernet: HypernetSettings = HypernetSettings()
@@ -71,7 +78,9 @@ class RunConfig(Settings):
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-PASSIVE_KEYS = frozenset({"data_dir", "training.log_every", "training.checkpoint_every", "inference.batch_size"})
+PASSIVE_KEYS = frozenset(
+    {"data_dir", "data.path", "data.test_path", "training.log_every", "training.checkpoint_every", "inference.batch_size"}
+)
 """Settings that do not change what a run computes."""
 
 

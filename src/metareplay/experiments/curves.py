@@ -12,6 +12,8 @@ from metareplay.inference.predictive import log_likelihoods
 
 def predictive_picture(evaluator: Evaluator, benchmark: Benchmark) -> dict[str, Tensor] | None:
     """Tensors for the figure of 1D regression (mean and standard deviation) or of 2D classification (entropy); None otherwise."""
+    if benchmark.scaling.tensors:
+        return None  # the axes would not be in the user's units
     if benchmark.input_shape == (1,) and evaluator.regression:
         found = _lines(evaluator)
         if benchmark.name == "regression-1d":

@@ -93,6 +93,8 @@ def _why_not_in_fine_tuning(key: str, method: Method, settings: Mapping[str, Any
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
+    if group == "data" and settings.get("data.path") is None and settings.get("data.fingerprint") is None:
+        return "no data of your own are named; name them with --data"
     if key == "heads" and method.task_map != "hypernetwork":
         return f"the outputs of {method.name} follow from its kind"
     if key == "total_outputs" and not method.shared_softmax:

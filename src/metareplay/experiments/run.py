@@ -12,7 +12,6 @@ import yaml
 from safetensors.torch import save
 
 from metareplay.benchmarks.base import Benchmark, Split, Task
-from metareplay.benchmarks.registry import build_benchmark
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.evaluation.evaluate import backward_transfer, during, final
 from metareplay.experiments.config import RunConfig, build_config
@@ -20,6 +19,7 @@ from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.held_out import HeldOut
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
+from metareplay.experiments.own_data import benchmark_for, refuse_changed_data, with_fingerprint
 from metareplay.experiments.store import TaskInfo, save_model
 from metareplay.files import only_writer, write_atomically
 from metareplay.inference.criteria import CRITERIA
@@ -45,15 +45,16 @@ class Run:
         should_stop: Callable[[], bool] = lambda: False,
         benchmark: Benchmark | None = None,
     ) -> None:
-        self.config, self.out, self.observer, self.should_stop = config, out, observer or Silent(), should_stop
         torch.set_num_threads(config.threads)
-        data_dir = Path(config.data_dir) if config.data_dir else None
-        self.benchmark = benchmark or build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir, tasks=config.tasks)
+        self.benchmark = benchmark or benchmark_for(config)
+        config = with_fingerprint(config, self.benchmark)
+        self.config, self.out, self.observer, self.should_stop = config, out, observer or Silent(), should_stop
         self.outlines = self.benchmark.outlines()
         total = sum(len(task.classes) for task in self.outlines) or None
         self.learner = ContinualLearner(
             config, self.benchmark.problem, self.benchmark.scenario, self.benchmark.input_shape, total_outputs=total
         )
+        self.learner.evaluator.target_scale = self.benchmark.scaling.tensors.get("y_scale")
         self.checkpoints = CheckpointFolder(out / "checkpoint", config.fingerprint())
         self.matrix: list[list[float]] = []
         self.before: dict[str, Any] | None = None
@@ -97,6 +98,8 @@ class Run:
         """Make the folder, or read where an earlier run of this configuration stopped."""
         found = None
         if resume:
+            if (self.out / "config.yaml").is_file():
+                refuse_changed_data(_stored_settings(self.out), self.config, self.out)
             found = self.checkpoints.last_good()
             for problem in self.checkpoints.problems:
                 self._log(f"passed over: {problem}")
@@ -198,7 +201,8 @@ class Run:
         self.seconds["evaluate"] += time.perf_counter() - began
         results["seconds"] = {name: round(value, 3) for name, value in self.seconds.items()}
         results["peak_memory_mib"] = peak_memory_mib()
-        save_model(self.out / "model", self.learner, [TaskInfo(*task) for task in self.outlines], {})
+        tasks = [TaskInfo(*task) for task in self.outlines]
+        save_model(self.out / "model", self.learner, tasks, self.benchmark.scaling.tensors, self.benchmark.inputs)
         if (picture := predictive_picture(self.learner.evaluator, self.benchmark)) is not None:
             write_atomically(self.out / "predictive.safetensors", save({name: value.contiguous() for name, value in picture.items()}))
         write_atomically(self.out / "results.json", json.dumps(results, indent=1))
@@ -287,10 +291,16 @@ def finished_results(folder: Path, config: RunConfig) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        stored = yaml.safe_load((folder / "config.yaml").read_text())
+        stored = _stored_settings(folder)
         results: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise CheckpointError(f"the finished run in {folder} is damaged ({error}); choose another --out, or --overwrite it") from error
-    if build_config({}, flatten(stored), str(folder / "config.yaml")).fingerprint() != config.fingerprint():
+    refuse_changed_data(stored, config, folder)
+    if build_config({}, stored, str(folder / "config.yaml")).fingerprint() != config.fingerprint():
         raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or --overwrite it")
     return results
+
+
+def _stored_settings(folder: Path) -> dict[str, Any]:
+    """What ``config.yaml`` of a run says, as dotted keys."""
+    return flatten(yaml.safe_load((folder / "config.yaml").read_text()) or {})

@@ -32,9 +32,17 @@ class StoredModel(NamedTuple):
     learner: ContinualLearner
     tasks: list[TaskInfo]
     scaling: dict[str, Tensor]
+    inputs: dict[str, Any]
+    """How a row or an image of a user's files becomes an input; empty if the model did not learn from files."""
 
 
-def save_model(folder: Path, learner: ContinualLearner, tasks: Sequence[TaskInfo], scaling: Mapping[str, Tensor]) -> None:
+def save_model(
+    folder: Path,
+    learner: ContinualLearner,
+    tasks: Sequence[TaskInfo],
+    scaling: Mapping[str, Tensor],
+    inputs: Mapping[str, Any] | None = None,
+) -> None:
     """Write a model. An older one in the folder stays whole until the new one is complete."""
     described = [{"name": task.name, "classes": [encode_label(label) for label in task.classes]} for task in tasks]
     tensors = {**learner.tensors(training=False), **{f"scaling.{name}": tensor for name, tensor in scaling.items()}}
@@ -44,6 +52,7 @@ def save_model(folder: Path, learner: ContinualLearner, tasks: Sequence[TaskInfo
         "problem": learner.problem,
         "scenario": learner.scenario.value,
         "input_shape": list(learner.input_shape),
+        "inputs": dict(inputs or {}),
         "tasks": described,
         **learner.facts(),
         "weights": weights,
@@ -75,7 +84,7 @@ def _build(folder: Path, facts: Mapping[str, Any]) -> StoredModel:
     learner.restore(facts, tensors)
     tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]
     scaling = {name.removeprefix("scaling."): tensor for name, tensor in tensors.items() if name.startswith("scaling.")}
-    return StoredModel(learner, tasks, scaling)
+    return StoredModel(learner, tasks, scaling, dict(facts.get("inputs", {})))
 
 
 def _read_facts(path: Path) -> dict[str, Any]:

@@ -1,0 +1,156 @@
+"""A user's own data as a benchmark: what is predicted, what the tasks are, and which examples are for testing."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from metareplay.benchmarks.assemble import assemble, chosen_for_testing
+from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Split, Task
+from metareplay.data.base import Examples
+from metareplay.data.reading import read_examples
+from metareplay.data.settings import DataSettings
+from metareplay.errors import ConfigError, DataError
+
+BY_CLASSES = "classes:"
+MOST_CLASSES = 100
+"""Whole numbers with more different values than this may as well be real targets."""
+
+
+def own_benchmark(settings: DataSettings, *, data_seed: int, scenario: Scenario | None = None) -> Benchmark:
+    """The tasks of the data that the settings name; other data than those of a stored fingerprint are refused."""
+    found = benchmark_of(read_examples(settings), settings, data_name(settings), data_seed, scenario)
+    refuse_other(found, settings)
+    return found
+
+
+def refuse_other(found: Benchmark, settings: DataSettings) -> None:
+    """Refuse data that are not those of the settings' fingerprint."""
+    if settings.fingerprint is not None and settings.fingerprint != found.fingerprint:
+        raise DataError(
+            f"the data in {settings.path} changed since the run began (fingerprint {found.fingerprint}, then {settings.fingerprint}), "
+            "or are now read in another way; restore them, or begin a new run in another --out"
+        )
+
+
+def data_name(settings: DataSettings) -> str:
+    """What results call the data: the file's or folder's name without its ending."""
+    path = str(settings.path).removeprefix("hf:").rstrip("/")
+    return f"custom:{Path(path).name.partition('.')[0] or 'data'}"
+
+
+def benchmark_of(examples: Examples, settings: DataSettings, name: str, data_seed: int, scenario: Scenario | None = None) -> Benchmark:
+    """Examples as tasks."""
+    problem, why = chosen_problem(examples, settings)
+    examples = _as_targets(examples, problem)
+    groups = _groups(examples, settings, problem)
+    tasks = [_task(examples, title, rows, settings, problem, data_seed) for title, rows in groups]
+    return assemble(name, problem, scenario, tasks, inputs=examples.inputs, notes=(f"{problem}: {why}", *examples.notes))
+
+
+def chosen_problem(examples: Examples, settings: DataSettings) -> tuple[Problem, str]:
+    """Classification or regression, and why."""
+    if settings.problem is not None:
+        return settings.problem, "as asked for"
+    if not examples.labels:
+        return "regression", "the labels are numbers with a fraction"
+    whole = all(isinstance(label, int) for label in examples.labels)
+    if whole and len(examples.labels) > MOST_CLASSES:
+        raise ConfigError(
+            f"the labels are {len(examples.labels)} different whole numbers, which may be classes or real targets; "
+            "say which with --problem classification or --problem regression"
+        )
+    return "classification", f"the labels are {len(examples.labels)} {'whole numbers' if whole else 'names'}"
+
+
+def _as_targets(examples: Examples, problem: Problem) -> Examples:
+    """Labels turned into real targets or the reverse, where the problem asks for that."""
+    if problem == "regression" and examples.labels:
+        if not all(isinstance(label, int | float) for label in examples.labels):
+            raise DataError(f"{examples.where(0)}: the label {examples.labels[0]!r} is no number; regression needs numbers")
+        values = torch.tensor([float(label) for label in examples.labels], dtype=torch.float64)
+        return replace(examples, y=values[examples.y].unsqueeze(1), labels=())  # (N,) -> (N, 1)
+    if problem == "classification" and not examples.labels:
+        if examples.y.shape[1] != 1:
+            raise DataError(f"the labels have {examples.y.shape[1]} columns; classification needs one label per example")
+        values, index = examples.y[:, 0].unique(return_inverse=True)
+        return replace(examples, y=index, labels=tuple(values.tolist()))
+    return examples
+
+
+def _groups(examples: Examples, settings: DataSettings, problem: Problem) -> list[tuple[str, Tensor]]:
+    """Name and examples (positions) of each task, in the order of learning."""
+    if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
+        if problem == "regression":
+            raise ConfigError("--tasks-by classes:k needs classes; name the column that says which task a row belongs to")
+        return _by_classes(examples, settings)
+    if examples.task is None:
+        how = "classes:2 (two classes per task, and so on)" if problem == "classification" else "the column that names the task"
+        raise ConfigError(f"the data do not say which example belongs to which task; say with --tasks-by {how}")
+    order = _ordered(examples.tasks, settings.task_order, "task")
+    return [(name, (examples.task == examples.tasks.index(name)).nonzero().squeeze(1)) for name in order]
+
+
+def _by_classes(examples: Examples, settings: DataSettings) -> list[tuple[str, Tensor]]:
+    names = [str(label) for label in examples.labels]
+    order = _ordered(names, settings.task_order, "class")
+    groups, start = [], 0
+    for size in _sizes(str(settings.tasks_by), len(order)):
+        chosen = order[start : start + size]
+        start += size
+        wanted = torch.tensor([names.index(name) for name in chosen])
+        title = "-".join(chosen) if len(chosen) <= 10 else f"{chosen[0]}-to-{chosen[-1]}"
+        groups.append((f"classes-{title}", torch.isin(examples.y, wanted).nonzero().squeeze(1)))
+    return groups
+
+
+def _sizes(text: str, classes: int) -> list[int]:
+    """The number of classes of each task."""
+    try:
+        sizes = [int(part) for part in text.removeprefix(BY_CLASSES).split(",")]
+    except ValueError as error:
+        raise ConfigError(
+            f"--tasks-by {text}: write how many classes a task has, e.g. classes:2, or of each task, e.g. classes:2,3"
+        ) from error
+    if min(sizes) < 2:
+        raise ConfigError(f"--tasks-by {text}: a task needs at least two classes, else there is nothing to tell apart")
+    if len(sizes) == 1 and classes % sizes[0] == 0 and classes:
+        return sizes * (classes // sizes[0])
+    if len(sizes) == 1 or sum(sizes) != classes:
+        raise ConfigError(
+            f"--tasks-by {text} does not fit {classes} classes; write sizes that add up to {classes}, e.g. classes:2,{classes - 2}"
+        )
+    return sizes
+
+
+def _ordered(found: Sequence[str], wanted: Sequence[str] | None, what: str) -> list[str]:
+    if wanted is None:
+        return list(found)
+    if sorted(wanted) != sorted(found):
+        odd = next((name for name in wanted if name not in found), None) or next((name for name in found if name not in wanted), wanted[0])
+        raise ConfigError(f"--task-order must name every {what} of the data once ({', '.join(found[:20])}); look at {odd!r}")
+    return list(wanted)
+
+
+def _task(examples: Examples, name: str, rows: Tensor, settings: DataSettings, problem: Problem, data_seed: int) -> Task:
+    x, y = examples.x[rows], examples.y[rows]
+    given = examples.test is not None
+    test = examples.test[rows] if examples.test is not None else chosen_for_testing(y, settings.test_share, data_seed, name)
+    if bool(test.all()) or not bool(test.any()):
+        part, advice = ("training", "add some") if bool(test.all()) else ("test", "add some, or let them be chosen by --test-share")
+        raise DataError(f"task {name!r} has no {part} examples; {advice if given else 'it needs at least two examples of each class'}")
+    if problem == "regression":
+        return Task(name, Split(x[~test], y[~test].float()), Split(x[test], y[test].float()))
+    classes = y[~test].unique()  # sorted
+    unknown = ~torch.isin(y, classes)
+    if bool(unknown.any()):
+        row = int(rows[int(unknown.nonzero()[0])])
+        raise DataError(
+            f"{examples.where(row)}: the test example's class {examples.labels[int(examples.y[row])]!r} has no training examples in task "
+            f"{name!r}; add some, or remove it"
+        )
+    targets = torch.searchsorted(classes, y)  # positions among the task's own classes
+    labels = tuple(examples.labels[index] for index in classes.tolist())
+    return Task(name, Split(x[~test], targets[~test]), Split(x[test], targets[test]), labels)

@@ -1,0 +1,142 @@
+"""Streams of PyTorch datasets, one per task, as a benchmark; those of other continual-learning libraries plug in as they are."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from metareplay.arrays import dataset_in, inputs_and_targets, plain_labels, to_inputs, to_real_targets, unpack
+from metareplay.benchmarks.assemble import assemble, chosen_for_testing, class_indices
+from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Split, Task
+from metareplay.benchmarks.own import benchmark_of
+from metareplay.benchmarks.toy import DATA_SEED
+from metareplay.data.base import Examples, Place
+from metareplay.data.settings import DataSettings
+from metareplay.errors import DataError
+
+
+class _Part(NamedTuple):
+    """Some examples that belong together, and the task label they carry, if all carry the same."""
+
+    x: Tensor
+    y: Any
+    label: Hashable | None
+
+
+def stream_benchmark(
+    datasets: Iterable[Any],
+    test: Iterable[Any] | None = None,
+    *,
+    name: str = "stream",
+    problem: Problem = "classification",
+    scenario: Scenario | str | None = None,
+    standardise: bool = True,
+    test_share: float = 0.2,
+    data_seed: int = DATA_SEED,
+) -> Benchmark:
+    """A benchmark of an iterable of datasets, one per task.
+
+    Each element is a map-style dataset of (input, target) or (input, target, task), something that holds one in its attribute
+    ``dataset``, or a pair of arrays (X, y). One dataset whose items carry several task labels is split by them.
+    ``test`` has the same tasks in the same order; without it a share of each task and class is kept for testing.
+    """
+    train = _parts(datasets, "stream")
+    tests = None if test is None else _parts(test, "test stream")
+    if tests is not None and len(tests) != len(train):
+        raise DataError(f"the stream has {len(train)} tasks but the test stream {len(tests)}; give one test dataset for each task")
+    names, tasks = _names(train), []
+    for index, part in enumerate(train):
+        if part.x.shape[1:] != train[0].x.shape[1:]:
+            raise DataError(f"task {names[index]!r} has inputs of shape {tuple(part.x.shape[1:])}, the first {tuple(train[0].x.shape[1:])}")
+        other = None if tests is None else tests[index]
+        tasks.append(_task(names[index], part, other, problem, test_share, data_seed))
+    wanted = None if scenario is None else Scenario(scenario)
+    return assemble(name, problem, wanted, tasks, standardise=standardise)
+
+
+def dataset_benchmark(
+    dataset: Any,
+    test: Any | None = None,
+    *,
+    tasks_by: str,
+    name: str = "dataset",
+    task_order: Sequence[str] | None = None,
+    test_share: float = 0.2,
+    data_seed: int = DATA_SEED,
+) -> Benchmark:
+    """One labelled PyTorch dataset split into tasks by its classes: ``tasks_by="classes:2"`` or ``"classes:2,3,4"``."""
+    found = [inputs_and_targets(part, None, None) for part in (dataset, test) if part is not None]
+    x, labels = torch.cat([part[0] for part in found]), [label for part in found for label in plain_labels(part[1])]
+    known = sorted(set(labels), key=lambda label: (str(type(label)), label))
+    for row, label in enumerate(labels):
+        if not isinstance(label, int | float | str):
+            raise DataError(f"the label {label!r} of item {row} is no number or text")
+    marks = torch.arange(len(x)) >= len(found[0][0]) if test is not None else None
+    examples = Examples(x, class_indices(labels, known), tuple(known), (Place("item ", range(len(x))),), test=marks)  # type: ignore[arg-type]
+    order = None if task_order is None else tuple(task_order)
+    settings = DataSettings(tasks_by=tasks_by, task_order=order, test_share=test_share, problem="classification")
+    return benchmark_of(examples, settings, name, data_seed)
+
+
+def _parts(datasets: Iterable[Any], what: str) -> list[_Part]:
+    whole = dataset_in(datasets)
+    elements = [datasets] if whole is not None and _is_one_dataset(whole) else list(datasets)
+    if not elements:
+        raise DataError(f"the {what} is empty; give at least one dataset")
+    found: list[_Part] = []
+    for index, element in enumerate(elements):
+        try:
+            found += _split_by_label(element)
+        except DataError as error:
+            raise DataError(f"dataset {index} of the {what}: {error}") from error
+    return found
+
+
+def _is_one_dataset(dataset: Any) -> bool:
+    """Whether the items are examples, and not datasets themselves."""
+    return len(dataset) > 0 and isinstance(first := dataset[0], tuple | list) and len(first) >= 2 and dataset_in(first[0]) is None
+
+
+def _split_by_label(element: Any) -> list[_Part]:
+    dataset = dataset_in(element)
+    if dataset is None:
+        if not isinstance(element, tuple | list) or len(element) != 2:
+            raise DataError(f"it is a {type(element).__name__}; give a PyTorch dataset, or a pair of arrays (X, y)")
+        return [_Part(*inputs_and_targets(element[0], element[1], None), None)]
+    x, y, labels = unpack(dataset)
+    x = to_inputs(x, None)
+    if labels is None or not all(isinstance(label, int | str) for label in labels):
+        return [_Part(x, y, None)]
+    parts = []
+    for label in dict.fromkeys(labels):
+        rows = [row for row, other in enumerate(labels) if other == label]
+        parts.append(_Part(x[rows], [y[row] for row in rows], label))
+    return parts
+
+
+def _names(parts: Sequence[_Part]) -> list[str]:
+    """By the task labels where each task has another, else by position."""
+    labels = [part.label for part in parts]
+    unique = None not in labels and len(set(labels)) == len(labels)
+    return [f"task-{label if unique else index}" for index, label in enumerate(labels)]
+
+
+def _task(name: str, train: _Part, test: _Part | None, problem: Problem, share: float, seed: int) -> Task:
+    parts = [train] if test is None else [train, test]
+    classes: tuple[Hashable, ...] = ()
+    if problem == "regression":
+        targets = [to_real_targets(part.y) for part in parts]
+    else:
+        labels = [plain_labels(part.y) for part in parts]
+        classes = tuple(sorted(set(labels[0]), key=lambda label: (str(type(label)), label)))
+        if unknown := [label for label in labels[-1] if label not in classes]:
+            raise DataError(f"task {name!r}: the test label {unknown[0]!r} has no training examples; add some, or remove it")
+        targets = [class_indices(found, classes) for found in labels]
+    for part, found in zip(parts, targets, strict=True):
+        if len(part.x) != len(found):
+            raise DataError(f"task {name!r}: {len(part.x)} inputs but {len(found)} targets; both need one row per example")
+    if test is not None:
+        return Task(name, Split(train.x, targets[0]), Split(test.x, targets[1]), classes)
+    marks = chosen_for_testing(targets[0], share, seed, name)
+    return Task(name, Split(train.x[~marks], targets[0][~marks]), Split(train.x[marks], targets[0][marks]), classes)

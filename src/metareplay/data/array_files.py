@@ -1,0 +1,116 @@
+"""NumPy files: x and y, perhaps task, perhaps a test set; never pickled objects."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metareplay.data.base import Examples, Place, encode_labels, encode_tasks
+from metareplay.errors import DataError
+
+NAMES = "x and y (also x_train and y_train), and if you like task, x_test, y_test, task_test"
+
+
+def read_array(path: Path) -> np.ndarray:
+    """The array of a .npy file, or x of a .npz file."""
+    found = _load(path)
+    array = found.get("x", found.get("x_test", found.get("x_train")))
+    if array is None:
+        raise DataError(f"{path} holds no array named x, only {', '.join(found) or 'nothing'}")
+    return array
+
+
+def read_arrays(path: Path, test_path: Path | None) -> Examples:
+    """Examples of a .npz file."""
+    if path.suffix != ".npz":
+        raise DataError(f"{path} is one array without labels; save both with numpy.savez: {NAMES}")
+    arrays = _load(path)
+    train = {name: arrays[key] for name in ("x", "y", "task") for key in (name, f"{name}_train") if key in arrays}
+    test = {name: arrays[f"{name}_test"] for name in ("x", "y", "task") if f"{name}_test" in arrays}
+    where = test_path or path
+    if test_path is not None:
+        others = _load(test_path)
+        test = {name: others[key] for name in ("x", "y", "task") for key in (name, f"{name}_test") if key in others}
+    _check(path, train, "x and y")
+    places = [Place(f"{path}, row ", range(len(train["x"])))]
+    marks = None
+    if test:
+        _check(where, test, "x_test and y_test")
+        if set(train) != set(test):
+            raise DataError(f"{where}: training and test set differ in what they have; both need x, y and either both or none task")
+        _alike(where, train, test)
+        marks = torch.arange(len(train["x"]) + len(test["x"])) >= len(train["x"])
+        places.append(Place(f"{where}, test row ", range(len(test["x"]))))
+        train = {name: np.concatenate([train[name], test[name]]) for name in train}
+    return _examples(path, train, tuple(places), marks)
+
+
+def _examples(path: Path, arrays: Mapping[str, np.ndarray], places: tuple[Place, ...], test: Tensor | None) -> Examples:
+    y, labels = encode_labels(arrays["y"], "label", places)
+    task, tasks = (None, ()) if "task" not in arrays else encode_tasks(_task_names(arrays["task"], path), places)
+    return Examples(as_inputs(arrays["x"], path), y, labels, places, task, tasks, test, {"kind": "arrays"})
+
+
+def _task_names(values: np.ndarray, path: Path) -> list[str]:
+    if values.ndim != 1 or values.dtype.kind not in "iubU":
+        raise DataError(
+            f"{path}: task has values of type {values.dtype} and shape {values.shape}; give one text or whole number per example"
+        )
+    return [str(value) for value in values.tolist()]
+
+
+def as_inputs(x: np.ndarray, path: Path) -> Tensor:
+    """Inputs (N, ...) as float32; uint8 images as (N, C, H, W) pixels."""
+    if x.dtype.kind not in "fiub":
+        raise DataError(f"{path}: x has values of type {x.dtype}; give numbers")
+    if x.ndim < 2:
+        raise DataError(f"{path}: x has shape {x.shape}; give one row per example, (N, 1) for one feature")
+    if x.dtype == np.uint8 and x.ndim == 3:
+        return torch.from_numpy(x.copy()).unsqueeze(1)  # (N, H, W) -> (N, 1, H, W)
+    if x.dtype == np.uint8 and x.ndim == 4:
+        last = x.shape[3] in (1, 3) and x.shape[1] not in (1, 3)
+        return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2) if last else x))  # (N, H, W, C) -> (N, C, H, W)
+    found = torch.from_numpy(x.astype(np.float32))
+    if not bool(torch.isfinite(found).all()):
+        row = int((~torch.isfinite(found.flatten(1))).any(1).nonzero()[0])
+        raise DataError(f"{path}, row {row} of x has NaN or infinite values; clean the data first")
+    return found
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with path.open("rb") as file:  # numpy does not close a broken archive
+            found = np.load(file, allow_pickle=False)
+            if isinstance(found, np.ndarray) != (path.suffix == ".npy"):
+                raise DataError(f"{path} has the wrong ending; .npy is one array, .npz an archive with the array x")
+            return {"x": found} if isinstance(found, np.ndarray) else {name.lower(): found[name] for name in found.files}
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist") from error
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        objects = "allow_pickle" in str(error)
+        reason = "it holds pickled objects, which can run code; save arrays of numbers or fixed-length text" if objects else str(error)
+        raise DataError(f"{path} cannot be read as numbers: {reason}") from error
+
+
+def _check(path: Path, arrays: Mapping[str, np.ndarray], wanted: str) -> None:
+    if "x" not in arrays or "y" not in arrays:
+        raise DataError(f"{path} lacks {wanted}; the arrays must be called {NAMES}")
+    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        said = ", ".join(f"{length} in {name}" for name, length in lengths.items())
+        raise DataError(f"{path}: the arrays have different numbers of rows ({said}); they need one row per example")
+    if lengths["x"] == 0:
+        raise DataError(f"{path} has no rows ({wanted}); give at least one example")
+
+
+def _alike(path: Path, train: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> None:
+    if train["x"].shape[1:] != test["x"].shape[1:] or (train["x"].dtype == np.uint8) != (test["x"].dtype == np.uint8):
+        raise DataError(
+            f"{path}: training inputs have shape {train['x'].shape[1:]} ({train['x'].dtype}), test inputs {test['x'].shape[1:]} "
+            f"({test['x'].dtype}); they must be alike"
+        )
+    if train["y"].shape[1:] != test["y"].shape[1:] or (train["y"].dtype.kind in "US") != (test["y"].dtype.kind in "US"):
+        raise DataError(f"{path}: training labels ({train['y'].dtype}) and test labels ({test['y'].dtype}) are of different kinds")

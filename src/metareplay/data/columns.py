@@ -1,0 +1,194 @@
+"""Columns of a user's table as inputs: numbers as they are, text as one input per value (one-hot)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from metareplay.data.base import Place, named_row
+from metareplay.errors import DataError
+
+MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A"})
+"""Texts that stand for a missing value."""
+MOST_VALUES = 50
+"""A text column with more different values than this is taken for an identifier or free text."""
+LABEL_NAMES = ("label", "target", "class", "y")
+"""Columns that are taken for the label unless another is named."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: float64 (missing: NaN), bool, or objects (text, encoded images; missing: None)."""
+
+    kind: Literal["number", "text", "image", "other"]
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a file, or of several."""
+
+    columns: Mapping[str, Column]
+    places: tuple[Place, ...]
+    test: np.ndarray | None = None
+    """Which rows are for testing (N,), where that is known."""
+
+    def __len__(self) -> int:
+        return sum(len(place.names) for place in self.places)
+
+    def where(self, row: int) -> str:
+        """File and row."""
+        return named_row(self.places, row)
+
+    def column(self, name: str, purpose: str) -> Column:
+        """A column by its name."""
+        if name not in self.columns:
+            raise DataError(f"{self.source()} has no column {name!r} ({purpose}); it has {', '.join(map(repr, list(self.columns)[:20]))}")
+        return self.columns[name]
+
+    def source(self) -> str:
+        """The file, or the first of several."""
+        return self.places[0].text.partition(", ")[0] if self.places else "the table"
+
+    def keep(self, rows: np.ndarray) -> "Table":
+        """Only some rows, chosen by truth values (N,)."""
+        columns = {name: replace(column, values=column.values[rows]) for name, column in self.columns.items()}
+        places, start = [], 0
+        for text, names in self.places:
+            kept = rows[start : start + len(names)]
+            places.append(Place(text, [name for name, keep in zip(names, kept.tolist(), strict=True) if keep]))
+            start += len(names)
+        return Table(columns, tuple(places), None if self.test is None else self.test[rows])
+
+
+def text_column(name: str, cells: Sequence[str | None], where: Callable[[int], str]) -> Column:
+    """A column of cells as they are written: numbers if all are, else text."""
+    texts = [None if cell is None or cell in MISSING else cell for cell in cells]
+    numbers = as_numbers(texts)
+    if numbers is not None:
+        return Column("number", numbers)
+    seen = list(dict.fromkeys(text for text in texts if text is not None))
+    words = {text for text in seen if as_numbers([text]) is None}
+    if 2 * len(words) < len(seen):  # mostly numbers: a slip of the pen rather than a category
+        row = next(row for row, text in enumerate(texts) if text in words)
+        raise DataError(
+            f"{where(row)}: the cell {texts[row]!r} in column {name!r} is no number, but most others are; correct it, "
+            "or leave it empty if the value is missing"
+        )
+    return Column("text", _objects(texts))
+
+
+def as_numbers(texts: Sequence[str | None]) -> np.ndarray | None:
+    """Texts as float64, NaN where there is none; None if one is no number."""
+    try:
+        return np.array(["nan" if text is None else text for text in texts], dtype=np.str_).astype(np.float64)
+    except ValueError:
+        return None
+
+
+def _objects(values: Iterable[Any]) -> np.ndarray:
+    listed = list(values)
+    array = np.empty(len(listed), dtype=object)
+    array[:] = listed
+    return array
+
+
+def joined(train: Table, test: Table) -> Table:
+    """Training rows followed by test rows, which must have the same columns."""
+    columns = {}
+    for name, column in train.columns.items():
+        other = test.column(name, "the training data have it")
+        if column.kind != other.kind:
+            raise DataError(f"column {name!r} holds {column.kind} in {train.source()} but {other.kind} in {test.source()}; make them alike")
+        columns[name] = replace(column, values=np.concatenate([column.values, other.values]))
+    marks = np.concatenate([np.zeros(len(train), dtype=bool), np.ones(len(test), dtype=bool)])
+    return Table(columns, (*train.places, *test.places), marks)
+
+
+def label_name(table: Table, wanted: str | None) -> str:
+    """The column to predict."""
+    if wanted is not None:
+        table.column(wanted, "--label names it")
+        return wanted
+    found = [name for name in LABEL_NAMES if name in table.columns]
+    if not found:
+        raise DataError(
+            f"{table.source()} has no column called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}; "
+            f"say with --label which one to predict: {', '.join(map(repr, list(table.columns)[:20]))}"
+        )
+    return found[0]
+
+
+def describe_columns(table: Table, names: Sequence[str]) -> list[dict[str, Any]]:
+    """How columns become inputs, as plain values: numbers by name, text also with its values in order."""
+    described: list[dict[str, Any]] = []
+    for name in names:
+        column = table.columns[name]
+        if column.kind in ("other", "image"):
+            raise DataError(f"{table.source()}: column {name!r} holds neither numbers nor text; leave it out with --ignore {name}")
+        if column.kind == "number":
+            if len(column.values) and np.isnan(column.values.astype(np.float64)).all():
+                raise DataError(f"{table.source()}: column {name!r} is empty; leave it out with --ignore {name}")
+            described.append({"name": name})
+            continue
+        values = sorted({value for value in column.values.tolist() if value is not None})
+        if len(values) > MOST_VALUES:
+            raise DataError(
+                f"{table.source()}: the text column {name!r} has {len(values)} different values (e.g. {values[0]!r}); with more than "
+                f"{MOST_VALUES} it is no category: leave it out with --ignore {name}, or turn it into numbers"
+            )
+        described.append({"name": name, "values": values})
+    return described
+
+
+def encode_columns(table: Table, described: Sequence[Mapping[str, Any]], *, gaps: bool) -> np.ndarray:
+    """The inputs (N, D), float32; with ``gaps`` a missing number is NaN and a missing text has no value, else both are refused."""
+    parts = []
+    for entry in described:
+        name = entry["name"]
+        column = table.column(name, "the model's inputs need it")
+        if "values" in entry:
+            parts.append(_one_hot(table, name, column, entry["values"], gaps))
+            continue
+        if column.kind != "number":
+            raise DataError(f"{table.where(0)}: column {name!r} holds {column.kind}, but numbers are needed, as in the training data")
+        numbers = column.values.astype(np.float64)
+        wrong = np.isinf(numbers) if gaps else ~np.isfinite(numbers)
+        if wrong.any():
+            raise DataError(_gap(table, int(wrong.argmax()), name, infinite=bool(np.isinf(numbers[wrong.argmax()]))))
+        parts.append(numbers[:, None].astype(np.float32))  # (N,) -> (N, 1)
+    return np.concatenate(parts, axis=1)  # (N, D)
+
+
+def _one_hot(table: Table, name: str, column: Column, values: Sequence[str], gaps: bool) -> np.ndarray:
+    """One input per value: (N, values)."""
+    position = {value: index for index, value in enumerate(values)}
+    found = np.zeros((len(column.values), len(values)), dtype=np.float32)
+    for row, value in enumerate(written(column)):
+        if value is None:
+            if not gaps:
+                raise DataError(_gap(table, row, name))
+        elif value not in position:
+            known = ", ".join(map(repr, values[:10]))
+            raise DataError(f"{table.where(row)}: {value!r} in column {name!r} was not in the training data; known are {known}")
+        else:
+            found[row, position[value]] = 1.0
+    return found
+
+
+def written(column: Column) -> list[str | None]:
+    """A column's values as text; numbers without a needless fraction, as they are written in tables."""
+    if column.kind != "number":
+        return [None if value is None else str(value) for value in column.values.tolist()]
+    numbers = column.values.tolist()
+    return [None if value != value else str(int(value)) if float(value).is_integer() else str(value) for value in numbers]
+
+
+def _gap(table: Table, row: int, name: str, *, infinite: bool = False) -> str:
+    if infinite:
+        return f"{table.where(row)}: column {name!r} is infinite; correct it"
+    return (
+        f"{table.where(row)}: column {name!r} is missing; fill it in, or choose --set data.missing=drop (leave such rows out) or "
+        "data.missing=fill (the first task's mean)"
+    )

@@ -1,0 +1,51 @@
+"""IDX files, plain or gzipped: the format in which MNIST and its relatives are published."""
+
+import gzip
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from metareplay.errors import DataError
+
+_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_NAME = re.compile(r"(train|t10k|test)[-_.](images|labels)[-_.]idx\d[-_.]ubyte(\.gz)?")
+
+
+def idx_files(folder: Path) -> dict[tuple[str, str], Path]:
+    """The files of a folder by ("train" or "test", "images" or "labels"); plain ones before gzipped ones."""
+    found: dict[tuple[str, str], Path] = {}
+    for path in sorted(folder.iterdir(), key=lambda path: path.suffix != ".gz"):
+        if (match := _NAME.fullmatch(path.name)) and path.is_file():
+            found["train" if match[1] == "train" else "test", match[2]] = path
+    return found
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """The array of one file."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot read {path} ({error}); the file is truncated or corrupt: copy or download it again") from error
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _TYPES:
+        raise DataError(f"{path} is no IDX file (it does not begin with its mark); download it again")
+    dimensions, kind = content[3], np.dtype(_TYPES[content[2]])
+    start = 4 + 4 * dimensions
+    shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
+    expected = start + kind.itemsize * int(np.prod(shape, dtype=np.int64))
+    if len(shape) != dimensions or len(content) != expected:
+        raise DataError(f"{path} has {len(content):,} bytes, but its head promises {expected:,}: truncated or corrupt; download it again")
+    return np.frombuffer(content, dtype=kind, offset=start).reshape(shape)
+
+
+def read_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels (N, 1, H, W), uint8, and labels (N,), int64."""
+    x, y = read_idx(images), read_idx(labels)
+    if x.dtype != np.uint8 or x.ndim != 3:
+        raise DataError(f"{images} holds {x.dtype} of shape {x.shape}; images are bytes of shape (N, height, width)")
+    if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) != len(x):
+        raise DataError(
+            f"{labels} holds {y.dtype} of shape {y.shape}; {len(x)} whole numbers are needed, one for each image in {images.name}"
+        )
+    return x[:, None].copy(), y.astype(np.int64)  # (N, H, W) -> (N, 1, H, W)

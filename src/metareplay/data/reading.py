@@ -1,0 +1,155 @@
+"""A user's own data, whatever they are kept in: find out what a path holds, and read it."""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from metareplay.data.array_files import read_arrays
+from metareplay.data.arrow_files import read_parquet_table
+from metareplay.data.base import Examples, Place, encode_labels
+from metareplay.data.cifar import Version, cifar_files, read_cifar, refuse_pickled
+from metareplay.data.columns import Table, joined
+from metareplay.data.csv_files import CSV_ENDINGS, read_csv
+from metareplay.data.example_cache import through_cache
+from metareplay.data.folders import image_files, read_folder
+from metareplay.data.hub import PREFIX, read_hub, read_saved
+from metareplay.data.idx import idx_files, read_pair
+from metareplay.data.pixels import IMAGE_ENDINGS
+from metareplay.data.settings import DataSettings
+from metareplay.data.sources import DATA_VARIABLE
+from metareplay.data.tables import examples_of
+from metareplay.errors import DataError
+
+KINDS = (
+    "a CSV or parquet table, arrays (.npz), a folder of images by class (or by task and class), a folder with IDX files, CIFAR's binary "
+    "archive, a data set saved by the Hugging Face library, or hf:owner/name"
+)
+TABLE_ENDINGS = (*CSV_ENDINGS, ".parquet")
+
+
+class Source(NamedTuple):
+    """The files of some data, and what reads them."""
+
+    files: Sequence[Path]
+    read: Callable[[], Examples]
+
+
+def read_examples(settings: DataSettings) -> Examples:
+    """The examples that the settings name."""
+    if settings.path is None:
+        raise DataError(f"no data are named; give --data {KINDS}")
+    if settings.path.startswith(PREFIX):
+        return examples_of(read_hub(settings.path), settings)
+    source = _source(located(settings.path), settings)
+    what = settings.model_dump(mode="json", include={"label", "tasks_by", "split_by", "ignore", "missing", "image_size"})
+    return through_cache(str(what), source.files, source.read)
+
+
+def located(name: str) -> Path:
+    """A path as it is, else below the folder that METAREPLAY_DATA names."""
+    path = Path(name).expanduser()
+    shared = os.environ.get(DATA_VARIABLE)
+    if not path.exists() and shared and not path.is_absolute() and (Path(shared).expanduser() / path).exists():
+        return Path(shared).expanduser() / path
+    if not path.exists():
+        hint = f"; for a data set of the Hugging Face hub write {PREFIX}{name}" if name.count("/") == 1 and "." not in name else ""
+        raise DataError(f"{path} does not exist; give {KINDS}{hint}")
+    return path
+
+
+def _source(path: Path, settings: DataSettings) -> Source:
+    test = None if settings.test_path is None else located(settings.test_path)
+    refuse_pickled(path)
+    if (found := cifar_files(path)) is not None:
+        _no_test_path(path, test)
+        return Source(found[1], partial(_cifar, *found))
+    if path.is_file():
+        return _file(path, test, settings)
+    if pairs := idx_files(path):
+        _no_test_path(path, test)
+        return Source(list(pairs.values()), partial(_idx, path, pairs))
+    if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        _no_test_path(path, test)
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return Source(files, lambda: examples_of(read_saved(path), settings))
+    tables = sorted(file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix in TABLE_ENDINGS)
+    if tables and not image_files(path):
+        _no_test_path(path, test)
+        return Source(tables, lambda: examples_of(_tables(path, tables), settings))
+    files = [*image_files(path), *(image_files(test) if test is not None and test.is_dir() else [])]
+    return Source(files, lambda: read_folder(path, test, settings.image_size))
+
+
+def _file(path: Path, test: Path | None, settings: DataSettings) -> Source:
+    files = [path] if test is None else [path, test]
+    if path.suffix in (".npz", ".npy"):
+        return Source(files, lambda: read_arrays(path, test))
+    if path.suffix in TABLE_ENDINGS:
+        return Source(
+            files, lambda: examples_of(read_table(path) if test is None else joined(read_table(path), read_table(test)), settings)
+        )
+    if path.suffix.lower() in IMAGE_ENDINGS:
+        raise DataError(f"{path} is one image; name the folder that holds the folders of the classes")
+    raise DataError(f"{path} is of no known kind; give {KINDS}")
+
+
+def read_table(path: Path) -> Table:
+    """A table of one file."""
+    if path.suffix not in TABLE_ENDINGS:
+        raise DataError(f"{path} is no table; give {', '.join(TABLE_ENDINGS)}")
+    return read_parquet_table([path]) if path.suffix == ".parquet" else read_csv(path)
+
+
+def _tables(folder: Path, files: Sequence[Path]) -> Table:
+    """Tables in a folder: names that begin with train and test are told apart."""
+    if len({file.suffix for file in files}) > 1:
+        raise DataError(f"{folder} holds tables of several kinds ({files[0].name}, {files[-1].name}); name one of them with --data")
+    named = {split: [file for file in files if file.stem.lower().startswith(split)] for split in ("train", "test")}
+    train, test = named["train"], named["test"]
+    if not train:
+        train, test = [file for file in files if file not in test], test
+    if not train or any(file.suffix != ".parquet" and len(part) > 1 for part in (train, test) for file in part):
+        raise DataError(
+            f"{folder} holds {len(files)} tables ({files[0].name}, ...); name one with --data, and its test set with --test-data"
+        )
+    parts = [read_parquet_table(part) if part[0].suffix == ".parquet" else read_csv(part[0]) for part in (train, test) if part]
+    return parts[0] if len(parts) == 1 else joined(*parts)
+
+
+def _idx(folder: Path, pairs: dict[tuple[str, str], Path]) -> Examples:
+    found, places = [], []
+    for split in ("train", "test"):
+        if (split, "images") in pairs and (split, "labels") in pairs:
+            found.append(read_pair(pairs[split, "images"], pairs[split, "labels"]))
+            places.append(Place(f"{pairs[split, 'images']}, image ", range(len(found[-1][0]))))
+        elif (split, "images") in pairs or (split, "labels") in pairs or split == "train":
+            raise DataError(f"{folder}: the {split} set needs both images and labels; found {', '.join(p.name for p in pairs.values())}")
+    return _pixels(found, tuple(places), ())
+
+
+def _cifar(version: Version, files: list[Path]) -> Examples:
+    train, test, names = read_cifar(version, files)
+    places = tuple(Place(f"{files[0]}, {split} image ", range(len(part[0]))) for split, part in (("train", train), ("test", test)))
+    return _pixels([train, test], places, names)
+
+
+def _pixels(parts: Sequence[tuple[np.ndarray, np.ndarray]], places: tuple[Place, ...], names: Sequence[str]) -> Examples:
+    if len({x.shape[1:] for x, _ in parts}) > 1:
+        raise DataError(
+            f"{places[0].text}0 has shape {parts[0][0].shape[1:]}, {places[1].text}0 {parts[1][0].shape[1:]}; they must be alike"
+        )
+    x, labels = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
+    y, known = encode_labels(np.array([names[label] for label in labels], dtype=object) if names else labels, "label", places)
+    test = torch.arange(len(x)) >= len(parts[0][0]) if len(parts) == 2 else None
+    inputs = {"kind": "images", "mode": "L" if x.shape[1] == 1 else "RGB", "size": list(x.shape[2:]), "resize": False}
+    return Examples(torch.from_numpy(x), y, known, places, test=test, inputs=inputs)
+
+
+def _no_test_path(path: Path, test: Path | None) -> None:
+    if test is not None:
+        raise DataError(f"{path} comes with a test set of its own, or is a folder of tables; leave out --test-data")

@@ -1,0 +1,51 @@
+"""Settings of a user's own data: where they are, what to predict, and how they become tasks."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from metareplay.settings import Settings
+
+
+class DataSettings(Settings):
+    """All that is needed to read the same data in the same way again."""
+
+    path: str | None = Field(None, description="a user's own data: table, arrays, folder or hf:owner/name; null: a benchmark's data")
+    label: str | None = Field(None, description="column to predict; null: the one called label, target, class or y")
+    tasks_by: str | None = Field(None, description="column that names the task, or classes:2 or classes:2,3,4; null: the data's own tasks")
+    task_order: tuple[str, ...] | None = Field(
+        None, description="tasks, or with classes:k the classes, in the order of learning; null: as they come, classes sorted"
+    )
+    test_share: float = Field(0.2, gt=0, lt=1, description="share of each task and class kept for testing, if the data have no test set")
+    test_path: str | None = Field(None, description="file or folder of the test set; null: in the data, or chosen by test_share")
+    split_by: str | None = Field(None, description="column that says train or test; null: a test set elsewhere, or chosen by test_share")
+    ignore: tuple[str, ...] = Field((), description="columns that are no inputs, such as an identifier")
+    problem: Literal["classification", "regression"] | None = Field(
+        None, description="what the labels are; null: text and few whole numbers are classes, numbers with a fraction are real targets"
+    )
+    missing: Literal["refuse", "drop", "fill"] = Field(
+        "refuse", description="missing values in a table: refuse the data, drop the row, or fill in the mean of the first task"
+    )
+    image_size: tuple[int, int] | None = Field(None, description="height and width to which images are resized; null: as they are")
+    fingerprint: str | None = Field(None, description="checksum of the tasks that were read; other data are refused; null: any data")
+
+    @field_validator("image_size", mode="before")
+    @classmethod
+    def _square(cls, value: object) -> object:
+        """One number stands for both sides."""
+        return (value, value) if isinstance(value, int) else value
+
+    @field_validator("image_size")
+    @classmethod
+    def _positive(cls, value: tuple[int, int] | None) -> tuple[int, int] | None:
+        if value is not None and min(value) < 1:
+            raise ValueError("height and width must be at least 1")
+        return value
+
+    @field_validator("task_order", "ignore", mode="before")
+    @classmethod
+    def _words(cls, value: object) -> object:
+        """Also takes one text with commas, and names that look like numbers."""
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return tuple(str(part) for part in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,31 @@
+"""A run on a benchmark made in Python, such as a stream of PyTorch datasets."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from metareplay.benchmarks.base import Benchmark
+from metareplay.errors import ConfigError
+from metareplay.experiments.config import build_config
+from metareplay.experiments.own_data import described
+from metareplay.experiments.recipe_book import default_settings
+from metareplay.experiments.run import Run
+
+
+def run_benchmark(
+    benchmark: Benchmark,
+    out: str | Path,
+    *,
+    method: str = "pr-bbb",
+    network: str | None = None,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+) -> dict[str, Any]:
+    """Learn and test the tasks as ``metareplay run`` does; ``out`` then holds the same files. Returns what ``results.json`` holds."""
+    if wrong := [key for key in settings or {} if key in ("benchmark", "data_dir", "data_seed") or key.startswith("data.")]:
+        raise ConfigError(f"{wrong[0]} means nothing here: the benchmark is given; leave it out")
+    info = described(benchmark)
+    defaults, _ = default_settings(info.name, method, network or info.default_network)
+    config = build_config({**defaults, "seed": seed}, dict(settings or {}), "settings")
+    return Run(config, Path(out), benchmark=benchmark).execute(resume=resume)

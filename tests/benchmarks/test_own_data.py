@@ -1,0 +1,178 @@
+"""A user's own examples as tasks: what is predicted, which tasks there are, what is kept for testing."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from metareplay.benchmarks.base import Scenario
+from metareplay.benchmarks.own import benchmark_of
+from metareplay.data.base import Examples, Place
+from metareplay.data.settings import DataSettings
+from metareplay.errors import ConfigError, DataError
+
+
+def examples(labels: list[Any], tasks: list[str] | None = None, **more: Any) -> Examples:
+    """Ten examples of each label; inputs tell the example, and tasks are given label by label."""
+    known = sorted(set(labels))
+    y = torch.tensor([known.index(label) for label in labels]).repeat_interleave(10)
+    x = torch.arange(len(y) * 2, dtype=torch.float32).view(-1, 2)
+    names = tuple(dict.fromkeys(tasks or []))
+    task = torch.tensor([names.index(name) for name in tasks]).repeat_interleave(10) if tasks else None
+    return Examples(x, y, tuple(known), (Place("rows.csv, line ", range(len(y))),), task, names, **more)
+
+
+def real(count: int = 40) -> Examples:
+    x = torch.randn(count, 3, generator=torch.Generator().manual_seed(0))
+    task = torch.arange(count) % 2
+    return Examples(5 + 3 * x, 100 * x[:, :1].double(), (), (Place("row ", range(count)),), task, ("odd", "even"))
+
+
+def made(found: Examples, **settings: Any) -> Any:
+    scenario = settings.pop("scenario", None)
+    return benchmark_of(found, DataSettings(**settings), "custom:rows", 11, None if scenario is None else Scenario(scenario))
+
+
+NINE = list("abcdefghi")
+
+
+def test_tasks_of_different_sizes_by_classes() -> None:
+    found = made(examples(NINE), tasks_by="classes:2,3,4")
+    assert [task.name for task in found] == ["classes-a-b", "classes-c-d-e", "classes-f-g-h-i"]
+    assert [task.classes for task in found] == [("a", "b"), ("c", "d", "e"), ("f", "g", "h", "i")]
+    assert (found.problem, found.scenario, found.input_shape) == ("classification", Scenario.CLASS, (2,))
+    for task in found:
+        assert len(task.test.x) == 2 * len(task.classes)
+        assert task.test.y.bincount().tolist() == [2] * len(task.classes)  # a fifth of each class
+        assert task.train.y.bincount().tolist() == [8] * len(task.classes)
+
+
+def test_tasks_by_a_column_keep_their_own_classes_and_names() -> None:
+    found = made(examples([3, 1, 2, 1], ["june", "june", "may", "may"]), task_order=["may", "june"])
+    assert [(task.name, task.classes) for task in found] == [("may", (1, 2)), ("june", (1, 3))]
+    assert found.scenario is Scenario.CLASS
+
+
+def test_tasks_with_the_same_classes_are_domains() -> None:
+    found = examples(["x", "y", "x", "y"], ["june", "june", "may", "may"])
+    assert made(found).scenario is Scenario.DOMAIN
+    assert made(found, scenario="task").scenario is Scenario.TASK
+
+
+def test_the_order_of_classes_can_be_given() -> None:
+    found = made(examples(NINE[:4]), tasks_by="classes:2", task_order="d,a,c,b")
+    assert [task.classes for task in found] == [("a", "d"), ("b", "c")]
+
+
+def test_inputs_and_targets_are_standardised_by_the_first_task() -> None:
+    found = made(real())
+    first = found[0].train
+    assert found.problem == "regression"
+    assert torch.allclose(first.x.mean(0), torch.zeros(3), atol=1e-5)
+    assert torch.allclose(first.x.std(0, correction=0), torch.ones(3), atol=1e-5)
+    assert float(first.y.std(correction=0)) == pytest.approx(1, abs=1e-5)
+    again = found[1].train.x * found.scaling.tensors["x_scale"] + found.scaling.tensors["x_mean"]
+    assert abs(float(again.mean()) - 5) < 2
+
+
+def test_pixels_are_standardised_by_one_mean() -> None:
+    pixels = torch.randint(0, 256, (40, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    found = examples(NINE[:4])
+    task = made(Examples(pixels, found.y, found.labels, found.places), tasks_by="classes:2")[0]
+    assert task.train.x.dtype == torch.float32
+    assert abs(float(task.train.x.mean())) < 1e-5
+
+
+def test_the_data_seed_chooses_the_test_examples() -> None:
+    data = examples(NINE[:4])
+    one, same, other = (benchmark_of(data, DataSettings(tasks_by="classes:2"), "n", seed) for seed in (1, 1, 2))
+    assert torch.equal(one[0].test.x, same[0].test.x)
+    assert not torch.equal(one[0].test.x, other[0].test.x)
+    assert one.fingerprint == same.fingerprint != other.fingerprint
+
+
+def test_a_given_test_set_is_used() -> None:
+    data = examples(NINE[:4], test=torch.arange(40) % 10 == 3)
+    assert [len(task.test.x) for task in made(data, tasks_by="classes:2")] == [2, 2]
+
+
+def test_the_fingerprint_sees_every_change() -> None:
+    data = examples(NINE[:4])
+    changed = data.x.clone()
+    changed[7, 1] += 1e-3
+    relabelled = data.y.clone()
+    relabelled[7] = 3
+    variants = [
+        made(data, tasks_by="classes:2"),
+        made(Examples(changed, data.y, data.labels, data.places), tasks_by="classes:2"),
+        made(Examples(data.x, relabelled, data.labels, data.places), tasks_by="classes:2"),
+        made(Examples(data.x, data.y, ("a", "b", "c", "z"), data.places), tasks_by="classes:2"),
+        made(data, tasks_by="classes:4"),
+        made(data, tasks_by="classes:2", test_share=0.3),
+    ]
+    assert len({found.fingerprint for found in variants}) == len(variants)
+
+
+def test_gaps_are_filled_with_the_first_tasks_mean() -> None:
+    data = examples(NINE[:4], test=torch.arange(40) % 10 == 3)
+    data.x[[0, 25], 1] = torch.nan
+    found = made(data, tasks_by="classes:2")
+    assert all(bool(part.x.isfinite().all()) for task in found for part in (task.train, task.test))
+    rows = [row for row in range(1, 20) if row % 10 != 3]
+    assert found.inputs["fill"][1] == pytest.approx(float(data.x[rows, 1].mean()))
+    data.x[:20, 0] = torch.nan
+    with pytest.raises(DataError, match="input 0 has no value at all in the first task"):
+        made(data, tasks_by="classes:2")
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem", "words"),
+    [
+        (["a", "b"], "classification", "the labels are 2 names"),
+        ([0, 1], "classification", "the labels are 2 whole numbers"),
+        ([False, True], "classification", "the labels are 2 whole numbers"),
+    ],
+)
+def test_the_problem_follows_from_the_labels(labels: list[Any], problem: str, words: str) -> None:
+    found = made(examples(labels), tasks_by="classes:2")
+    assert found.problem == problem
+    assert f"{problem}: {words}" in found.notes[0]
+
+
+def test_whole_numbers_can_be_real_targets_and_real_ones_classes() -> None:
+    numbers = examples([1, 2, 3, 4], ["a", "a", "b", "b"])
+    found = made(numbers, problem="regression")
+    assert (found.problem, found[0].train.y.shape[1]) == ("regression", 1)
+    halves = Examples(numbers.x, numbers.y.double().unsqueeze(1) / 2, (), numbers.places)
+    assert made(halves, problem="classification", tasks_by="classes:2")[0].classes == (0.0, 0.5)
+
+
+REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
+    (examples(NINE), {}, ConfigError, "say with --tasks-by classes:2"),
+    (examples(NINE), {"tasks_by": "classes:2"}, ConfigError, "classes:2 does not fit 9 classes"),
+    (examples(NINE), {"tasks_by": "classes:2,3"}, ConfigError, "sizes that add up to 9"),
+    (examples(NINE), {"tasks_by": "classes:1"}, ConfigError, "at least two classes"),
+    (examples(NINE), {"tasks_by": "classes:two"}, ConfigError, "write how many classes"),
+    (examples(NINE), {"tasks_by": "classes:3", "task_order": "a,b"}, ConfigError, "--task-order must name every class .*look at 'c'"),
+    (examples(["a", "b"], ["x", "y"]), {"task_order": "x,z"}, ConfigError, "--task-order must name every task .*look at 'z'"),
+    (examples(["a", "b", "c"], ["x", "x", "y"]), {}, DataError, "task 'y' has the single class 'c': there is nothing to tell apart"),
+    (examples(["a", "b", "c", "d"], ["x", "x", "y", "y"]), {"scenario": "domain"}, ConfigError, "domain needs the same classes"),
+    (real(), {"tasks_by": "classes:2"}, ConfigError, "classes:k needs classes"),
+    (real(), {"scenario": "class"}, ConfigError, "the scenario class needs classes"),
+    (examples(["a", "b"], ["x", "x"]), {"problem": "regression"}, DataError, r"rows\.csv, line 0: the label 'a' is no number"),
+    (examples(list(range(101))), {"tasks_by": "classes:101"}, ConfigError, "101 different whole numbers, .*--problem"),
+    (examples(["a", "b"], ["x", "x"], test=torch.arange(20) < 0), {}, DataError, "task 'x' has no test examples"),
+    (examples(["a", "b"], ["x", "x"], test=torch.arange(20) >= 0), {}, DataError, "task 'x' has no training examples"),
+    (
+        examples(["a", "b"], ["x", "x"], test=torch.arange(20) >= 10),
+        {},
+        DataError,
+        r"line 10: the test example's class 'b' has no training",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "settings", "kind", "message"), REFUSED, ids=[message[:30] for *_, message in REFUSED])
+def test_what_makes_no_tasks_is_refused(data: Examples, settings: dict[str, Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        made(data, **settings)

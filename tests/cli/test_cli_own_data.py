@@ -1,0 +1,219 @@
+"""A user's own data from ``metareplay run --data`` to ``metareplay predict``, and what a user can get wrong on the way."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+Command = Callable[..., Any]
+KINDS = {"spring": ("ash", "oak"), "summer": ("elm", "fir", "yew"), "autumn": ("bay", "box", "fig", "ivy")}
+FAST = ("--network", "mlp-16", "--set", "inference.samples=5", "--set", "inference.batch_wise=20", "--quiet")
+
+
+def write_plants(path: Path, per_kind: int = 12, seed: int = 0) -> Path:
+    """Three tasks with 2, 3 and 4 classes: numbers, a text column and an identifier."""
+    rng = np.random.default_rng(seed)
+    lines = ["id,height,width,colour,kind,season"]
+    for number, (season, kind) in enumerate((season, kind) for season, kinds in KINDS.items() for kind in kinds):
+        for row in range(per_kind):
+            height, width = rng.normal((100 * np.cos(number), 3 * np.sin(number)), (5, 0.15))
+            lines.append(f"p{number}-{row},{height:.2f},{width:.3f},{'red' if number % 2 else 'green'},{kind},{season}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def plants(tmp_path: Path) -> Path:
+    return write_plants(tmp_path / "plants.csv")
+
+
+def table_options(plants: Path, out: Path) -> list[object]:
+    return ["run", "--data", plants, "--label", "kind", "--tasks-by", "season", "--ignore", "id", "--out", out]
+
+
+def answers(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_table_from_run_to_predict(plants: Path, command: Command, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    found = command(*table_options(plants, out), *FAST[:-1], "--set", "training.iterations=250")
+    assert (found.code, found.err) == (0, "")
+    assert "pr-bbb on custom:plants (scenario class, 3 tasks), mlp-16" in found.out
+    assert "90 training and 18 test examples of 4 inputs" in found.out
+    assert "classification: the labels are 9 names" in found.out
+    assert "colour (2)" in found.out
+    assert "task autumn: classes bay, box, fig, ivy; 40 + 8 examples" in found.out
+    results = json.loads((out / "results.json").read_text())
+    assert results["tgiven_final"] > 80
+    assert results["task_names"] == list(KINDS)
+    assert results["benchmark"] == "custom:plants"
+    assert (out / "report.html").is_file()
+    assert "autumn" in command("tasks", out).out
+
+    (tmp_path / "new.csv").write_text("width,height,colour,note\n0.0,100.0,green,first\n")  # another order, no label
+    said = answers(command("predict", out, tmp_path / "new.csv", "--task", "spring").out)
+    assert [(row["label"], row["task"]) for row in said] == [("ash", "spring")]
+
+
+def test_the_stored_settings_repeat_the_run_and_notice_changed_data(
+    plants: Path, command: Command, tmp_path: Path, tiny: list[str]
+) -> None:
+    out = tmp_path / "run"
+    assert command(*table_options(plants, out), "--network", "mlp-4", *tiny).code == 0
+    stored = yaml.safe_load((out / "config.yaml").read_text())
+    assert stored["data"]["path"] == str(plants)
+    assert stored["benchmark"] == "custom"
+    again = tmp_path / "again"
+    assert command("run", "--config", out / "config.yaml", "--out", again, "--quiet").code == 0
+    same = [json.loads((folder / "results.json").read_text())["tgiven_matrix"] for folder in (out, again)]
+    assert same[0] == same[1]
+    assert command("run", "--out", out, "--resume", "--quiet").code == 0  # finished: not repeated
+    assert command(*table_options(plants, out), "--network", "mlp-4", *tiny, "--resume").code == 0
+
+    moved = plants.rename(tmp_path / "moved.csv")
+    assert command("run", "--data", moved, "--out", out, "--resume", "--quiet").code == 0
+    write_plants(plants, seed=1)
+    for arguments in (["run", "--out", out, "--resume"], [*table_options(plants, out), "--network", "mlp-4", *tiny, "--resume"]):
+        found = command(*arguments)
+        assert found.code == 2
+        assert "changed since the run" in found.err.replace("changed since the run in", "changed since the run")
+    (out / "results.json").unlink()  # as if it had been interrupted
+    assert "changed since the run" in command("run", "--out", out, "--resume").err
+
+
+def test_seeds_run_on_own_data(plants: Path, command: Command, tmp_path: Path, tiny: list[str]) -> None:
+    found = command(*table_options(plants, tmp_path / "run"), "--network", "mlp-4", *tiny, "--seeds", 2)
+    assert (found.code, found.err) == (0, "")
+    assert "2 seeds" in found.out
+
+
+@pytest.mark.parametrize("method", ["pr-dirac", "sp-bbb", "vcl", "ewc-multihead", "exp-replay", "joint", "pr-radial"])
+def test_other_methods_learn_a_table(method: str, plants: Path, command: Command, tmp_path: Path, tiny: list[str]) -> None:
+    found = command(*table_options(plants, tmp_path / "run"), "--method", method, "--network", "mlp-4", *tiny)
+    assert (found.code, found.err) == (0, "")
+
+
+def test_a_table_of_real_targets(command: Command, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [(year, x, 1000 * (year - 2018) + 200 * x + rng.normal()) for year in (2019, 2020) for x in rng.uniform(-1, 1, 30)]
+    (tmp_path / "prices.csv").write_text("year,size,price\n" + "".join(f"{year},{x:.4f},{price:.2f}\n" for year, x, price in rows))
+    out = tmp_path / "run"
+    options = ["--data", tmp_path / "prices.csv", "--label", "price", "--tasks-by", "year", "--out", out]
+    found = command("run", *options, "--set", "training.iterations=400", "--set", "inference.samples=10")
+    assert (found.code, found.err) == (0, "")
+    assert "regression: the labels are numbers with a fraction" in found.out
+    assert "mlp-20-20" in found.out
+    mse = json.loads((out / "results.json").read_text())["mse"]
+    assert 0 < mse["tgiven_final"] < 60**2  # in the user's own units: prices vary by a hundred
+    assert mse["tgiven_final"] > 0.1
+    (tmp_path / "new.csv").write_text("size\n0.5\n")
+    said = answers(command("predict", out, tmp_path / "new.csv", "--task", "2020").out)
+    assert float(said[0]["mean"]) == pytest.approx(2100, abs=100)
+
+
+def test_a_folder_of_images_from_run_to_predict(command: Command, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(0)
+    for number, name in enumerate(("ape", "bee", "cat", "dog")):
+        for index in range(12):
+            pixels = rng.integers(0, 60, (6, 6), dtype=np.uint8)
+            pixels[number] += 150
+            path = tmp_path / "photos" / name / f"{index}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            image.fromarray(pixels).save(path)
+    out = tmp_path / "run"
+    found = command(
+        "run", "--data", tmp_path / "photos", "--tasks-by", "classes:2", "--out", out, *FAST[:-1], "--set", "training.iterations=250"
+    )
+    assert (found.code, found.err) == (0, "")
+    assert "1 x 6 x 6 pixels" in found.out
+    assert json.loads((out / "results.json").read_text())["tgiven_final"] > 90
+    said = answers(command("predict", out, tmp_path / "photos", "--task", "classes-ape-bee").out)
+    assert [row["file"] for row in said[:2]] == ["ape/0.png", "ape/1.png"]
+    assert np.mean([row["file"].startswith(row["label"]) for row in said[:24]]) > 0.9
+    one = answers(command("predict", out, tmp_path / "photos" / "bee" / "3.png").out)
+    assert one[0]["file"] == "3.png"
+    image.fromarray(np.zeros((5, 6), dtype=np.uint8)).save(tmp_path / "small.png")
+    assert "5 x 6 pixels, but the model learned images of 6 x 6" in command("predict", out, tmp_path / "small.png").err
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["--data", "DIR/none.csv"], "none.csv does not exist; give a CSV or parquet table"),
+    (["--data", "DIR/plants.csv"], "no column called label, target, class or y; say with --label"),
+    (["--data", "DIR/plants.csv", "--label", "kind", "--ignore", "id"], "say with --tasks-by classes:2"),
+    (["--data", "DIR/plants.csv", "--label", "kind", "--tasks-by", "month"], "has no column 'month'"),
+    (["--data", "DIR/plants.csv", "--label", "kind", "--tasks-by", "season"], "'id' has 108 different values"),
+    (["split-digits", "--data", "DIR/plants.csv"], "give either the benchmark split-digits or your own --data"),
+    (["--tasks-by", "season"], "data.tasks_by means nothing here: no data of your own are named; name them with --data"),
+    (["custom"], "name them with --data"),
+    (["--data", "DIR/plants.csv", "--test-share", "1.5"], "test_share=1.5"),
+    (["--data", "DIR/plants.csv", "--problem", "ranking"], "problem='ranking'"),
+    (["--data", "DIR/plants.csv", "--test-data", "DIR/none.csv"], "none.csv does not exist"),
+    (["--data", "DIR"], "DIR"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[message[:30] for _, message in WRONG])
+def test_a_users_mistake_is_one_clear_message(arguments: list[str], message: str, plants: Path, command: Command, tmp_path: Path) -> None:
+    folder = plants.parent
+    found = command("run", *(argument.replace("DIR", str(folder)) for argument in arguments), "--out", tmp_path / "run")
+    assert found.code == 2
+    assert found.err.startswith("error: ")
+    assert found.err.count("\n") == 1
+    assert message.replace("DIR", str(folder)) in found.err
+    assert not (tmp_path / "run").exists()
+
+
+PREDICT_WRONG: list[tuple[str, str, str]] = [
+    ("new.csv", "height,width\n1,2\n", "new.csv has no column 'colour'"),
+    (
+        "new.csv",
+        "height,width,colour\n1,2,pink\n",
+        "new.csv, line 2: 'pink' in column 'colour' was not in the training data; known are 'green', 'red'",
+    ),
+    ("new.csv", "height,width,colour\n1,,red\n", "new.csv, line 2: column 'width' is missing"),
+    ("new.csv", "height,width,colour\nbig,2,red\n", "new.csv, line 2: column 'height' holds text, but numbers are needed"),
+    ("new.csv", "", "new.csv has no rows"),
+    ("new.doc", "x", "new.doc has an unknown ending"),
+    ("new.png", "x", "the model did not learn from image files"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "message"), PREDICT_WRONG, ids=[message[:40] for *_, message in PREDICT_WRONG])
+def test_a_bad_file_of_inputs(name: str, text: str, message: str, model: Path, command: Command, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    found = command("predict", model, tmp_path / name)
+    assert found.code == 2
+    assert message in found.err
+    assert found.err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from metareplay.cli.run import resolve
+    from metareplay.experiments.run import Run
+
+    folder = tmp_path_factory.mktemp("model")
+    plants = write_plants(folder / "plants.csv", per_kind=3)
+    given = {"data.path": str(plants), "data.label": "kind", "data.tasks_by": "season", "data.ignore": "id", "network": "mlp-4"}
+    settings = ["training.iterations=3", "inference.samples=2"]
+    config, _, _ = resolve(given, None, settings, folder / "run", 1, resume=False)
+    Run(config, folder / "run").execute()
+    return folder / "run"
+
+
+def test_the_offline_flag_reaches_the_libraries(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in ("METAREPLAY_OFFLINE", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+        monkeypatch.setenv(name, "")
+    found = command("run", "modes-2d", "--offline", "--set", "training.iterations=-1", "--out", tmp_path / "run")
+    assert found.code == 2
+    assert os.environ["HF_HUB_OFFLINE"] == os.environ["METAREPLAY_OFFLINE"] == "1"

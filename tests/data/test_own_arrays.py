@@ -1,0 +1,87 @@
+"""NumPy archives: what they may hold, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metareplay.data.base import Examples
+from metareplay.data.reading import read_examples
+from metareplay.data.settings import DataSettings
+from metareplay.errors import DataError
+
+X, Y = np.arange(8.0).reshape(4, 2), np.array([3, 1, 3, 1])
+
+
+def read(path: Path, **settings: Any) -> Examples:
+    return read_examples(DataSettings(path=str(path), **settings))
+
+
+def saved(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "data.npz", **arrays)
+    return folder / "data.npz"
+
+
+def test_inputs_labels_and_tasks(tmp_path: Path) -> None:
+    found = read(saved(tmp_path, X=X, y=Y, task=np.array(["b", "b", "a", "a"])))
+    assert found.x.tolist() == X.tolist()
+    assert (found.labels, found.y.tolist()) == ((1, 3), [1, 0, 1, 0])
+    assert found.tasks == ("b", "a")  # in the order of appearance
+    assert found.where(2).endswith("data.npz, row 2")
+
+
+def test_a_test_set_inside_or_in_another_file(tmp_path: Path) -> None:
+    inside = read(saved(tmp_path, x_train=X, y_train=Y, x_test=X[:1], y_test=Y[:1]))
+    np.savez(tmp_path / "test.npz", x=X[:1], y=Y[:1])
+    outside = read(saved(tmp_path, x=X, y=Y), test_path=str(tmp_path / "test.npz"))
+    for found in (inside, outside):
+        assert found.test is not None
+        assert found.test.tolist() == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((4, 6, 5), (1, 6, 5)), ((4, 6, 5, 3), (3, 6, 5)), ((4, 3, 6, 5), (3, 6, 5)), ((4, 5), (5,))]
+)
+def test_pixels_come_with_the_channels_first(shape: tuple[int, ...], expected: tuple[int, ...], tmp_path: Path) -> None:
+    found = read(saved(tmp_path, x=np.zeros(shape, dtype=np.uint8), y=Y))
+    assert tuple(found.x.shape[1:]) == expected
+
+
+def test_several_real_targets(tmp_path: Path) -> None:
+    assert read(saved(tmp_path, x=X, y=X)).y.tolist() == X.tolist()
+
+
+NAN = X.copy()
+NAN[2, 1] = np.nan
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"x": X}, r"data\.npz lacks x and y; the arrays must be called"),
+    ({"x": X, "y": Y[:3]}, "different numbers of rows \\(4 in x, 3 in y\\)"),
+    ({"x": X[:0], "y": Y[:0]}, "has no rows"),
+    ({"x": NAN, "y": Y}, r"data\.npz, row 2 of x has NaN"),
+    ({"x": X, "y": np.array([1, 2, np.nan, 1])}, r"data\.npz, row 2 has no label"),
+    ({"x": X.astype(str), "y": Y}, "x has values of type <U"),
+    ({"x": X, "y": Y.astype(complex)}, "label has values of type complex128"),
+    ({"x": X[:, 0], "y": Y}, r"x has shape \(4,\)"),
+    ({"x": X, "y": Y, "task": np.array([0.5] * 4)}, "task has values of type float64"),
+    ({"x": X, "y": Y, "x_test": X}, "lacks x_test and y_test"),
+    ({"x": X, "y": Y, "x_test": X[:, :1], "y_test": Y}, "they must be alike"),
+    ({"x": X, "y": Y, "x_test": X, "y_test": Y.astype(str)}, "of different kinds"),
+    ({"x": X, "y": np.array([{}, 1, 2, 3], dtype=object)}, "holds pickled objects, which can run code"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "message"), BAD, ids=[message[:25] for _, message in BAD])
+def test_bad_arrays(arrays: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=message):
+        read(saved(tmp_path, **arrays))
+
+
+def test_a_broken_archive_and_a_bare_array(tmp_path: Path) -> None:
+    path = saved(tmp_path, x=X, y=Y)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(DataError, match=r"data\.npz cannot be read"):
+        read(path)
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(DataError, match=r"x\.npy is one array without labels"):
+        read(tmp_path / "x.npy")

@@ -1,0 +1,236 @@
+"""A user's tables: columns of numbers and text, labels, tasks, gaps, and every way in which a file can be wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from metareplay.data.base import Examples
+from metareplay.data.reading import read_examples
+from metareplay.data.settings import DataSettings
+from metareplay.errors import DataError
+
+GOOD = "a,colour,kind,season\n1,red,x,spring\n2.5,blue,y,spring\n3,red,x,autumn\n4,red,z,autumn\n"
+
+
+def read(path: Path, **settings: Any) -> Examples:
+    return read_examples(DataSettings(path=str(path), **{"label": "kind", "tasks_by": "season", **settings}))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        (tmp_path / "plants.csv").write_text(text)
+        return tmp_path / "plants.csv"
+
+    return write
+
+
+def test_numbers_stay_and_text_becomes_one_input_per_value(table: Callable[[str], Path]) -> None:
+    found = read(table(GOOD))
+    assert found.x.tolist() == [[1, 0, 1], [2.5, 1, 0], [3, 0, 1], [4, 0, 1]]  # a, colour=blue, colour=red
+    assert found.inputs == {"kind": "table", "columns": [{"name": "a"}, {"name": "colour", "values": ["blue", "red"]}]}
+    assert [found.labels[index] for index in found.y] == ["x", "y", "x", "z"]
+    assert found.task is not None
+    assert [found.tasks[index] for index in found.task] == ["spring", "spring", "autumn", "autumn"]
+    assert found.test is None
+    assert found.where(1).endswith("plants.csv, line 3")
+    assert "colour (2)" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        (["1", "0", "10"], (0, 1, 10)),
+        (["b", "a", "b"], ("a", "b")),
+        (["10", "9", "x"], ("10", "9", "x")),
+        (["2.0", "3", "2"], (2, 3)),
+    ],
+)
+def test_labels_are_sorted_and_keep_their_kind(column: list[str], labels: tuple[Any, ...], table: Callable[[str], Path]) -> None:
+    rows = "".join(f"{index},{label}\n" for index, label in enumerate(column))
+    if labels[0] == "10":
+        rows = rows.replace("9", "nine", 1)
+        labels = ("10", "nine", "x")
+    found = read(table("a,y\n" + rows), label=None, tasks_by=None)
+    assert found.labels == labels
+
+
+def test_labels_with_a_fraction_are_real_targets(table: Callable[[str], Path]) -> None:
+    found = read(table("a,target\n1,0.5\n2,1\n"), label=None, tasks_by=None)
+    assert found.labels == ()
+    assert found.y.tolist() == [[0.5], [1.0]]
+    assert found.task is None
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_other_separators(separator: str, table: Callable[[str], Path]) -> None:
+    assert torch.equal(read(table(GOOD.replace(",", separator))).x, read(table(GOOD)).x)
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("", {}, r"plants\.csv has no rows"),
+    ("a,kind,season\n", {}, "has no rows"),
+    ("1,2,3\n4,5,6\n", {}, "has no header: its first line holds numbers"),
+    ("a,a,kind,season\n1,2,x,s\n", {}, "two columns called 'a'"),
+    ("a,,kind,season\n1,2,x,s\n", {}, "a column without a name"),
+    ("a,kind,season\n1,x,s\n2,y\n", {}, r"plants\.csv, line 3 has 2 cells, the header 3"),
+    ("a,kind,season\n1,x,s\n2,,s\n", {}, r"line 3 has no label in column 'kind'"),
+    ("a,kind,season\n1,1.5,s\n2,,s\n", {}, r"line 3 has no label in column 'kind'"),
+    ("a,kind,season\n1,x,s\n2,y,\n", {}, r"line 3 has no task"),
+    ("a,kind,season\n1,x,s\n,y,s\n", {}, r"line 3: column 'a' is missing; .*data.missing=drop"),
+    ("a,kind,season\n1,x,s\nnan,y,s\n", {}, r"line 3: column 'a' is missing"),
+    ("a,kind,season\n1,x,s\ninf,y,s\n", {}, r"line 3: column 'a' is infinite"),
+    ("a,kind,season\n1,x,s\n2,y,s\n3,y,s\nlots,y,s\n", {}, r"line 5: the cell 'lots' in column 'a' is no number, but most others are"),
+    ("a,kind,season\n,x,s\n,y,s\n", {"missing": "fill"}, "column 'a' is empty"),
+    ("a,kind,season\n,x,s\n,y,s\n", {"missing": "drop"}, "every row has a missing value"),
+    ("kind,season\nx,s\ny,s\n", {}, "no column left for the inputs besides 'kind', 'season'"),
+    (GOOD, {"label": "sort"}, r"no column 'sort' \(--label names it\); it has 'a', 'colour'"),
+    (GOOD, {"label": None}, "no column called label, target, class or y; say with --label"),
+    (GOOD, {"tasks_by": "month"}, r"no column 'month' \(--tasks-by names it; to split by classes write classes:2\)"),
+    (GOOD, {"ignore": ["id"]}, r"no column 'id' \(--ignore"),
+    (GOOD, {"split_by": "part"}, r"no column 'part' \(--split-by"),
+    (GOOD, {"split_by": "colour"}, r"line 2: column 'colour' says 'red'; it must say train or test"),
+    ("name,kind,season\n" + "".join(f"n{i},x,s\n" for i in range(60)), {}, "'name' has 60 different values .*--ignore name"),
+]
+
+
+@pytest.mark.parametrize(("text", "settings", "message"), BAD, ids=[f"{message[:30]}-{index}" for index, (_, _, message) in enumerate(BAD)])
+def test_a_bad_table_names_file_and_row(text: str, settings: dict[str, Any], message: str, table: Callable[[str], Path]) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        read(table(text), **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
+    (tmp_path / "plants.csv").write_bytes("a,kind,season\n1,grün,s\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"plants\.csv is no text in UTF-8"):
+        read(tmp_path / "plants.csv")
+
+
+def test_missing_values_can_be_dropped_or_filled(table: Callable[[str], Path]) -> None:
+    path = table(GOOD.replace("2.5,blue", ",blue").replace("4,red", "4,"))
+    dropped = read(path, missing="drop")
+    assert dropped.x[:, 0].tolist() == [1, 3]
+    assert dropped.where(1).endswith("line 4")
+    assert "2 of 4 rows" in dropped.notes[0]
+    filled = read(path, missing="fill")
+    assert filled.x[1].isnan().tolist() == [True, False, False]
+    assert filled.x[3].tolist() == [4, 0, 0]  # no value: none of the inputs
+
+
+def test_a_column_tells_training_from_test(table: Callable[[str], Path]) -> None:
+    found = read(table("a,kind,season,part\n1,x,s,train\n2,y,s,Test\n"), split_by="part")
+    assert found.test is not None
+    assert found.test.tolist() == [False, True]
+    assert found.x.shape == (2, 1)
+
+
+def test_a_test_file_has_the_same_columns(table: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "test.csv").write_text("season,a,colour,kind\nspring,9,green,y\n")
+    found = read(table(GOOD), test_path=str(tmp_path / "test.csv"))
+    assert found.test is not None
+    assert found.test.tolist() == [False] * 4 + [True]
+    assert found.x[4].tolist() == [9, 0, 1, 0]  # blue, green, red
+    assert found.where(4).endswith("test.csv, line 2")
+    (tmp_path / "test.csv").write_text("season,a,kind\nspring,9,y\n")
+    with pytest.raises(DataError, match=r"test\.csv has no column 'colour'"):
+        read(table(GOOD), test_path=str(tmp_path / "test.csv"))
+    (tmp_path / "test.csv").write_text("season,a,colour,kind\nspring,big,red,y\n")
+    with pytest.raises(DataError, match=r"column 'a' holds number in .*plants\.csv but text in .*test\.csv"):
+        read(table(GOOD), test_path=str(tmp_path / "test.csv"))
+
+
+# Parquet
+
+
+def write_parquet(path: Path, **columns: Any) -> Path:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def test_parquet_holds_the_same_as_csv(table: Callable[[str], Path], tmp_path: Path) -> None:
+    path = write_parquet(
+        tmp_path / "plants.parquet",
+        a=[1, 2.5, 3, 4],
+        colour=["red", "blue", "red", "red"],
+        kind=["x", "y", "x", "z"],
+        season=["spring", "spring", "autumn", "autumn"],
+    )
+    found, same = read(path), read(table(GOOD))
+    assert torch.equal(found.x, same.x)
+    assert torch.equal(found.y, same.y)
+    assert (found.labels, found.tasks, found.inputs) == (same.labels, same.tasks, same.inputs)
+    assert found.where(1).endswith("plants.parquet, row 1")
+
+
+def test_truth_values_are_labels_and_inputs(tmp_path: Path) -> None:
+    found = read(write_parquet(tmp_path / "t.parquet", a=[True, False], kind=[False, True], season=[1, 2]))
+    assert found.x.tolist() == [[1], [0]]
+    assert found.labels == (False, True)
+    assert found.tasks == ("1", "2")
+
+
+def test_columns_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
+    import datetime
+
+    path = write_parquet(tmp_path / "t.parquet", a=[1, 2], when=[datetime.date(2024, 1, 1)] * 2, kind=["x", "y"], season=["s", "s"])
+    with pytest.raises(DataError, match="column 'when' holds neither numbers nor text; leave it out with --ignore when"):
+        read(path)
+    assert read(path, ignore="when").x.shape == (2, 1)
+
+
+def test_a_corrupt_parquet_file_is_named(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "t.parquet", a=[1, 2], kind=["x", "y"], season=["s", "s"])
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(DataError, match=r"cannot read .*t\.parquet .*copy it again"):
+        read(path)
+
+
+def test_a_folder_of_tables_has_train_and_test(tmp_path: Path) -> None:
+    for split, size in (("train", 3), ("test", 2)):
+        write_parquet(tmp_path / f"{split}-0.parquet", a=list(range(size)), kind=["x"] * size, season=["s"] * size)
+    found = read(tmp_path)
+    assert found.test is not None
+    assert found.test.tolist() == [False] * 3 + [True] * 2
+    (tmp_path / "more.csv").write_text(GOOD)
+    with pytest.raises(DataError, match="tables of several kinds"):
+        read(tmp_path)
+
+
+def test_a_table_of_images(tmp_path: Path, png: Callable[[torch.Tensor], dict[str, object]]) -> None:
+    pixels = torch.arange(2 * 3 * 4, dtype=torch.uint8).view(2, 3, 4)
+    path = write_parquet(tmp_path / "t.parquet", image=[png(image) for image in pixels], label=["x", "y"])
+    found = read(path, label=None, tasks_by=None)
+    assert torch.equal(found.x, pixels.unsqueeze(1))
+    assert found.inputs == {"kind": "images", "mode": "L", "size": [3, 4], "resize": False}
+    broken = write_parquet(tmp_path / "b.parquet", image=[png(pixels[0]), {"bytes": b"nothing", "path": None}], label=["x", "y"])
+    with pytest.raises(DataError, match=r"b\.parquet, row 1 cannot be read as an image"):
+        read(broken, label=None, tasks_by=None)
+
+
+def test_what_is_no_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, message in (("notes.doc", "of no known kind"), ("cat.png", "is one image")):
+        (tmp_path / name).write_bytes(b"x")
+        with pytest.raises(DataError, match=message):
+            read(tmp_path / name)
+    with pytest.raises(DataError, match=r"owner/name does not exist; .*write hf:owner/name"):
+        read(Path("owner/name"))
+
+
+def test_a_shared_folder_is_searched(table: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table(GOOD)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("METAREPLAY_DATA", str(tmp_path))
+    assert len(read(Path("plants.csv")).x) == 4
+
+
+def test_float64_is_read_exactly_before_rounding(table: Callable[[str], Path]) -> None:
+    found = read(table("a,kind,season\n0.1,x,s\n123456.789,y,s\n"))
+    assert np.array_equal(found.x[:, 0].numpy(), np.array([0.1, 123456.789], dtype=np.float32))
