@@ -13,7 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Folders and single files from the first layer to the last. A file imports only from layers above its own.
 LAYERS = (
     ("errors",),
-    ("arrays", "files", "optimisers", "scaling", "seeding", "settings", "version"),
+    ("arrays", "devices", "files", "optimisers", "scaling", "seeding", "settings", "version"),
     ("data",),
     ("benchmarks",),
     ("nets",),
@@ -70,6 +70,10 @@ NEIGHBOURS = {
     "hypernets.replay_distance": {"ensemble", "hypernet", "task_maps"},
     "inference.criteria": {"predictive"},
     "nets.linearised": {"mlp", "weights"},
+    "nets.lenet": {"mlp"},
+    "nets.norm": {"weights"},
+    "nets.own": {"weights"},
+    "nets.resnet": {"mlp"},
     "posteriors.avb": {"gaussian"},
     "posteriors.divergences": {"dirac", "gaussian"},
     "posteriors.flow": {"gaussian"},
@@ -94,7 +98,7 @@ NEIGHBOURS = {
     "strategies.coresets": {"posterior_replay"},
     "training.batches": {"augment"},
     "training.coreset_batches": {"batches"},
-    "training.loop": {"batches"},
+    "training.loop": {"batches", "schedule"},
 }
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}

@@ -112,7 +112,7 @@ def _old_outputs(model: ContinualModel, task: int) -> tuple[Tensor, ...]:
         points = posterior.weights_at(noise[:, : posterior.noise_size])
     else:
         points = posterior.rsample(members, generator=Generator())
-    runs = [model.run(point_at(point), x, 1, generator=Generator()) for point in points.reshape(-1, model.spec.numel)]
+    runs = [model.run(point_at(point), x, 1, 0, generator=Generator()) for point in points.reshape(-1, model.spec.numel)]
     return tuple(outputs[..., model.heads[task]].detach().clone() for outputs in runs)
 
 
@@ -194,13 +194,19 @@ def test_the_start_depends_on_the_generator_alone() -> None:
 def test_parameter_counts(rng: Generator) -> None:
     model = model_with_tasks("sp-bbb", rng)
     weights = (3 + 1) * 6 + (6 + 1) * 5
-    assert model.parameter_counts() == {"main_network": weights, "posterior": 2 * weights, "trained": 6 * weights, "per_task": 2 * weights}
+    assert model.parameter_counts() == {
+        "main_network": weights,
+        "posterior": 2 * weights,
+        "trained": 6 * weights,
+        "per_task": 2 * weights,
+        "statistics": 0,
+    }
 
 
 def test_the_network_itself_is_never_trained(rng: Generator) -> None:
     model = model_with_tasks("pr-bbb", rng)
     x = torch.ones(4, 3)
-    model.run(model.posterior(1), x, 2, generator=rng).sum().backward()
+    model.run(model.posterior(1), x, 2, 1, generator=rng).sum().backward()
     assert all(parameter.grad is None for parameter in model.network.parameters())
     assert any(parameter.grad is not None for parameter in model.task_map.parameters())
 
@@ -208,7 +214,7 @@ def test_the_network_itself_is_never_trained(rng: Generator) -> None:
 def test_local_sampling_can_be_asked_for(rng: Generator) -> None:
     model = model_with_tasks("sp-bbb", rng)
     x = torch.ones(1, 3).expand(4, -1)
-    whole, local = (model.run(model.posterior(0), x, 2, generator=rng, local=kind) for kind in (False, True))
+    whole, local = (model.run(model.posterior(0), x, 2, 0, generator=rng, local=kind) for kind in (False, True))
     assert whole.shape == local.shape == (2, 4, 5)
     assert torch.allclose(whole[:, :1], whole)
     assert not torch.allclose(local[:, :1], local)

@@ -1,22 +1,28 @@
 """The model: network + posterior family + task map. (x, task) -> predictive samples, batched over weight samples."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from typing import cast
 
 import torch
 from torch import Generator, Tensor
 
-from metareplay.errors import CheckpointError, ConfigError, NotTrainedError
+from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
 from metareplay.hypernets.task_maps import Start, TaskMap
 from metareplay.likelihoods import Likelihood
 from metareplay.nets.mlp import MLP
+from metareplay.nets.norm import TaskStatistics
+from metareplay.nets.own import check_growth, check_outputs
 from metareplay.nets.registry import NetworkFactory, build_seeded
-from metareplay.nets.weights import WeightSpec, run_flat
+from metareplay.nets.weights import Buffers, WeightSpec, drawing_from, run_flat, training_mode
 from metareplay.posteriors.base import Posterior, PosteriorFamily
 from metareplay.posteriors.gaussian import MeanFieldGaussian
 from metareplay.posteriors.local_reparametrisation import run_locally
-from metareplay.posteriors.mixture import members_of
+from metareplay.posteriors.mixture import MixtureFamily, members_of
+
+STATISTICS = "statistics."
+"""How the names of stored buffers begin."""
 
 
 class HeadLayout(StrEnum):
@@ -40,7 +46,8 @@ class HeadLayout(StrEnum):
 class ContinualModel:
     """A network whose weights have a posterior per task.
 
-    The module itself only says how weights are used; its own parameters are never trained.
+    The module itself only says how weights are used; its own parameters and buffers are never trained. It is in evaluation mode but
+    for training steps.
     """
 
     def __init__(
@@ -52,7 +59,10 @@ class ContinualModel:
         likelihood: Likelihood,
         wished_variances: Callable[[PosteriorFamily, torch.nn.Module, WeightSpec], Tensor | None],
         total_outputs: int | None = None,
+        device: torch.device | None = None,
     ) -> None:
+        self.device = device or torch.device("cpu")
+        """Where theta and the network's computations live; tasks are added on the processor, data and predictions stay there."""
         self.factory, self.family, self.make_task_map = factory, family, make_task_map
         self.layout, self.likelihood, self.wished_variances = layout, likelihood, wished_variances
         self.total_outputs = total_outputs
@@ -63,6 +73,8 @@ class ContinualModel:
         self.kept: Tensor | None = None
         """Where the elements of theta from before the last task stand now (P before,); None where theta did not grow."""
         self.outputs = 0
+        self.statistics = TaskStatistics(self.members)
+        """The network's buffers, e.g. running statistics of batch normalisation, of each task."""
         self.network: torch.nn.Module
         self.spec: WeightSpec
         self.task_map: TaskMap
@@ -73,18 +85,36 @@ class ContinualModel:
         return len(self.heads)
 
     @property
+    def members(self) -> int:
+        """How many networks the ensemble of a task has; 1 where there is none."""
+        return self.family.members if isinstance(self.family, MixtureFamily) else 1
+
+    @property
     def fresh(self) -> Tensor:
         """True for the weights that came with the last task: all of them with the first, a new head's later; (W,) bool."""
         return self.born == self.num_tasks - 1
 
-    def add_task(self, classes: int, *, generator: Generator) -> int:
-        """Make room for a task with so many classes (or regression targets); returns its index."""
+    def add_task(self, classes: int, *, generator: Generator, probe: Tensor | None = None) -> int:
+        """Make room for a task with so many classes (or regression targets); returns its index.
+
+        ``probe`` are a few inputs (B, ...) to see whether the network suits them; one that does not leaves no trace.
+        """
+        home = self.device
+        self.to(torch.device("cpu"))
+        try:
+            return self._add_task(classes, generator, probe)
+        finally:
+            self.to(home)
+
+    def _add_task(self, classes: int, generator: Generator, probe: Tensor | None) -> int:
         head = self._next_head(classes)
         outputs = max(self.outputs, head.stop) if self.total_outputs is None else self.total_outputs
-        network = build_seeded(self.factory, outputs, generator)
+        network = build_seeded(self.factory, outputs, generator).eval()
         spec = WeightSpec.of(network)
         if self.heads:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
+        if probe is not None:
+            self._check(network, spec, outputs, probe)
         begin = Start(self.family.initial(network, spec, generator=generator), self.wished_variances(self.family, network, spec))
         born = torch.full((spec.numel,), len(self.heads))
         if self.heads:
@@ -97,8 +127,24 @@ class ContinualModel:
             self.task_map.grow(self.kept, begin, generator=generator)
         self.network, self.spec, self.outputs = network, spec, outputs
         self.task_map.add_task(begin, generator=generator)
+        self.statistics.add_task(network)
         self.heads.append(head)
         return len(self.heads) - 1
+
+    def _check(self, network: torch.nn.Module, spec: WeightSpec, outputs: int, probe: Tensor) -> None:
+        """Refuse a network that does not suit the inputs, or loses what was learned when its outputs grow."""
+        begun = self.statistics.begun(network)
+        with drawing_from(torch.Generator().manual_seed(0)):
+            check_outputs(network, probe, outputs, begun)
+            if self.heads and outputs > self.outputs:
+                check_growth((self.network, self.spec, self.statistics.start), (network, spec, begun), probe)
+
+    def to(self, device: torch.device) -> None:
+        """Live on this device from now on."""
+        self.device = device
+        if self.heads:
+            self.network, self.task_map, self.born = self.network.to(device), self.task_map.to(device), self.born.to(device)
+            self.statistics.to(device)
 
     def _next_head(self, classes: int) -> slice:
         start = 0 if self.layout is HeadLayout.SINGLE or not self.heads else self.heads[-1].stop
@@ -126,27 +172,46 @@ class ContinualModel:
             return slice(0, self.outputs)
         return slice(0, self.heads[task].stop) if self.layout is HeadLayout.GROWING else self.heads[task]
 
-    def run(self, posterior: Posterior, x: Tensor, samples: int, *, generator: Generator, local: bool = False) -> Tensor:
-        """All outputs under fresh weight samples: (S, B, C); S is a multiple of an ensemble's members."""
+    def buffers(self, task: int) -> list[Buffers]:
+        """The network's buffers as a task uses them, a set for each member of its ensemble."""
+        return self.statistics.tasks[task]
+
+    def run(
+        self, posterior: Posterior, x: Tensor, samples: int, task: int, *, generator: Generator, local: bool = False, train: bool = False,
+        autocast: bool = False,
+    ) -> Tensor:
+        """All outputs under fresh weight samples: (S, B, C); S is a multiple of an ensemble's members.
+
+        With ``train`` the network is as it learns, and the task's statistics are updated; else it is as it predicts. With ``autocast`` it
+        computes in bfloat16; weights and outputs keep their type.
+        """
+        x = x.to(self.device)
         if local:
             each, members = members_of(posterior)
             network, gaussian = cast(MLP, self.network), cast(MeanFieldGaussian, each)
             outputs = run_locally(network, self.spec, gaussian, x, samples // members, generator=generator)
             return outputs.flatten(0, -3)  # (S, B, C), or (S / M, M, B, C) -> (S, B, C)
-        return run_flat(self.network, self.spec, posterior.rsample(samples, generator=generator), x)
+        weights, buffers = posterior.rsample(samples, generator=generator), self.buffers(task)  # (S, W)
+        low = torch.autocast(self.device.type, torch.bfloat16) if autocast else nullcontext()
+        learns = train and not isinstance(self.network, MLP)  # an MLP is the same in both modes
+        with drawing_from(generator), low, training_mode(self.network) if learns else nullcontext(), _clear_batch_norm():
+            outputs = run_flat(self.network, self.spec, weights, x, buffers)  # (S, B, C)
+        return outputs.to(weights.dtype)
 
     def parameter_counts(self) -> dict[str, int]:
-        """Weights of the main network, parameters of one task's posterior, all trained parameters, and those a task adds."""
+        """Weights of the main network, parameters of one task's posterior, all trained parameters, those a task adds, its statistics."""
         return {
             "main_network": self.spec.numel,
             "posterior": self.family.num_parameters(self.spec),
             "trained": self.task_map.num_parameters(),
             "per_task": self.task_map.per_task_parameters(),
+            "statistics": self.statistics.per_task(),
         }
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that has to be stored beside ``head_bounds``."""
-        return {name: tensor.detach() for name, tensor in self.task_map.state_dict().items()}
+        stored = {name: tensor.detach() for name, tensor in self.task_map.state_dict().items()}
+        return stored | {f"{STATISTICS}{name}": tensor for name, tensor in self.statistics.tensors().items()}
 
     def head_bounds(self) -> list[tuple[int, int]]:
         """First and last-plus-one output of each task, as numbers that JSON can hold."""
@@ -155,16 +220,32 @@ class ContinualModel:
     def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
         """Become the model that gave these heads and tensors; what was there before is replaced."""
         generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
-        self.heads, self.outputs = [], 0
+        self.heads, self.outputs, self.statistics = [], 0, TaskStatistics(self.members)
         for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
             self.add_task(stop - start, generator=generator)
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
             raise CheckpointError(f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration")
         if not heads:
             return
+        of_tasks = {name.removeprefix(STATISTICS): tensor for name, tensor in tensors.items() if name.startswith(STATISTICS)}
+        self.statistics.restore(of_tasks)
         try:
-            self.task_map.load_state_dict(tensors)
+            self.task_map.load_state_dict({name: tensor for name, tensor in tensors.items() if not name.startswith(STATISTICS)})
         except RuntimeError as error:
             raise CheckpointError(
                 f"the stored weights do not fit this model: {str(error).splitlines()[-1].strip()}; they belong to another configuration"
             ) from error
+
+
+@contextmanager
+def _clear_batch_norm() -> Iterator[None]:
+    """Say in our words what batch normalisation cannot do."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise DataError(
+            "batch normalisation cannot learn from one example at a time; give the task more examples, a larger batch size, "
+            "or choose a network without it"
+        ) from error

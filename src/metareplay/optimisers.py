@@ -8,8 +8,9 @@ from torch.optim import Optimizer
 
 
 def adam(parameters: Sequence[nn.Parameter], learning_rate: float) -> Optimizer:
-    """Adam, in its fused form."""
-    return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+    """Adam, in its fused form where the device has it."""
+    fused = all(parameter.device.type in ("cpu", "cuda", "mps") for parameter in parameters)
+    return torch.optim.Adam(parameters, lr=learning_rate, fused=fused)
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], *, value: float | None, norm: float | None) -> None:
@@ -34,7 +35,8 @@ def restore_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> No
     parameters = _parameters(optimiser)
     for name, value in tensors.items():
         index, _, key = name.partition(".")
-        optimiser.state[parameters[int(index)]][key] = value.clone()
+        parameter = parameters[int(index)]
+        optimiser.state[parameter][key] = value.clone().to(parameter.device)
 
 
 def _parameters(optimiser: Optimizer) -> list[nn.Parameter]:

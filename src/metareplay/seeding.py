@@ -7,6 +7,7 @@ never changes what another place draws.
 import hashlib
 
 import torch
+from torch import Tensor
 
 
 def derive_seed(seed: int, *path: str | int) -> int:
@@ -18,3 +19,8 @@ def derive_seed(seed: int, *path: str | int) -> int:
 def generator_for(seed: int, *path: str | int) -> torch.Generator:
     """A fresh generator for one purpose, e.g. ``generator_for(seed, "batches", task)``."""
     return torch.Generator().manual_seed(derive_seed(seed, *path))
+
+
+def normal(*shape: int, generator: torch.Generator, like: Tensor) -> Tensor:
+    """Standard normal numbers of a tensor's type, on its device; drawn where the generator lives, so they are the same on every device."""
+    return torch.randn(shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)

@@ -79,9 +79,12 @@ def test_what_means_nothing_for_a_benchmark_is_refused(command: Command, tmp_pat
 
 
 def test_an_unknown_network_is_named(command: Command, tmp_path: Path) -> None:
-    found = command("run", "--network", "lenet", "--out", tmp_path / "run")
+    found = command("run", "--network", "lennet", "--out", tmp_path / "run")
     assert found.code == 2
-    assert "network='lenet' is unknown" in found.err
+    assert "network='lennet' is unknown; did you mean lenet?" in found.err
+    found = command("run", "--network", "lenet", "--out", tmp_path / "run")  # images of 8 x 8 pixels
+    assert found.code == 2
+    assert "lenet needs images of at least 16 x 16 pixels" in found.err
 
 
 def test_a_byte_order_mark_is_no_header(command: Command, tiny: list[str], tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def test_gaussian_members_have_train_samples_each(rng: Generator) -> None:
     counted: list[int] = []
     run = learner.model.run
 
-    def counting(posterior: Any, x: Any, samples: int, **options: Any) -> Any:
+    def counting(posterior: Any, x: Any, samples: int, task: int, **options: Any) -> Any:
         counted.append(samples)
-        return run(posterior, x, samples, **options)
+        return run(posterior, x, samples, task, **options)
 
     learner.model.run = counting  # type: ignore[method-assign]
     assert loss(learner).total.isfinite()
@@ -82,7 +82,7 @@ def test_gaussian_members_have_train_samples_each(rng: Generator) -> None:
 def test_local_samples_are_taken_of_each_member() -> None:
     learner = learned("sp-ensemble-bbb", **{"posterior.local_reparametrisation": True, "posterior.train_samples": 2})
     posterior, x = learner.model.training_posterior(0), torch.ones(7, 2)
-    outputs = learner.model.run(posterior, x, 2 * MEMBERS, generator=Generator().manual_seed(0), local=True)
+    outputs = learner.model.run(posterior, x, 2 * MEMBERS, 0, generator=Generator().manual_seed(0), local=True)
     assert outputs.shape == (2 * MEMBERS, 7, 2)
     assert len(outputs[:, 0, 0].unique()) == 2 * MEMBERS
 

@@ -1,6 +1,7 @@
 """A run that is stopped anywhere and resumed ends as if nothing had happened: every method, many moments."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from metareplay.benchmarks.base import Task
+from metareplay.benchmarks.images import permute_images
+from metareplay.data.sources import load_digits
 from metareplay.errors import CheckpointError
 from metareplay.experiments.config import RunConfig
 from metareplay.experiments.methods import METHODS
@@ -67,6 +71,51 @@ def stop_at_each(config: RunConfig, folder: Path, moments: Sequence[int]) -> Non
     counter = Counter()
     Run(config, folder, observer=counter).execute(resume=True)
     assert counter.steps == STEPS + TUNING * config.kind().coresets - moments[-1]
+
+
+CHANGING_RATES: dict[str, Any] = {
+    "training.batch_size": 8,  # three steps an epoch
+    "training.rate_steps": [[1, 0.5], [2, 0.1]],
+    "training.plateau_patience": 1,
+    "training.plateau_factor": 0.01,
+    "training.autocast": True,
+}
+
+
+def test_a_changing_learning_rate_resumes_exactly(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    config = tiny_config("pr-dirac", CHANGING_RATES)
+    Run(config, tmp_path / "whole").execute()
+    stop_at_each(config, tmp_path / "broken", (1, 2, 4, 7, 8, 11, 20))
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
+
+
+@pytest.mark.parametrize("augmentation", ["none", "crop-flip"])
+def test_images_resume_exactly(
+    augmentation: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    """Two tasks of permuted digits, tested on a few inputs: nothing of a finished task is made again."""
+    settings = {"training.augmentation": augmentation, "inference.test_inputs": 20, "tasks.scenario": "class"}
+    config = tiny_config("sp-dirac", settings, "split-digits")
+    made: list[int] = []
+    digits = permute_images("split-digits", load_digits(), 2, seed=0)
+
+    def make_task(index: int) -> Task:
+        made.append(index)
+        return digits[index]
+
+    benchmark = replace(digits, make_task=make_task)
+    Run(config, tmp_path / "whole", benchmark=benchmark).execute()
+    assert made == [0, 1]
+    for steps in (3, 6):  # in the middle of each task
+        counter = Counter()
+        run = Run(config, tmp_path / "broken", benchmark=benchmark, observer=counter, should_stop=lambda: counter.steps >= steps)  # noqa: B023
+        with pytest.raises(Interrupted):
+            run.execute(resume=steps > 3)
+    Run(config, tmp_path / "broken", benchmark=benchmark).execute(resume=True)
+    assert made == [0, 1, 0, 0, 1, 1]
+    assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -47,7 +47,16 @@ WRONG: list[tuple[str, Any]] = [
     ("training.learning_rate", float("inf")),
     ("training.batch_size", 0),
     ("training.clip_norm", 0.0),
+    ("device", "gpu"),
+    ("device", "cuda:x"),
     ("training.augmentation", "rotate"),
+    ("training.rate_steps", [[0, 0.1]]),
+    ("training.rate_steps", [[2, 0.0]]),
+    ("training.rate_steps", [[2, 0.5], [1, 0.1]]),
+    ("training.rate_steps", [[2, 0.5], [2, 0.1]]),
+    ("training.rate_steps", [2, 0.5]),
+    ("training.plateau_patience", 0),
+    ("training.plateau_floor", -1.0),
     ("tasks.scenario", "instance"),
     ("tasks.classes_per_task", 0),
     ("tasks.class_order", "random"),
@@ -350,6 +359,7 @@ OTHER_VALUES: dict[str, Any] = {
     "data.missing": "drop",
     "data.image_size": [8, 8],
     "data.fingerprint": "0123456789abcdef",
+    "device": "cuda:1",
     "posterior.prior_variance": 2.0,
     "posterior.prior_scale": 0.5,
     "posterior.prior_power": 0.5,
@@ -428,6 +438,11 @@ OTHER_VALUES: dict[str, Any] = {
     "training.checkpoint_every": 3,
     "training.log_every": 3,
     "training.augmentation": "crop-flip",
+    "training.rate_steps": [[2, 0.1], [3, 0.5]],
+    "training.plateau_patience": 3,
+    "training.plateau_factor": 0.5,
+    "training.plateau_floor": 0.001,
+    "training.autocast": True,
     "tasks.scenario": "domain",
     "tasks.classes_per_task": 5,
     "tasks.class_order": "seeded",
@@ -458,6 +473,7 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     base = {"method": "pr-flow", "strategy.penalty": "fkl"} if key == "strategy.penalty_samples" else base
     base = {"hypernet.initialisation": "gaussian"} if key == "posterior.keep_network_init" else base
     base = {"data.path": "/data/plants.csv"} if key.startswith("data.") else base
+    base = {"training.plateau_patience": 2} if key.startswith("training.plateau_") else base
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain
@@ -485,7 +501,7 @@ def test_a_configuration_is_frozen() -> None:
 
 def test_every_setting_means_something_to_some_method() -> None:
     flat = flatten(RunConfig().model_dump())
-    flat |= {"posterior.avb_chunk_size": 9, "strategy.penalty": "fkl", "data.path": "/data/plants.csv"}
+    flat |= {"posterior.avb_chunk_size": 9, "strategy.penalty": "fkl", "data.path": "/data/plants.csv", "training.plateau_patience": 2}
     for key in setting_descriptions():
         variants = (flat, flat | {"strategy.penalty": "fisher"})
         assert any(why_senseless(key, method, given) is None for method in METHODS.values() for given in variants), key

@@ -61,3 +61,9 @@ def test_hyperfan_variances_by_hand(relu: bool, gain: float) -> None:
     assert torch.allclose(parts["layers.1.bias"], torch.tensor(gain / 2))
     without = WeightSpec.of(nn.Conv2d(3, 4, 2, bias=False))
     assert torch.allclose(hyperfan_variances(without, relu=relu), torch.tensor(gain / 12))
+    mixed = WeightSpec.of(nn.Sequential(nn.Conv2d(3, 4, 2, bias=False), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(36, 2)))
+    parts = mixed.unflatten(hyperfan_variances(mixed, relu=relu))
+    assert torch.allclose(parts["0.weight"], torch.tensor(gain / 12))  # no bias shares with it
+    assert torch.allclose(parts["1.weight"], torch.tensor(0.5))  # scale and shift of inputs with variance one
+    assert torch.allclose(parts["1.bias"], torch.tensor(0.5))
+    assert torch.allclose(parts["3.weight"], torch.tensor(gain / 2 / 36))

@@ -72,10 +72,8 @@ def test_tied_weights_are_refused() -> None:
         WeightSpec.of(module)
 
 
-def test_running_statistics_are_refused() -> None:
-    with pytest.raises(ConfigError, match="running_mean"):
-        WeightSpec.of(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
-    assert WeightSpec.of(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, track_running_stats=False))).numel == 12 + 6
+def test_buffers_are_no_weights() -> None:
+    assert WeightSpec.of(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))).numel == 12 + 6
 
 
 def test_a_module_without_weights_is_refused() -> None:

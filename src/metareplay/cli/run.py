@@ -48,7 +48,10 @@ The folder --out holds config.yaml, results.json, metrics.jsonl, checkpoint/, mo
 def run(
     benchmark: Annotated[str | None, typer.Argument(help="Benchmark (metareplay list benchmarks). Default: split-digits.")] = None,
     method: Annotated[str | None, typer.Option(help="Method (metareplay list methods). Default: pr-bbb.")] = None,
-    network: Annotated[str | None, typer.Option(help="Main network, e.g. mlp-400-400. Default: the benchmark's own.")] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(help="Main network: a name (metareplay list networks), or module:function for your own."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run, or the first of --seeds. Default: 0.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Run this many seeds and report mean and standard error.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many seeds run side by side.")] = 1,
@@ -73,6 +76,7 @@ def run(
         str | None, typer.Option(help="classification or regression. Default: what the labels say.", rich_help_panel=OWN)
     ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Ask nothing of the network (also: METAREPLAY_OFFLINE=1).")] = False,
+    device: Annotated[str | None, typer.Option(help="Where tensors live: cpu, cuda, cuda:N or mps. Default: cpu.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/BENCHMARK-METHOD-NETWORK.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run in --out; a finished one is not repeated.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
@@ -85,7 +89,7 @@ def run(
 
     if offline:
         own_data.go_offline()
-    given: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network, "seed": seed}
+    given: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network, "seed": seed, "device": device}
     given |= {"data.path": data, "data.tasks_by": tasks_by, "data.label": label, "data.ignore": ignore, "data.task_order": task_order}
     given |= {"data.test_share": test_share, "data.test_path": test_data, "data.split_by": split_by, "data.problem": problem}
     given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
@@ -115,7 +119,7 @@ def resolve(
     from metareplay.experiments.recipe_book import default_settings
 
     own_data.forget()
-    told = bool(set(chosen) - {"benchmark", "method", "network", "seed", "data_dir", *own_data.PATHS} or pairs or file)
+    told = bool(set(chosen) - {"benchmark", "method", "network", "seed", "data_dir", "device", *own_data.PATHS} or pairs or file)
     settings = {**(read_settings(file) if file else {}), **chosen, **dict(parse_setting(pair) for pair in pairs)}
     folder = out or default_folder(settings)
     if resume and not told and (stored := stored_config(folder)) is not None:
@@ -135,9 +139,14 @@ def default_folder(settings: dict[str, Any]) -> Path:
     """Where a run goes unless --out says otherwise."""
     method = settings.get("method", "pr-bbb")
     if settings.get("data.path") is not None:
-        return Path("runs") / "-".join(filter(None, (own_data.folder_name(settings), method, settings.get("network"))))
+        return Path("runs") / "-".join(filter(None, (own_data.folder_name(settings), method, _as_part(settings.get("network")))))
     info = own_data.info_for(settings)
-    return Path("runs") / f"{info.name}-{method}-{settings.get('network', info.default_network)}"
+    return Path("runs") / f"{info.name}-{method}-{_as_part(settings.get('network', info.default_network))}"
+
+
+def _as_part(network: Any) -> str:
+    """A network's name as part of a folder's; a user's own is module:function."""
+    return str(network or "").replace(":", ".")
 
 
 def check_benchmark_settings(config: "RunConfig", info: "BenchmarkInfo") -> None:

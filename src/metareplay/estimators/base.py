@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from torch import Tensor, nn
 
 from metareplay.arrays import Inputs, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, Split
@@ -17,7 +17,7 @@ from metareplay.experiments.observers import LiveProgress, Observer, Silent
 from metareplay.experiments.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.experiments.store import TaskInfo, load_model, save_model
 from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
-from metareplay.nets.registry import network_factory
+from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 
@@ -35,7 +35,7 @@ class ContinualEstimator:
     def __init__(
         self,
         method: str = "pr-bbb",
-        network: str | None = None,
+        network: str | Callable[..., nn.Module] | None = None,
         *,
         seed: int | None = None,
         standardise: bool = True,
@@ -43,13 +43,13 @@ class ContinualEstimator:
     ) -> None:
         settings = dict(settings or {})
         method, network = settings.get("method", method), settings.get("network", network or self.default_network)
+        network = network if isinstance(network, str) else name_of(network)
         if wrong := [key for key in settings if key in ("benchmark", "data_dir", "data_seed", "threads") or key.startswith("data.")]:
             raise ConfigError(f"{wrong[0]} is a setting of runs, not of estimators; leave it out (threads: torch.set_num_threads)")
         own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
         defaults, _ = default_settings(own_data, method, network)
         given = {**({} if seed is None else {"seed": seed}), **settings}
         self.config = build_config(defaults, given, type(self).__name__)
-        network_factory(self.config.network, (1,), self.config.activation)  # refuses an unknown network at once
         self.standardise = standardise
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []

@@ -3,9 +3,11 @@
 from itertools import pairwise
 from math import ceil, prod
 
+import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.benchmarks.base import Problem, Scenario
+from metareplay.devices import device_named
 from metareplay.errors import ConfigError
 from metareplay.experiments.config import RunConfig
 from metareplay.hypernets.chunked import ChunkedHypernetwork
@@ -55,6 +57,7 @@ def build_model(
         likelihood,
         lambda family, network, spec: wished_variances(config, family, network, spec),
         shared_outputs(config, total_outputs) if layout is HeadLayout.SHARED else None,
+        device_named(config.device),
     )
 
 
@@ -75,7 +78,7 @@ def build_family(config: RunConfig) -> PosteriorFamily:
     return MixtureFamily(base, config.posterior.members, config.kind().family) if config.kind().ensemble else base
 
 
-def build_matching(config: RunConfig, num_weights: int, *, generator: Generator) -> PriorMatching:
+def build_matching(config: RunConfig, num_weights: int, *, generator: Generator, device: torch.device | None = None) -> PriorMatching:
     """How the prior-matching term of a task is computed, for a network of so many weights; made anew for every task."""
     if config.kind().family == "ssge":
         return SSGEMatching(config.posterior)
@@ -88,6 +91,7 @@ def build_matching(config: RunConfig, num_weights: int, *, generator: Generator)
             clip_value=training.clip_value,
             clip_norm=training.clip_norm,
             generator=generator,
+            device=device,
         )
     return DirectMatching()
 

@@ -18,7 +18,7 @@ from metareplay.experiments.relevance import ESTIMATORS, why_senseless
 from metareplay.hypernets.settings import HypernetSettings
 from metareplay.inference.settings import InferenceSettings
 from metareplay.nets.mlp import Activation
-from metareplay.nets.registry import check_network_name
+from metareplay.nets.registry import check_network_name, is_mlp
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.settings import Settings, flatten, nest
 from metareplay.strategies.settings import StrategySettings
@@ -52,6 +52,9 @@ class RunConfig(Settings):
     threads: int = Field(1, ge=1, description="processor threads; results are bit-identical for the same number only")
     data: DataSettings = DataSettings()
     tasks: TaskSettings = TaskSettings()
+    device: str = Field(
+        "cpu", pattern=r"^(cpu|cuda(:\d+)?|mps)$", description="where tensors live: cpu, cuda, cuda:N (the N-th GPU) or mps (Apple)"
+    )
     posterior: PosteriorSettings = PosteriorSettings()
     hypernet: HypernetSettings = HypernetSettings()
     strategy: StrategySettings = StrategySettings()
@@ -146,8 +149,12 @@ def _check_combination(config: RunConfig, method: Method, source: str) -> None:
         raise ConfigError(f"{source}: strategy.penalty=w2 has no closed form for normalising flows; choose mse, fkl, rkl or fisher")
     if config.posterior.local_reparametrisation and method.member_family not in ("bbb", "dirac", "ewc"):
         raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
-    if config.posterior.local_reparametrisation and not config.network.startswith("mlp"):
-        raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}")
+    if config.posterior.local_reparametrisation and not is_mlp(config.network):
+        raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}; set it to false")
+    if config.posterior.local_reparametrisation and config.training.autocast:
+        raise ConfigError(
+            f"{source}: training.autocast would round the variances of posterior.local_reparametrisation; set one of them to false"
+        )
     if method.family in ESTIMATORS and config.posterior.generator_chunk_size is not None:
         if config.posterior.keep_network_init:
             raise ConfigError(f"{source}: posterior.keep_network_init needs a generator without chunks; set generator_chunk_size to null")

@@ -57,7 +57,8 @@ class ContinualLearner:
         """Give a new task (so many classes or targets) its place, and return what trains it."""
         self._check(train, width)
         before = (self.facts(), self.tensors(training=False) if self.num_tasks else {})
-        task = self.model.add_task(width, generator=generator_for(self.config.seed, "initialise", self.model.num_tasks))
+        generator = generator_for(self.config.seed, "initialise", self.model.num_tasks)
+        task = self.model.add_task(width, generator=generator, probe=train.x[:2])
         try:
             check_size(self.config, self.model, expected_tasks)
             self.strategy.before_task(self.model, task)
@@ -111,6 +112,7 @@ class ContinualLearner:
         config, chosen = self.config, self.config.strategy
         rate = chosen.finetune_learning_rate or config.training.learning_rate
         training: dict[str, Any] = {"batch_size": chosen.finetune_batch_size, "learning_rate": rate}
+        training |= {"rate_steps": (), "plateau_patience": None}  # they belong to the epochs of a task
         if chosen.finetune_iterations or chosen.finetune_epochs:
             training |= {"iterations": chosen.finetune_iterations, "epochs": chosen.finetune_epochs}
         scale = config.posterior.prior_scale if chosen.finetune_prior_scale is None else chosen.finetune_prior_scale
@@ -150,7 +152,8 @@ class ContinualLearner:
         return TaskTrainer(self.model, self.strategy, task, data, config.training, config.posterior, seed=config.seed, matching=matching)
 
     def _matching(self, seed: int, task: int) -> PriorMatching:
-        return build_matching(self.config, self.model.spec.numel, generator=generator_for(seed, "matching", task))
+        generator = generator_for(seed, "matching", task)
+        return build_matching(self.config, self.model.spec.numel, generator=generator, device=self.model.device)
 
     def _check(self, train: Split, width: int) -> None:
         if len(train.x) == 0:
@@ -186,7 +189,8 @@ class ContinualLearner:
 
     def is_finite(self) -> bool:
         """Whether all trained numbers are finite, so that the state is worth keeping."""
-        return all(bool(torch.isfinite(parameter).all()) for parameter in self.model.task_map.parameters())
+        trained = self.model.task_map.parameters()
+        return self.model.statistics.is_finite() and all(bool(torch.isfinite(parameter).all()) for parameter in trained)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ import yaml
 
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.experiments.methods import Method, method_named
+from metareplay.nets.registry import is_mlp
 from metareplay.settings import flatten
 
 CUSTOM = "custom"
@@ -65,6 +66,8 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
             if not exact:
                 settings.pop("hypernet.chunk_size", None)
                 settings.pop("posterior.generator_chunk_size", None)
+                if not is_mlp(network):
+                    settings.pop("posterior.local_reparametrisation", None)
             if kind.stochastic and not method_named(name).stochastic:
                 settings |= {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
             return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from metareplay.experiments.methods import Method
+from metareplay.nets.registry import is_own
 from metareplay.strategies.settings import StrategySettings
 
 IMPLICIT_KEYS = ("posterior.generator_", "posterior.latent_", "posterior.support_noise", "posterior.ssge_", "posterior.avb_")
@@ -93,12 +94,16 @@ def _why_not_in_fine_tuning(key: str, method: Method, settings: Mapping[str, Any
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
+    if key == "activation" and is_own(str(settings.get("network"))):
+        return f"{settings['network']} has activations of its own"
     if group == "data" and settings.get("data.path") is None and settings.get("data.fingerprint") is None:
         return "no data of your own are named; name them with --data"
     if key == "heads" and method.task_map != "hypernetwork":
         return f"the outputs of {method.name} follow from its kind"
     if key == "total_outputs" and not method.shared_softmax:
         return f"the outputs of {method.name} are added with its tasks"
+    if key in ("training.plateau_factor", "training.plateau_floor") and settings.get("training.plateau_patience") is None:
+        return "the learning rate is not reduced on a plateau; set training.plateau_patience"
     if group == "hypernet" and not method.has_hypernetwork:
         return f"{method.name} has no hypernetwork"
     if key.startswith("hypernet.chunk_") and settings.get("hypernet.kind") == "plain":

@@ -39,13 +39,14 @@ def match_output_variances(layer: nn.Linear, moment: float, variances: Tensor, g
 def hyperfan_variances(spec: WeightSpec, *, relu: bool) -> Tensor:
     """Hyperfan-in [Chang2020, table 1]: variances of generated weights (W,) that keep the main network's activations stable.
 
-    Where biases are generated too, weights and biases share the variance of a layer's output equally.
+    Where a layer's bias is generated too, weights and biases share the variance of its output equally. A normalisation, known by a
+    weight of one dimension, has inputs of variance one, which its scale and shift share.
     """
-    gain = 2.0 if relu else 1.0
-    has_bias = any(len(shape) == 1 for shape in spec.shapes)
-    share = 2.0 if has_bias else 1.0
-    parts = []
-    for shape, size in zip(spec.shapes, spec.sizes, strict=True):
-        variance = gain / (share * prod(shape[1:])) if len(shape) > 1 else gain / share
-        parts.append(torch.full((size,), variance))
+    gain, parts, shapes = 2.0 if relu else 1.0, [], dict(zip(spec.names, spec.shapes, strict=True))
+    for name, size in zip(spec.names, spec.sizes, strict=True):
+        layer = name.removesuffix("weight").removesuffix("bias")
+        normalises = len(shapes.get(f"{layer}weight", ())) == 1
+        share = 2.0 if {f"{layer}weight", f"{layer}bias"} <= shapes.keys() else 1.0
+        fan_in = prod(shapes[name][1:])  # 1 for biases
+        parts.append(torch.full((size,), (1.0 if normalises else gain) / (share * fan_in)))
     return torch.cat(parts)

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 from metareplay.model import ContinualModel
 from metareplay.nets.linearised import linearised_mlp_outputs
 from metareplay.nets.mlp import MLP
-from metareplay.nets.weights import linearised_outputs, run_flat
+from metareplay.nets.weights import Buffers, drawing_from, linearised_outputs, run_flat
 from metareplay.posteriors.laplace import LinearisedGaussian
 from metareplay.posteriors.mixture import members_of
 
@@ -22,22 +22,26 @@ def predictive_outputs(
     Point estimates are used once each, and a linearised network needs no weight samples: its outputs are Gaussian
     themselves. Of an ensemble's other members each gives the same number of samples, rounded up.
     """
-    posterior, columns = model.posterior(task), slice(None) if every_output else model.heads[task]
+    posterior, buffers = model.posterior(task), model.buffers(task)
+    columns = slice(None) if every_output else model.heads[task]
     if isinstance(posterior, LinearisedGaussian):
-        means, covariances = zip(*(_linearised(model, posterior, part, columns) for part in x.split(batch_size)), strict=True)
-        return output_samples(torch.cat(means), torch.cat(covariances), samples, generator=generator)
+        batches = (part.to(model.device) for part in x.split(batch_size))
+        means, covariances = zip(*(_linearised(model, posterior, part, columns, buffers[0]) for part in batches), strict=True)
+        return output_samples(torch.cat(means).cpu(), torch.cat(covariances).cpu(), samples, generator=generator)
     members = members_of(posterior)[1]
     samples = model.family.weight_sets or ceil(samples / members) * members
     weights = posterior.rsample(samples, generator=generator)  # (S, W)
-    parts = [run_flat(model.network, model.spec, weights, part)[..., columns] for part in x.split(batch_size)]
+    with drawing_from(generator):
+        each = (run_flat(model.network, model.spec, weights, part.to(model.device), buffers) for part in x.split(batch_size))
+        parts = [outputs[..., columns].cpu() for outputs in each]
     return torch.cat(parts, dim=1)  # (S, N, C)
 
 
-def _linearised(model: ContinualModel, posterior: LinearisedGaussian, x: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
+def _linearised(model: ContinualModel, posterior: LinearisedGaussian, x: Tensor, columns: slice, buffers: Buffers) -> tuple[Tensor, Tensor]:
     """Mean (B, C) and covariance (B, C, C) of the outputs."""
     if isinstance(model.network, MLP):
         return linearised_mlp_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
-    return linearised_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
+    return linearised_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns, buffers)
 
 
 def output_samples(mean: Tensor, covariance: Tensor, samples: int, *, generator: Generator) -> Tensor:

@@ -26,8 +26,8 @@ def linearised_mlp_outputs(
         inputs.append(h)
         h = F.linear(h, weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"])  # (B, D) -> (B, H)
     outputs = h[:, columns]  # (B, C)
-    g = torch.eye(h.shape[1])[columns].expand(len(x), -1, -1)  # (B, C, outputs)
-    covariance = torch.zeros(())
+    g = torch.eye(h.shape[1], device=h.device)[columns].expand(len(x), -1, -1)  # (B, C, outputs)
+    covariance = torch.zeros((), device=h.device)
     for index in reversed(range(len(mlp.layers))):
         name = f"layers.{index}"
         spread = F.linear(inputs[index].square(), variances[f"{name}.weight"], variances[f"{name}.bias"])  # (B, D) -> (B, H)

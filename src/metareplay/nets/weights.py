@@ -1,14 +1,23 @@
 """WeightSpec: any ``nn.Module`` as a function of one flat weight vector."""
 
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
+from typing import cast
+from weakref import WeakSet
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.conv import _ConvNd
 
 from metareplay.errors import ConfigError
+
+Buffers = dict[str, Tensor]
+"""A module's tensors that are no weights, by name: running statistics, constants."""
 
 JACOBIAN_ELEMENTS = 2**25
 """Elements of the derivatives that are held at once, 128 MiB in float32."""
@@ -25,7 +34,7 @@ class WeightSpec:
 
     @classmethod
     def of(cls, module: nn.Module) -> "WeightSpec":
-        """The specification of a module; weight tying and running statistics are refused."""
+        """The specification of a module; weight tying is refused."""
         named = list(module.named_parameters(remove_duplicate=False))
         if not named:
             raise ConfigError(f"{type(module).__name__} has no weights; a network needs at least one trainable parameter")
@@ -37,11 +46,6 @@ class WeightSpec:
                     "tied weights cannot have a posterior each: give the layers weights of their own"
                 )
             seen[id(parameter)] = name
-        if buffers := [name for name, _ in module.named_buffers() if "running_" in name]:
-            raise ConfigError(
-                f"{type(module).__name__} keeps running statistics ({', '.join(buffers[:3])}), which would be shared by all tasks; "
-                "use a normalisation without them, e.g. LayerNorm, GroupNorm or BatchNorm(track_running_stats=False)"
-            )
         return cls(tuple(name for name, _ in named), tuple(parameter.shape for _, parameter in named))
 
     @cached_property
@@ -81,56 +85,139 @@ class WeightSpec:
     def positions_in(self, larger: "WeightSpec") -> Tensor:
         """Where each of this network's weights stands in the flat vector of the same network with more outputs.
 
-        Every weight of the larger network holds the smaller one's as its leading corner.
+        Every weight of the larger network holds the smaller one's as its leading corner; other networks are refused.
         """
-        positions = torch.arange(larger.numel).split(larger.sizes)
+        positions, shapes = torch.arange(larger.numel).split(larger.sizes), dict(zip(larger.names, larger.shapes, strict=True))
         corners = []
         for name, shape in zip(self.names, self.shapes, strict=True):
+            new = shapes.get(name)
+            if new is None or len(new) != len(shape) or any(b < a for a, b in zip(shape, new, strict=True)):
+                raise ConfigError(
+                    f"the network cannot be given more outputs: its weight {name!r} of shape {tuple(shape)} "
+                    f"{'is missing' if new is None else f'has shape {tuple(new)}'} afterwards, and does not hold the old one as its "
+                    "leading corner; let the number of outputs change the last layer alone"
+                )
             index = larger.names.index(name)
             block = positions[index].view(larger.shapes[index])
             corners.append(block[tuple(slice(0, size) for size in shape)].reshape(-1))
         return torch.cat(corners)  # (W,)
 
 
-def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor) -> Tensor:
-    """Outputs of the module under weight samples (S, W) for inputs (B, ...): (S, B, C), batched over the samples."""
-    if weights.shape[0] == 1:  # no vmap needed
-        return functional_call(module, spec.unflatten(weights[0]), (x,)).unsqueeze(0)  # (B, C) -> (1, B, C)
+_ONE_BY_ONE: WeakSet[nn.Module] = WeakSet()
+"""Modules that turned out not to be batchable over weight samples."""
 
-    def single(flat: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(module, spec.unflatten(flat), (x,))
-        return outputs
 
-    try:
-        outputs: Tensor = torch.func.vmap(single, randomness="different")(weights)  # (S, W) -> (S, B, C)
-    except RuntimeError as error:
-        if "Batching rule not implemented" not in str(error):
-            raise
-        outputs = torch.stack([single(flat) for flat in weights])  # layers that cannot be batched, e.g. recurrent ones; (S, B, C)
+def one_by_one(module: nn.Module) -> bool:
+    """Whether weight samples are run one after another.
+
+    Batched over samples, a convolution becomes one with as many groups: on a processor that is slower for all but tiny networks (measured
+    with 10 samples: LeNet 2.3 times, ResNet-32 1.2 times), and holds the activations of all samples at once.
+    """
+    return module in _ONE_BY_ONE or any(isinstance(layer, _ConvNd) for layer in module.modules())
+
+
+def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor, buffers: Sequence[Buffers] = ()) -> Tensor:
+    """Outputs of the module under weight samples (S, W) for inputs (B, ...): (S, B, C).
+
+    ``buffers`` stand in for the module's own: sample i uses set i modulo their number. In training mode each sample starts from its set,
+    which is then replaced by what its samples make of it, on average.
+    """
+    sets = buffers or [dict(module.named_buffers())]
+    fixed = {} if module.training or len(sets) > 1 else sets[0]
+    rows = [{} if fixed else sets[index % len(sets)] for index in range(len(weights))]
+
+    def single(flat: Tensor, own: Buffers) -> tuple[Tensor, Buffers]:
+        state = {**spec.unflatten(flat), **fixed, **own}
+        outputs: Tensor = functional_call(module, state, (x,), tie_weights=False)  # there are none, see WeightSpec.of
+        return outputs, {name: state[name].detach() for name in own}  # changed in place, or replaced by the module
+
+    outputs, changed = _over_samples(module, single, weights, rows)
+    for index, own in enumerate(sets if module.training else ()):
+        for name, each in changed.items():
+            mine = each[index :: len(sets)]  # (S, ...) -> (S / M, ...)
+            if not torch.equal(mine, own[name].expand_as(mine)):  # constants stay exactly what they are
+                own[name] = mine.mean(0) if mine.is_floating_point() else mine[0]
     return outputs
 
 
+def _over_samples(
+    module: nn.Module, single: Callable[[Tensor, Buffers], tuple[Tensor, Buffers]], weights: Tensor, rows: Sequence[Buffers]
+) -> tuple[Tensor, Buffers]:
+    """What ``single`` gives for each of the weight samples (S, W) and its buffers, stacked: batched where that works and pays."""
+    state = torch.get_rng_state()
+    if len(rows) > 1 and not one_by_one(module):
+        counts = {name: value.clone() for name, value in rows[0].items() if not value.is_floating_point()}  # the same for all samples
+        own = {name: torch.stack([row[name] for row in rows]) for name in rows[0] if name not in counts}  # (S, ...)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "There is a performance drop")  # some layers are run sample by sample inside
+                if not rows[0]:  # less to wrap
+                    return torch.func.vmap(lambda flat: single(flat, {})[0], randomness="different")(weights), {}  # (S, W) -> (S, B, C)
+                batched = torch.func.vmap(lambda flat, own: single(flat, {**own, **counts}), randomness="different")
+                return batched(weights, own)  # (S, W) -> (S, ...)
+        except RuntimeError:  # layers that cannot be batched, e.g. recurrent ones
+            _ONE_BY_ONE.add(module)
+            torch.set_rng_state(state)
+    found = [single(flat, {name: value.clone() for name, value in row.items()}) for flat, row in zip(weights, rows, strict=True)]
+    return torch.stack([outputs for outputs, _ in found]), {name: torch.stack([own[name] for _, own in found]) for name in rows[0]}
+
+
 def linearised_outputs(
-    module: nn.Module, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, columns: slice = slice(None)
+    module: nn.Module,
+    spec: WeightSpec,
+    mean: Tensor,
+    scale: Tensor,
+    x: Tensor,
+    columns: slice = slice(None),
+    buffers: Buffers | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Mean (B, C) and covariance (B, C, C) of some outputs of the module, linearised at ``mean``, under Gaussian weights.
 
     With J the derivative of an input's outputs by the weights, their covariance is J diag(scale^2) J': exact, without weight samples.
     """
+    buffers = dict(module.named_buffers()) if buffers is None else buffers
 
-    def outputs(flat: Tensor, single: Tensor) -> Tensor:
-        found: Tensor = functional_call(module, spec.unflatten(flat), (single.unsqueeze(0),))[0]  # (1, ...) -> (C,)
-        return found[columns]
+    def outputs(flat: Tensor, inputs: Tensor) -> Tensor:
+        found: Tensor = functional_call(module, {**spec.unflatten(flat), **buffers}, (inputs,))
+        return found[:, columns]  # (b, C)
 
-    slopes_of = torch.func.vmap(torch.func.jacrev(outputs), in_dims=(None, 0))
-    width = functional_call(module, spec.unflatten(mean), (x[:1],))[0, columns].numel()
+    def slope(single: Tensor) -> Tensor:
+        return cast(Tensor, torch.func.jacrev(lambda flat: outputs(flat, single.unsqueeze(0))[0])(mean))  # (C, W)
+
+    width = outputs(mean, x[:1]).numel()
     at_once = max(1, JACOBIAN_ELEMENTS // (width * spec.numel))
     means, covariances = [], []
     for part in x.split(at_once):
-        scaled = slopes_of(mean, part) * scale  # (b, C, W)
+        try:
+            slopes = torch.func.vmap(slope)(part)  # (b, C, W)
+        except RuntimeError:  # layers that cannot be batched, e.g. recurrent ones
+            slopes = torch.stack([slope(single) for single in part])
+        scaled = slopes * scale
         covariances.append(scaled @ scaled.mT)  # (b, C, C)
-        means.append(functional_call(module, spec.unflatten(mean), (part,))[:, columns])  # (b, C)
+        means.append(outputs(mean, part))
     return torch.cat(means), torch.cat(covariances)
+
+
+@contextmanager
+def drawing_from(generator: Generator) -> Iterator[None]:
+    """What a module draws from PyTorch's global generator, e.g. for dropout, comes from this one."""
+    outside = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(outside)
+
+
+@contextmanager
+def training_mode(module: nn.Module) -> Iterator[None]:
+    """The module as it learns; elsewhere it is as it predicts: statistics are used, not updated, and nothing is dropped."""
+    module.train()
+    try:
+        yield
+    finally:
+        module.eval()
 
 
 def own_generator_seed(generator: Generator) -> int:

@@ -67,10 +67,11 @@ class AVBMatching:
         clip_value: float | None = None,
         clip_norm: float | None = None,
         generator: Generator,
+        device: torch.device | None = None,
     ) -> None:
         self.num_weights, self.settings = num_weights, settings
         self.clip_value, self.clip_norm = clip_value, clip_norm
-        self.discriminator = build_seeded(lambda _: Discriminator(num_weights, settings), 1, generator)
+        self.discriminator = build_seeded(lambda _: Discriminator(num_weights, settings), 1, generator).to(device)
         self.parameters = list(self.discriminator.parameters())
         self.optimiser = adam(self.parameters, settings.avb_learning_rate or learning_rate)
 
@@ -115,7 +116,7 @@ class AVBMatching:
         source = contrast or (p.over(self.num_weights) if isinstance(p, GaussianPrior) else p)
         if not isinstance(source, HasSamples):
             raise ConfigError(f"AVB without adaptive contrast needs samples of the prior, and {type(p).__name__} has none")
-        return source.rsample(n, generator=generator)  # (n, W)
+        return source.rsample(n, generator=generator).to(self.parameters[0].device)  # (n, W)
 
     def tensors(self) -> dict[str, Tensor]:
         stored = {f"discriminator.{name}": value.detach() for name, value in self.discriminator.state_dict().items()}

@@ -19,7 +19,9 @@ from metareplay.nets.mlp import activation_named
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.gaussian import GaussianFamily
 from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.seeding import normal
 
+CPU = torch.device("cpu")
 LARGEST_THETA = 20_000_000
 """A flow has many parameters per weight of the main network; beyond this a step takes seconds and gigabytes."""
 FIRST_CHANGE = 0.1
@@ -56,10 +58,14 @@ class Couplings(nn.Module):
 
 
 @cache
-def couplings(features: int, transforms: int, hidden: tuple[int, ...], activation: str) -> Couplings:
+def couplings(features: int, transforms: int, hidden: tuple[int, ...], activation: str, device: torch.device = CPU) -> Couplings:
     """The coupling layers of this shape; their own parameters are never used."""
     with torch.random.fork_rng(devices=[]):  # building them draws from the global generator
-        return Couplings(features, transforms, hidden, activation).requires_grad_(False)
+        found = Couplings(features, transforms, hidden, activation).requires_grad_(False)
+    if device.type != "cpu":
+        found.units = found.units.to(device)
+        found.to(device)
+    return found
 
 
 @final
@@ -81,7 +87,7 @@ class Flow:
 
     def rsample_and_log_prob(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """Reparametrised samples (n, W) and their log-density (n,), in one pass."""
-        z = torch.randn(n, *self.mean.shape, generator=generator, dtype=self.mean.dtype)
+        z = normal(n, *self.mean.shape, generator=generator, like=self.mean)
         moved, stretch = self._couple(z, inverse=False)
         weights = torch.addcmul(self.mean, self.scale, moved)  # (n, W)
         return weights, _standard_normal(z) - stretch - self.scale.log().sum(-1)  # change of variables, sm:sec:pr:implicit
@@ -127,11 +133,11 @@ class FlowFamily:
     def _first(self, spec: WeightSpec) -> Tensor | None:
         return None if spec.groups is None else (spec.groups < len(spec.sizes)).nonzero().squeeze(1)  # groups are numbered as they came
 
-    def _layers(self, spec: WeightSpec) -> Couplings:
+    def _layers(self, spec: WeightSpec, device: torch.device = CPU) -> Couplings:
         self.num_parameters(spec)  # refuses what is too large
         first, settings = self._first(spec), self.settings
         features = spec.numel if first is None else len(first)
-        return couplings(features, settings.flow_transforms, settings.flow_hidden, settings.flow_activation)
+        return couplings(features, settings.flow_transforms, settings.flow_hidden, settings.flow_activation, device)
 
     def num_parameters(self, spec: WeightSpec) -> int:
         first, hidden = self._first(spec), self.settings.flow_hidden
@@ -161,8 +167,9 @@ class FlowFamily:
 
     def at(self, theta: Tensor, spec: WeightSpec) -> Flow:
         moments, parameters = theta.tensor_split([2 * spec.numel], dim=-1)  # (..., 2W + F) -> (..., 2W), (..., F)
-        gaussian, layers = self.moments.at(moments, spec), self._layers(spec)
-        return Flow(gaussian.mean, gaussian.scale, parameters * layers.units, layers, self._first(spec))
+        gaussian, layers, first = self.moments.at(moments, spec), self._layers(spec, theta.device), self._first(spec)
+        first = None if first is None else first.to(theta.device)
+        return Flow(gaussian.mean, gaussian.scale, parameters * layers.units, layers, first)
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Flow:
         return self.at(theta, spec)

@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.dirac import initial_weight_variances
+from metareplay.seeding import normal
 
 RHO_OFFSET = -2.5
 """sigma = softplus(rho - 2.5): scales start near 0.08 where theta starts around zero, as in the published runs."""
@@ -25,7 +26,7 @@ class MeanFieldGaussian:
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
-        noise = torch.randn(n, *self.mean.shape, generator=generator, dtype=self.mean.dtype)
+        noise = normal(n, *self.mean.shape, generator=generator, like=self.mean)
         return torch.addcmul(self.mean, self.scale, noise)  # w = mu + sigma * eps, SM eq. reparam:trick; (n, W)
 
     def log_prob(self, weights: Tensor) -> Tensor:

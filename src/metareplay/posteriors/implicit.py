@@ -16,6 +16,7 @@ from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.dirac import initial_weight_variances
 from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.seeding import normal
 
 CHUNKS = "chunk_embeddings"
 
@@ -41,7 +42,7 @@ class Implicit:
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
-        noise = torch.randn(n, *self.theta.shape[:-1], self.noise_size, generator=generator, dtype=self.theta.dtype)
+        noise = normal(n, *self.theta.shape[:-1], self.noise_size, generator=generator, like=self.theta)
         return self.weights_at(self.settings.latent_std * noise)  # z ~ N(0, latent_std^2 I)
 
     def weights_at(self, z: Tensor) -> Tensor:
@@ -140,7 +141,7 @@ class ImplicitFamily:
         return torch.zeros(size, dtype=torch.bool) if self._chunked else torch.arange(size) >= size - spec.numel
 
     def at(self, theta: Tensor, spec: WeightSpec) -> Implicit:
-        order = None if spec.groups is None else spec.groups.argsort(stable=True)  # groups are numbered as they came
+        order = None if spec.groups is None else spec.groups.argsort(stable=True).to(theta.device)  # groups are numbered as they came
         return Implicit(theta, self.shape(spec), spec.numel, self.settings, order)
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Implicit:

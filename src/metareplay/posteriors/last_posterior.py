@@ -14,6 +14,7 @@ from metareplay.errors import ConfigError
 from metareplay.posteriors.base import HasLogProb, HasSamples
 from metareplay.posteriors.flow import Flow
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+from metareplay.seeding import normal
 
 Moments = TypeVar("Moments", bound=MeanFieldGaussian | Flow)
 """Distributions whose later weights are given by means and scales."""
@@ -39,7 +40,7 @@ class LastPosterior:
             raise ConfigError("a power of an implicit posterior cannot be sampled; set posterior.prior_power to 1, or choose SSGE")
         with torch.no_grad():
             old = self.last.rsample(n, generator=generator)  # (n, W)
-            noise = torch.randn(old.shape, generator=generator, dtype=old.dtype)
+            noise = normal(*old.shape, generator=generator, like=old)
             return torch.where(self.new, self.fixed.variance**0.5 * noise, old)  # (n, W)
 
 

@@ -6,6 +6,7 @@ from torch import Generator, Tensor
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.seeding import normal
 
 
 def run_locally(mlp: MLP, spec: WeightSpec, posterior: MeanFieldGaussian, x: Tensor, samples: int, *, generator: Generator) -> Tensor:
@@ -21,6 +22,6 @@ def run_locally(mlp: MLP, spec: WeightSpec, posterior: MeanFieldGaussian, x: Ten
         weight, bias = f"layers.{index}.weight", f"layers.{index}.bias"
         centre = h @ mean[weight].mT + mean[bias].unsqueeze(-2)  # (..., B, D) -> (..., B, H)
         spread = (h.square() @ variance[weight].mT + variance[bias].unsqueeze(-2)).clamp_min(1e-16).sqrt()  # (..., B, D) -> (..., B, H)
-        noise = torch.randn(samples, *posterior.mean.shape[:-1], *centre.shape[-2:], generator=generator, dtype=centre.dtype)
+        noise = normal(samples, *posterior.mean.shape[:-1], *centre.shape[-2:], generator=generator, like=centre)
         h = torch.addcmul(centre, spread, noise)  # (S, ..., B, H)
     return h

@@ -8,6 +8,7 @@ from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.seeding import normal
 
 
 @final
@@ -25,16 +26,19 @@ class Radial:
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
-        noise = torch.randn(n, *self.mean.shape, generator=generator, dtype=self.mean.dtype)
+        noise = normal(n, *self.mean.shape, generator=generator, like=self.mean)
         count = len(self.sizes) if self.groups is None else int(self.groups.max()) + 1
-        radius = torch.randn(n, *self.mean.shape[:-1], count, generator=generator, dtype=self.mean.dtype)  # (n, G)
+        radius = normal(n, *self.mean.shape[:-1], count, generator=generator, like=self.mean)  # (n, G)
         if self.groups is None:
             squares = torch.stack([part.square().sum(-1) for part in noise.split(self.sizes, dim=-1)], dim=-1)  # (n, W) -> (n, G)
-            factor = (radius / squares.sqrt()).repeat_interleave(torch.tensor(self.sizes), dim=-1)  # (n, G) -> (n, W)
+            factor = (radius / squares.sqrt()).repeat_interleave(self._counts(), dim=-1, output_size=sum(self.sizes))  # (n, G) -> (n, W)
         else:
             squares = torch.zeros_like(radius).index_add_(-1, self.groups, noise.square())  # (n, W) -> (n, G)
             factor = (radius / squares.sqrt())[..., self.groups]  # (n, G) -> (n, W)
         return torch.addcmul(self.mean, self.scale, noise * factor)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
+
+    def _counts(self) -> Tensor:
+        return torch.tensor(self.sizes, device=self.mean.device)  # (G,)
 
     def negative_entropy(self) -> Tensor:
         """E_q log q up to a constant: -sum_i log sigma_i; (..., W) -> (...)."""
@@ -43,7 +47,7 @@ class Radial:
     def moments(self) -> MeanFieldGaussian:
         """The Gaussian with the same means and variances: an element of a unit vector of size D has variance 1/D."""
         if self.groups is None:
-            sizes = torch.tensor(self.sizes).repeat_interleave(torch.tensor(self.sizes))  # (G,) -> (W,)
+            sizes = self._counts().repeat_interleave(self._counts(), output_size=sum(self.sizes))  # (G,) -> (W,)
         else:
             sizes = self.groups.bincount()[self.groups]  # (W,)
         return MeanFieldGaussian(self.mean, self.scale / sizes.sqrt())
@@ -73,7 +77,8 @@ class RadialFamily:
 
     def at(self, theta: Tensor, spec: WeightSpec) -> Radial:
         gaussian = self.moments.at(theta, spec)
-        return Radial(gaussian.mean, gaussian.scale, spec.sizes, spec.groups)
+        groups = None if spec.groups is None else spec.groups.to(theta.device)
+        return Radial(gaussian.mean, gaussian.scale, spec.sizes, groups)
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Radial:
         return self.at(theta, spec)

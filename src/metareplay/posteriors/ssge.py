@@ -37,7 +37,7 @@ def ssge_score(
     squares = squared_distances(w, w)  # (S, S)
     variance = (median_distance(squares) if width is None else width) ** 2
     gram = torch.exp(-0.5 * squares / variance)  # K_ij = k(w^i, w^j); (S, S)
-    eigenvalues, eigenvectors = torch.linalg.eigh(gram + JITTER * torch.eye(len(w), dtype=w.dtype))  # K u = lambda u
+    eigenvalues, eigenvectors = torch.linalg.eigh(gram + JITTER * torch.eye(len(w), dtype=w.dtype, device=w.device))  # K u = lambda u
     eigenvalues, eigenvectors = eigenvalues.flip(0), eigenvectors.flip(1)  # the largest first
     kept = number_of_eigenfunctions(eigenvalues, eigenfunctions, ratio)
     eigenvalues, eigenvectors = eigenvalues[:kept], eigenvectors[:, :kept]  # (J,), (S, J)

@@ -48,4 +48,5 @@ class OnlineEWC(QuietStrategy):
         return {} if self.centre is None or self.importance is None else {"centre": self.centre, "importance": self.importance}
 
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        self.centre, self.importance = tensors.get("centre"), tensors.get("importance")
+        held = {name: tensor.to(model.device) for name, tensor in tensors.items()}
+        self.centre, self.importance = held.get("centre"), held.get("importance")

@@ -4,12 +4,11 @@ For small changes KL(q* || q) is 1/2 (theta - theta*)' R (theta - theta*) with R
 weights [Henning2021, sec:dis:hnet:reg, sm:eq:kl:taylor]. R comes from the density if there is one, else from the task's data.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import cast
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.func import functional_call, grad, vjp, vmap
 
 from metareplay.model import ContinualModel
@@ -51,13 +50,14 @@ def posterior_information(
     """The diagonal of R^(t) for a task that was just learned: (P,)."""
     family, members = _members(model.family)
     each = []
-    for theta in model.task_map.theta(task).detach().unflatten(-1, (members, -1)):  # (M P,) -> M times (P,)
+    for member, theta in enumerate(model.task_map.theta(task).detach().unflatten(-1, (members, -1))):  # (M P,) -> M times (P,)
         if isinstance(family.at(theta, model.spec), HasLogProb):
             each.append(squared_scores(family, theta, model.spec, settings.fisher_weight_samples, generator=generator))
         else:
             sets = settings.fisher_weight_samples if family.weight_sets is None else family.weight_sets  # weights of a point: one set
             thetas = theta.expand(sets, -1)  # (P,) -> (S, P)
-            each.append(from_data(model, task, data, family, thetas, settings.fisher_samples, prior_variance, generator=generator))
+            examples = settings.fisher_samples
+            each.append(from_data(model, task, data, family, thetas, examples, prior_variance, generator=generator, member=member))
     return torch.cat(each) / members  # an ensemble's change is the mean over its members; (M P,)
 
 
@@ -71,6 +71,7 @@ def from_data(
     prior_variance: float,
     *,
     generator: Generator,
+    member: int = 0,
 ) -> Tensor:
     """The heuristic for posteriors without a usable density, by a weight sample for each of S equal thetas (S, P): (P,)."""
 
@@ -79,7 +80,7 @@ def from_data(
 
     weights, pull = vjp(drawn, thetas)[:2]
     # log q ~ log p(D | W) + log p(W): the heuristic that ends sec:dis:hnet:reg, with squared gradients for the Hessian
-    fisher = summed_squared_gradients(model, task, data, weights, examples, lambda gradient: pull(gradient)[0])
+    fisher = summed_squared_gradients(model, task, data, weights, examples, lambda gradient: pull(gradient)[0], member)
     signs = torch.randint(2, weights.shape, generator=generator).to(weights) * 2 - 1  # E (J's)_j^2 = sum_i J_ij^2 for random signs s
     curvature = pull(signs)[0].square().sum(0) / prior_variance  # diagonal of J' (1 / sigma_prior^2) J, J = dw / dtheta; (S, P) -> (P,)
     return (fisher + curvature) / len(thetas)
@@ -105,15 +106,17 @@ def summed_squared_gradients(
     weights: Tensor,
     examples: int | None,
     pull: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+    member: int = 0,
 ) -> Tensor:
     """N times the diagonal of the empirical Fisher information, from so many examples (all: None), summed over weights (S, W): (P,).
 
-    ``pull`` takes a gradient with respect to the weights (S, W) to one with respect to what they were made from (S, P).
+    ``pull`` takes a gradient with respect to the weights (S, W) to one with respect to what they were made from (S, P). The weights are
+    those of one ``member`` of an ensemble.
     """
-    columns = model.training_columns(task)
+    columns, buffers = model.training_columns(task), model.buffers(task)[member]  # statistics are used, never updated
 
     def loss(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(model.network, model.spec.unflatten(flat), (x.unsqueeze(0),))  # (1, C)
+        outputs: Tensor = functional_call(model.network, {**model.spec.unflatten(flat), **buffers}, (x.unsqueeze(0),))  # (1, C)
         return model.likelihood.nll(outputs.unsqueeze(0)[..., columns], y.unsqueeze(0))
 
     def gradient(x: Tensor, y: Tensor) -> Tensor:
@@ -128,21 +131,9 @@ def summed_squared_gradients(
         return each.square().sum((0, 1))  # sum_n (d log p(y_n | w, x_n) / dw)^2; (B, S, P) -> (P,)
 
     chosen = torch.linspace(0, len(data.x) - 1, min(examples or len(data.x), len(data.x))).long()  # spread evenly over the data
-    x, y = data.x[chosen], data.y[chosen]
+    x, y = data.x[chosen].to(weights.device), data.y[chosen].to(weights.device)
     pulled = pull(weights)  # of interest for its size alone; (S, P)
     size, total = max(1, GRADIENT_NUMBERS // max(weights.numel(), pulled.numel())), torch.zeros_like(pulled[0])
-    with evaluating(model.network):
-        for inputs, targets in zip(x.split(size), y.split(size), strict=True):
-            total += squares(inputs, targets)
+    for inputs, targets in zip(x.split(size), y.split(size), strict=True):
+        total += squares(inputs, targets)
     return total * (len(data.x) / len(x))
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """The network as it predicts: statistics of batch normalisation are used, not updated, and nothing is dropped."""
-    training = network.training
-    network.eval()
-    try:
-        yield
-    finally:
-        network.train(training)

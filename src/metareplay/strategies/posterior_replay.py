@@ -69,22 +69,23 @@ class PosteriorReplay(QuietStrategy):
             )
         if model.kept is None:
             return self.information
-        grown = torch.zeros(task, model.family.num_parameters(model.spec))
-        grown[:, model.kept] = self.information[:task]  # (T, P before) -> (T, P)
+        grown = torch.zeros(task, model.family.num_parameters(model.spec), device=model.device)
+        grown[:, model.kept] = self.information[:task].to(model.device)  # (T, P before) -> (T, P)
         return grown
 
     def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
         if self._estimates(model):
             generator = generator_for(self.seed, "fisher", task)
             own = posterior_information(model, task, data, self.settings, self.fixed.variance, generator=generator).unsqueeze(0)  # (1, P)
-            others = own[:0] if self.information is None else self.information
+            others = own[:0] if self.information is None else self.information.to(own.device)
             self.information = torch.cat([others[:task], own, others[task + 1 :]])  # (T + 1, P)
 
     def _keep(self, model: ContinualModel, checkpoint: TaskMap) -> None:
         self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept)
         if self.settings.prior_from_earlier > 0:
             posteriors = model.family.at(checkpoint.thetas(self.kept), model.spec)  # q_s of all earlier tasks; (T, W)
-            later = model.born > torch.tensor(self.kept).unsqueeze(1)  # what a task did not know when it was learned; (T, W)
+            kept = torch.tensor(self.kept, device=model.device).unsqueeze(1)  # (T, 1)
+            later = model.born > kept  # what a task did not know when it was learned; (T, W)
             earlier = with_fixed_prior(cast(MeanFieldGaussian | Flow, posteriors), self.fixed, later)
             self.mixture = MixturePrior(self.fixed, earlier, count, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
         needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, min(count, self.settings.old_tasks or count))
@@ -99,6 +100,7 @@ class PosteriorReplay(QuietStrategy):
             rows = torch.randperm(count, generator=generator)[: self.settings.old_tasks].tolist()
         tasks = [self.kept[row] for row in rows]
         current, weights = model.task_map, self.weights(tasks, max(self.kept) + 1)
+        weights = None if weights is None else weights.to(model.device)
         if self.settings.penalty == "mse":
             targets = None if self.stored is None else self.stored[rows]  # (R, P)
             total = squared_change(current, self.checkpoint, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
@@ -115,9 +117,10 @@ class PosteriorReplay(QuietStrategy):
         if self.settings.penalty != "fisher":
             q_old, q_new = family.at(old, spec), family.at(new, spec)
             return replay_divergence(self.settings.penalty, q_old, q_new, self.settings.penalty_samples, generator=generator)
-        known = is_known(family)
-        information = known_information(family, old, spec) if known else cast(Tensor, self.information)[list(tasks)]  # (R, P)
-        return quadratic_change(information, old, new)
+        if is_known(family):
+            return quadratic_change(known_information(family, old, spec), old, new)
+        information = cast(Tensor, self.information)[list(tasks)]  # (R, P)
+        return quadratic_change(information.to(old.device), old, new)
 
     def weights(self, tasks: Sequence[int], task: int) -> Tensor | None:
         """Factors of old tasks' penalties while a task is learned (R,); None where all are 1. SM sec. Graceful forgetting."""

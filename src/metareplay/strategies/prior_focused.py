@@ -49,4 +49,4 @@ class PriorFocused(QuietStrategy):
         return {} if self.theta is None else {"theta": self.theta}
 
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        self._keep(model, tensors.get("theta"))
+        self._keep(model, tensors["theta"].to(model.device) if tensors else None)

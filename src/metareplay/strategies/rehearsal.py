@@ -56,7 +56,8 @@ class ExperienceReplay(QuietStrategy):
         known = max(head.stop for head in model.heads[:task])
         posterior, unused = model.family.at(checkpoint, model.spec), generator_for(self.seed, "distillation", task)
         with torch.no_grad():
-            self.teacher = [model.run(posterior, self.coresets[old], 1, generator=unused)[0, :, :known] for old in range(task)]
+            everything = [model.run(posterior, self.coresets[old], 1, task - 1, generator=unused) for old in range(task)]  # (1, M, C)
+        self.teacher = [outputs[0, :, :known] for outputs in everything]
         self.checkpoint = checkpoint
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
@@ -68,7 +69,7 @@ class ExperienceReplay(QuietStrategy):
             chosen = torch.randperm(size, generator=generator)[torch.arange(share) % size]  # repeated only once all were taken
             inputs.append(self.coresets[old][chosen])
             targets.append(self.teacher[old][chosen])
-        outputs = model.run(model.posterior(task), torch.cat(inputs), 1, generator=generator)  # (1, B, C)
+        outputs = model.run(model.posterior(task), torch.cat(inputs), 1, task, generator=generator, train=True)  # (1, B, C)
         return self.settings.strength * model.likelihood.distillation(outputs, torch.cat(targets))  # SM sec. Experience Replay
 
     def shares(self, task: int, *, generator: Generator) -> list[int]:
@@ -85,7 +86,7 @@ class ExperienceReplay(QuietStrategy):
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
         self.checkpoint, self.teacher = None, []
         if tensors:
-            self._keep(model, task, tensors["checkpoint"])
+            self._keep(model, task, tensors["checkpoint"].to(model.device))
 
     def memory(self) -> dict[str, Tensor]:
         return {f"coreset.{task}": inputs for task, inputs in self.coresets.items()}

@@ -27,7 +27,7 @@ class Checkpoint(NamedTuple):
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """One safetensors file that also holds JSON facts and a checksum over everything."""
-    plain = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(facts, sort_keys=True)
     header = {"format": FORMAT, "facts": text, "checksum": str(zlib.crc32(text.encode(), tensors_checksum(plain)))}
     write_atomically(path, save(plain, metadata=header))

@@ -18,6 +18,7 @@ from metareplay.posteriors.tempering import tempered
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, Strategy, TrainingData
 from metareplay.training.batches import Batches, OwnBatches
+from metareplay.training.schedule import LearningRate
 from metareplay.training.settings import TrainingSettings
 
 
@@ -69,6 +70,7 @@ class TaskTrainer:
         of_jobs = [parameter for job in self.jobs for parameter in model.task_map.trained_parameters(job.task)]
         self.parameters = list(dict.fromkeys(of_jobs))
         self.optimiser = adam(self.parameters, settings.learning_rate)
+        self.rate = LearningRate(settings, self.optimiser, self.jobs[0].batches.batches_per_epoch)
 
     def __iter__(self) -> Iterator[Step]:
         while self.iteration < self.iterations:
@@ -94,7 +96,9 @@ class TaskTrainer:
         parts = [self._add_gradients(job) for job in self.jobs]
         clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
         self.optimiser.step()
-        return LossTerms(*(torch.stack(terms).sum() for terms in zip(*parts, strict=True)))
+        terms = LossTerms(*(torch.stack(terms).sum() for terms in zip(*parts, strict=True)))
+        self.rate.after_step(terms.data)
+        return terms
 
     def _add_gradients(self, job: Job) -> LossTerms:
         """The loss of one job, its gradients added to those of the others; only one job's graph is in memory."""
@@ -122,12 +126,13 @@ class TaskTrainer:
 
     def loss_terms(self, x: Tensor, y: Tensor, job: Job | None = None, posterior: Posterior | None = None) -> LossTerms:
         """Negative ELBO of a job's task (by default the first's), scaled to all that it learns from, plus the strategy's penalty."""
-        model, zero, job = self.model, torch.zeros(()), job or self.jobs[0]
+        model, zero, job = self.model, torch.zeros((), device=self.model.device), job or self.jobs[0]
         posterior = model.training_posterior(job.task) if posterior is None else posterior
         each, members = members_of(posterior)
         samples = members * (1 if isinstance(each, Dirac) else self.posterior.train_samples)  # the mean over members too
-        outputs = model.run(posterior, x, samples, generator=self.noise, local=self.posterior.local_reparametrisation)  # (K, B, C)
-        nll = model.likelihood.nll(outputs[..., model.training_columns(job.task)], y)
+        local, autocast = self.posterior.local_reparametrisation, self.settings.autocast
+        outputs = model.run(posterior, x, samples, job.task, generator=self.noise, local=local, train=True, autocast=autocast)  # (K, B, C)
+        nll = model.likelihood.nll(outputs[..., model.training_columns(job.task)], y.to(model.device))
         data = job.batches.size * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
         prior, matching = self._prior_of(job, posterior), zero
         if prior is not None:
@@ -144,6 +149,7 @@ class TaskTrainer:
             stored |= {f"matching.{n}.{name}": tensor for name, tensor in job.matching.tensors().items()}
         stored["noise"] = self.noise.get_state()
         stored["iteration"] = torch.tensor(self.iteration)
+        stored |= {f"rate.{name}": tensor for name, tensor in self.rate.tensors().items()}
         stored |= {f"optimiser.{name}": tensor for name, tensor in optimiser_tensors(self.optimiser).items()}
         return stored
 
@@ -154,6 +160,7 @@ class TaskTrainer:
             job.matching.restore(_under(f"matching.{n}.", tensors))
         self.noise.set_state(tensors["noise"])
         self.iteration = int(tensors["iteration"])
+        self.rate.restore(_under("rate.", tensors))
         restore_optimiser(self.optimiser, _under("optimiser.", tensors))
 
 

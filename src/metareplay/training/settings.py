@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from metareplay.settings import Settings
 
@@ -16,6 +16,17 @@ class TrainingSettings(Settings):
     epochs: int | None = Field(None, ge=1, description="passes over a task's data; null if iterations are given")
     batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer gives all it has")
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
+    rate_steps: tuple[tuple[PositiveInt, PositiveFloat], ...] = Field(
+        (), description="[[epochs, factor], ...]: after so many epochs of a task the learning rate is the first one times the factor"
+    )
+    plateau_patience: int | None = Field(
+        None, ge=1, description="epochs without a lower mean data loss after which the learning rate is reduced; null: never"
+    )
+    plateau_factor: float = Field(0.1**0.5, gt=0, lt=1, description="by what the learning rate is multiplied on a plateau")
+    plateau_floor: float = Field(5e-7, ge=0, description="the lowest learning rate to which a plateau leads")
+    autocast: bool = Field(
+        False, description="compute the main network in bfloat16 while training (fast where the processor or GPU has it)"
+    )
     clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; null: no clipping")
     clip_value: float | None = Field(None, gt=0, description="largest absolute value of a gradient element; null: no clipping")
     augmentation: Augmentation = Field(
@@ -25,7 +36,9 @@ class TrainingSettings(Settings):
     log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
 
     @model_validator(mode="after")
-    def _one_length(self) -> "TrainingSettings":
+    def _sensible(self) -> "TrainingSettings":
         if (self.iterations is None) == (self.epochs is None):
             raise ValueError("give either iterations or epochs, and set the other to null")
+        if [epoch for epoch, _ in self.rate_steps] != sorted({epoch for epoch, _ in self.rate_steps}):
+            raise ValueError("rate_steps must name its epochs once each, in ascending order")
         return self

@@ -1,0 +1,73 @@
+"""The learning rate over the epochs of a task: steps at given epochs, and a smaller one where the loss no longer falls."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from metareplay.training.settings import TrainingSettings
+
+BETTER = 1e-4
+"""By which share of itself the lowest loss so far must fall to count as lower."""
+
+
+@final
+class LearningRate:
+    """Sets an optimiser's learning rate at the end of each epoch; its state can be taken and restored between any two steps."""
+
+    def __init__(self, settings: TrainingSettings, optimiser: Optimizer, steps_per_epoch: int) -> None:
+        self.settings, self.optimiser, self.steps_per_epoch = settings, optimiser, steps_per_epoch
+        self.active = bool(settings.rate_steps) or settings.plateau_patience is not None
+        self.steps, self.waited, self.factor = 0, 0, 1.0
+        self.lowest = float("inf")
+        self.total = torch.zeros((), dtype=torch.float64)
+        """Of the losses in this epoch."""
+
+    def after_step(self, loss: Tensor) -> None:
+        """A step with this loss was done."""
+        if not self.active:
+            return
+        self.steps += 1
+        if self.settings.plateau_patience is not None:
+            self.total = self.total.to(loss.device) + loss.detach().double()
+        if self.steps % self.steps_per_epoch == 0:
+            self._watch(float(self.total) / self.steps_per_epoch)
+            self.total = torch.zeros((), dtype=torch.float64)
+            self._set()
+
+    def _watch(self, loss: float) -> None:
+        """Reduce on a plateau: so many epochs without a lower mean loss."""
+        if self.settings.plateau_patience is None:
+            return
+        if loss < self.lowest - BETTER * abs(self.lowest) or self.lowest == float("inf"):
+            self.lowest, self.waited = loss, 0
+            return
+        self.waited += 1
+        if self.waited > self.settings.plateau_patience:
+            self.factor, self.waited = self.factor * self.settings.plateau_factor, 0
+
+    def rate(self) -> float:
+        """The learning rate of the next step."""
+        epochs, first = self.steps // self.steps_per_epoch, self.settings.learning_rate
+        stepped = first * ([1.0] + [factor for epoch, factor in self.settings.rate_steps if epochs >= epoch])[-1]
+        return min(stepped, max(stepped * self.factor, self.settings.plateau_floor)) if self.factor < 1 else stepped
+
+    def _set(self) -> None:
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.rate()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For a checkpoint; nothing where the learning rate never changes."""
+        if not self.active:
+            return {}
+        numbers = torch.tensor([self.steps, self.waited, self.factor, self.lowest], dtype=torch.float64)
+        return {"numbers": numbers, "total": self.total}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue where a checkpoint stopped."""
+        if not self.active:
+            return
+        steps, waited, self.factor, self.lowest = tensors["numbers"].tolist()
+        self.steps, self.waited, self.total = int(steps), int(waited), tensors["total"].clone()
+        self._set()
