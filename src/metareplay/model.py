@@ -177,7 +177,15 @@ class ContinualModel:
         return self.statistics.tasks[task]
 
     def run(
-        self, posterior: Posterior, x: Tensor, samples: int, task: int, *, generator: Generator, local: bool = False, train: bool = False,
+        self,
+        posterior: Posterior,
+        x: Tensor,
+        samples: int,
+        task: int,
+        *,
+        generator: Generator,
+        local: bool = False,
+        train: bool = False,
         autocast: bool = False,
     ) -> Tensor:
         """All outputs under fresh weight samples: (S, B, C); S is a multiple of an ensemble's members.

@@ -99,6 +99,9 @@ def build_matching(config: RunConfig, num_weights: int, *, generator: Generator,
 def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> HeadLayout:
     """Tasks with weights of their own share one set of outputs; tasks that share weights need outputs of their own."""
     method = config.kind()
+    other = {"ewc": "ewc-multihead", "prior-focused": "vcl"}.get(method.strategy)
+    if problem == "regression" and other is not None and (method.shared_softmax or method.growing_softmax):
+        raise ConfigError(f"{method.name} has a softmax over all tasks' classes, and regression has no classes; choose {other}")
     if problem == "classification" and config.heads is not None:
         return HeadLayout(config.heads)
     if method.task_map != "shared" or problem == "regression" or scenario is Scenario.DOMAIN:
@@ -115,6 +118,10 @@ def shared_outputs(config: RunConfig, known: int | None) -> int:
         raise ConfigError(
             f"{config.method} has one softmax over the classes of all tasks, those to come included; say how many with total_outputs, "
             "or choose ewc-growing or ewc-multihead, whose outputs grow"
+        )
+    if known is not None and total < known:
+        raise ConfigError(
+            f"total_outputs={total} is too small: the tasks have {known} classes in all; leave it out, or give at least {known}"
         )
     return total
 

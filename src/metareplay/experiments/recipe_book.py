@@ -77,6 +77,8 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
 def _lenders(method: Method) -> list[str]:
     """Methods whose recipes serve this one, the nearest first."""
     names = list(dict.fromkeys((method.name, method.name.removesuffix("-sr").removesuffix("-cs"))))
+    relatives = {"ewc-dirac": "ewc-multihead", "vcl-growing": "vcl"}  # they differ in how they predict, or in their softmax
+    names += [relatives[name] for name in names if name in relatives]
     return names + [name.replace(method.family, method.member_family) for name in names if method.ensemble]
 
 

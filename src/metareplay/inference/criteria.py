@@ -7,6 +7,7 @@ Everything is computed in float64 from log-probabilities: in float32 a softmax s
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -36,13 +37,17 @@ class Criterion:
     """What all tasks say of themselves, and which of the network's outputs are whose -> scores (T, B)."""
 
 
-def _entropy(log_p: Tensor) -> Tensor:
-    """Entropy along the last dimension, accurate also where one class has nearly all mass."""
+def _with_exact_top(log_p: Tensor) -> Tensor:
+    """The same log-probabilities, the highest one accurate also where it has nearly all mass; (..., C)."""
     top, index = log_p.max(-1, keepdim=True)
     others = log_p.scatter(-1, index, -torch.inf)
     rest = others.logsumexp(-1, keepdim=True).exp()  # 1 - p_max without cancellation
-    top = torch.where(rest < 0.5, torch.log1p(-rest), top)
-    log_p = log_p.scatter(-1, index, top)
+    return log_p.scatter(-1, index, torch.where(rest < 0.5, torch.log1p(-rest), top))
+
+
+def _entropy(log_p: Tensor) -> Tensor:
+    """Entropy along the last dimension, accurate also where one class has nearly all mass."""
+    log_p = _with_exact_top(log_p)
     return -(log_p.exp() * log_p.nan_to_num(neginf=0.0)).sum(-1) + 0.0  # no negative zeros
 
 
@@ -78,19 +83,26 @@ def entropy_gradient(log_predictives: Sequence[Tensor], heads: Sequence[slice], 
 
     The criterion Grad [Wortsman2020]: alpha starts uniform, and each step lowers the entropy of the mixture p = sum_t alpha_t p_t over the
     network's outputs. alpha = softmax(v), so that it stays a distribution; d H / d alpha_t = -sum_y p_t(y) (log p(y) + 1).
+    What is the same for all tasks of an input is left out of slopes and scores, so that the smallest differences stay.
     """
     outputs = max(head.stop for head in heads)
     log_p = torch.full((len(heads), *log_predictives[0].shape[:-1], outputs), -torch.inf, dtype=torch.float64)  # (T, B, C)
     for task, (head, own) in enumerate(zip(heads, log_predictives, strict=True)):
         log_p[task, ..., head] = own
     v = torch.zeros(log_p.shape[:-1], dtype=torch.float64)  # (T, B)
+    apart = all(one.stop <= other.start for one, other in pairwise(sorted(heads, key=lambda head: head.start)))
     for _ in range(settings.grad_steps):
         log_alpha = v.log_softmax(0)
-        log_mixture = (log_alpha.unsqueeze(-1) + log_p).logsumexp(0)  # sum_t alpha_t p_t(y); (T, B, C) -> (B, C)
-        slope = -(log_p.exp() * (log_mixture.nan_to_num(neginf=0.0) + 1)).sum(-1)  # d H / d alpha; (T, B, C) -> (T, B)
+        if apart:  # no two tasks share an output: p(y) = alpha_t p_t(y)
+            slope = _entropy(log_p) - v  # d H / d alpha_t = H_t - log alpha_t - 1; (T, B)
+        else:
+            log_mixture = (log_alpha.unsqueeze(-1) + log_p).logsumexp(0)  # sum_t alpha_t p_t(y); (T, B, C) -> (B, C)
+            below = log_mixture - log_mixture.amax(-1, keepdim=True)  # the probabilities of a task add up to 1: any constant may go
+            slope = -(log_p.exp() * below.nan_to_num(neginf=0.0)).sum(-1)  # d H / d alpha; (T, B, C) -> (T, B)
         alpha = log_alpha.exp()
-        v = v - settings.grad_rate * alpha * (slope - (alpha * slope).sum(0))  # chain rule through the softmax; (T, B)
-    return -v.log_softmax(0)
+        pull = alpha * slope - (alpha - alpha[0]) * (alpha * slope).sum(0)  # chain rule through the softmax, less the same for all; (T, B)
+        v = v - settings.grad_rate * pull
+    return -v
 
 
 CRITERIA: dict[str, Criterion] = {
