@@ -1,19 +1,28 @@
 """Recipes: each resolves, none contradicts itself, and published hypernetworks are smaller than what they generate."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from metareplay.benchmarks.base import Split
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.errors import ConfigError
+from metareplay.experiments.build import build_family, build_hypernetwork
 from metareplay.experiments.config import RunConfig, build_config, setting_descriptions
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.methods import METHODS
+from metareplay.experiments.paper_tables import paper_tables
 from metareplay.experiments.recipe_book import CUSTOM, Recipe, all_recipes, default_settings, recipe_for
+from metareplay.nets.registry import network_factory
+from metareplay.nets.weights import WeightSpec
 
 RECIPES = all_recipes()
 NAMES = [recipe.name for recipe in RECIPES]
 IMAGES = [recipe for recipe in RECIPES if recipe.benchmark in BENCHMARKS and len(BENCHMARKS[recipe.benchmark].input_shape) == 3]
+IMAGE_SETS = ("split-mnist", "permuted-mnist-10", "permuted-mnist-100", "split-cifar-10", "split-cifar-100")
+LARGER = ("permuted-mnist-10/pr-dirac/mlp-100-100",)
+"""Published hypernetworks that are not smaller than what they generate."""
 GENERATED = [recipe for recipe in IMAGES if METHODS[recipe.method].has_hypernetwork]
 
 
@@ -21,6 +30,23 @@ def resolved(recipe: Recipe) -> RunConfig:
     """A recipe as if the user had given every line of it, so that senseless settings are refused."""
     given = {"benchmark": recipe.benchmark, "method": recipe.method, "network": recipe.network, **recipe.settings}
     return build_config({}, given, recipe.name)
+
+
+def frozen(value: Any) -> Any:
+    """Lists as settings hold them."""
+    return tuple(frozen(each) for each in value) if isinstance(value, list) else value
+
+
+def sizes(config: RunConfig) -> tuple[int, int, int]:
+    """Parameters of the hypernetwork with the embeddings of all tasks, of one task's posterior, and of the main network."""
+    info = BENCHMARKS[config.benchmark].with_settings(config.tasks)
+    with torch.device("meta"):  # shapes are enough
+        network = network_factory(config.network, info.input_shape)(info.num_classes // info.num_tasks or 10)
+    spec, generator = WeightSpec.of(network), torch.Generator().manual_seed(0)
+    posterior = build_family(config).num_parameters(spec)
+    hypernetwork = build_hypernetwork(config.hypernet, posterior, generator)
+    tasks = 1 if config.kind().task_map == "per-task-hypernetwork" else info.num_tasks
+    return hypernetwork.num_parameters() + tasks * hypernetwork.per_task_parameters(), posterior, spec.numel
 
 
 def with_all_tasks(config: RunConfig) -> ContinualLearner:
@@ -46,7 +72,7 @@ def test_every_recipe_resolves(recipe: Recipe) -> None:
     for key, value in recipe.settings.items():
         group, _, name = key.rpartition(".")
         found = getattr(getattr(config, group) if group else config, name)
-        assert found == (tuple(value) if isinstance(value, list) else value), key
+        assert found == frozen(value), key
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
@@ -59,17 +85,52 @@ def test_a_recipe_is_what_the_defaults_are(recipe: Recipe) -> None:
 @pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
 def test_a_stochastic_recipe_says_so(recipe: Recipe) -> None:
     strategy = resolved(recipe).strategy
-    assert (strategy.old_tasks == 1) == METHODS[recipe.method].stochastic
+    assert (strategy.old_tasks is not None) == METHODS[recipe.method].stochastic
     assert (strategy.targets == "recomputed") == METHODS[recipe.method].stochastic
 
 
 @pytest.mark.parametrize("recipe", GENERATED, ids=[recipe.name for recipe in GENERATED])
-def test_image_hypernetworks_are_smaller_than_the_posterior(recipe: Recipe) -> None:
+def test_image_hypernetworks_are_smaller_than_the_posterior_or_the_network(recipe: Recipe) -> None:
     config = resolved(recipe)
-    assert config.hypernet.smaller_than_posterior
-    counts = with_all_tasks(config).model.parameter_counts()
-    trained = counts["per_task"] if METHODS[recipe.method].task_map == "per-task-hypernetwork" else counts["trained"]
-    assert trained < counts["posterior"]
+    trained, posterior, network = sizes(config)
+    wanted = [config.hypernet.smaller_than_posterior, config.hypernet.smaller_than_network]
+    assert any(wanted) != (recipe.name in LARGER)
+    assert all(trained < limit for limit, each in zip((posterior, network), wanted, strict=True) if each)
+
+
+def test_the_published_hypernetwork_that_is_larger_is_so_by_the_tasks_chunk_embeddings() -> None:
+    """The paper's figure leaves them out, and its network has the outputs of all tasks: 100 instead of 10."""
+    assert set(LARGER) <= set(NAMES)
+    for name in LARGER:
+        config = resolved(RECIPES[NAMES.index(name)])
+        trained, posterior, _ = sizes(config)
+        own = 10 * (config.hypernet.task_embedding_size + -(-posterior // 750) * config.hypernet.chunk_embedding_size)
+        assert posterior < trained
+        assert trained - own < posterior + 90 * 101
+
+
+def test_sizes_are_what_a_learner_counts() -> None:
+    for method in ("pr-bbb", "pr-ssge", "sp-tc-bbb"):
+        config = build_config(default_settings("split-mnist", method, "mlp-400-400")[0], {}, "test")
+        counts = with_all_tasks(config).model.parameter_counts()
+        trained = counts["per_task"] if method == "sp-tc-bbb" else counts["trained"]
+        assert sizes(config) == (trained, counts["posterior"], counts["main_network"])
+
+
+IMAGE_ROWS = sorted(
+    {f"{table.benchmark}/{row.method}/{table.network}" for table in paper_tables().values() for row in table.own_rows}
+    & {f"{benchmark}/{method}/{table.network}" for table in paper_tables().values() for benchmark in IMAGE_SETS for method in METHODS}
+)
+
+
+@pytest.mark.parametrize("row", IMAGE_ROWS)
+def test_every_row_of_the_papers_tables_has_its_own_recipe(row: str) -> None:
+    assert row in NAMES
+
+
+def test_all_tables_of_images_were_looked_at() -> None:
+    assert {row.split("/")[0] for row in IMAGE_ROWS} == set(IMAGE_SETS)
+    assert len(IMAGE_ROWS) > 60
 
 
 @pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac", "sp-tc-bbb", "sp-tc-dirac", "hnet-fine-tuning"])
