@@ -153,6 +153,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["split-digits", "--data", "DIR/plants.csv"], "give either the benchmark split-digits or your own --data"),
     (["--tasks-by", "season"], "data.tasks_by means nothing here: no data of your own are named; name them with --data"),
     (["custom"], "name them with --data"),
+    (
+        ["--data", "DIR/plants.csv", "--label", "kind", "--tasks-by", "season", "--ignore", "id", "--data-dir", "DIR"],
+        "data_dir means nothing here",
+    ),
     (["--data", "DIR/plants.csv", "--test-share", "1.5"], "test_share=1.5"),
     (["--data", "DIR/plants.csv", "--problem", "ranking"], "problem='ranking'"),
     (["--data", "DIR/plants.csv", "--test-data", "DIR/none.csv"], "none.csv does not exist"),

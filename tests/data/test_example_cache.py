@@ -67,6 +67,12 @@ def test_whatever_changes_is_read_anew(change: object, photos: Path, monkeypatch
     assert len(calls) == 1
 
 
+def test_other_tasks_of_the_same_examples_are_not_read_anew(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading.read_examples(DataSettings(path=str(photos)))
+    monkeypatch.setattr(reading, "read_folder", lambda *_: pytest.fail("decoded again"))
+    reading.read_examples(DataSettings(path=str(photos), tasks_by="classes:2", task_order=("dog", "cat"), test_share=0.5))
+
+
 def test_other_settings_are_read_anew(photos: Path) -> None:
     assert reading.read_examples(DataSettings(path=str(photos))).x.shape[2:] == (3, 4)
     assert reading.read_examples(DataSettings(path=str(photos), image_size=(2, 2))).x.shape[2:] == (2, 2)

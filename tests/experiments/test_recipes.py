@@ -199,3 +199,8 @@ def test_defaults_exist_for_every_method_and_benchmark(benchmark: str, method: s
     assert set(settings) <= set(setting_descriptions())
     config = build_config(settings, {}, "test")
     assert (config.method, config.network) == (method, network)
+
+
+def test_other_networks_borrow_without_the_local_reparametrisation() -> None:
+    assert default_settings("custom", "pr-bbb", "mlp-100-100")[0]["posterior.local_reparametrisation"] is True
+    assert "posterior.local_reparametrisation" not in default_settings("custom", "pr-bbb", "lenet")[0]

@@ -503,5 +503,5 @@ def test_every_setting_means_something_to_some_method() -> None:
     flat = flatten(RunConfig().model_dump())
     flat |= {"posterior.avb_chunk_size": 9, "strategy.penalty": "fkl", "data.path": "/data/plants.csv", "training.plateau_patience": 2}
     for key in setting_descriptions():
-        variants = (flat, flat | {"strategy.penalty": "fisher"})
+        variants = (flat, flat | {"strategy.penalty": "fisher"}, flat | {"data.path": None})
         assert any(why_senseless(key, method, given) is None for method in METHODS.values() for given in variants), key

@@ -11,10 +11,9 @@ from metareplay.benchmarks.assemble import assemble, chosen_for_testing
 from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Split, Task
 from metareplay.data.base import Examples
 from metareplay.data.reading import read_examples
-from metareplay.data.settings import DataSettings
+from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import ConfigError, DataError
 
-BY_CLASSES = "classes:"
 MOST_CLASSES = 100
 """Whole numbers with more different values than this may as well be real targets."""
 

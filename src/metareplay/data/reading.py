@@ -20,7 +20,7 @@ from metareplay.data.folders import image_files, read_folder
 from metareplay.data.hub import PREFIX, read_hub, read_saved
 from metareplay.data.idx import idx_files, read_pair
 from metareplay.data.pixels import IMAGE_ENDINGS
-from metareplay.data.settings import DataSettings
+from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.data.sources import DATA_VARIABLE
 from metareplay.data.tables import examples_of
 from metareplay.errors import DataError
@@ -47,6 +47,8 @@ def read_examples(settings: DataSettings) -> Examples:
         return examples_of(read_hub(settings.path), settings)
     source = _source(located(settings.path), settings)
     what = settings.model_dump(mode="json", include={"label", "tasks_by", "split_by", "ignore", "missing", "image_size"})
+    if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
+        what["tasks_by"] = None  # the same examples, whatever becomes of them
     return through_cache(str(what), source.files, source.read)
 
 

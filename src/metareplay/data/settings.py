@@ -6,6 +6,9 @@ from pydantic import Field, field_validator
 
 from metareplay.settings import Settings
 
+BY_CLASSES = "classes:"
+"""How ``tasks_by`` begins if it does not name a column."""
+
 
 class DataSettings(Settings):
     """All that is needed to read the same data in the same way again."""

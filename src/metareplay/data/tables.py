@@ -6,7 +6,7 @@ import torch
 from metareplay.data.base import Examples, encode_labels, encode_tasks
 from metareplay.data.columns import Table, describe_columns, encode_columns, label_name, written
 from metareplay.data.pixels import read_pixels
-from metareplay.data.settings import DataSettings
+from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import DataError
 
 TASK_NAME = "task"
@@ -46,7 +46,7 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
 
 
 def _task_column(table: Table, settings: DataSettings) -> str | None:
-    if settings.tasks_by is None or settings.tasks_by.startswith("classes:"):
+    if settings.tasks_by is None or settings.tasks_by.startswith(BY_CLASSES):
         return TASK_NAME if TASK_NAME in table.columns and settings.label != TASK_NAME else None
     table.column(settings.tasks_by, "--tasks-by names it; to split by classes write classes:2")
     return settings.tasks_by

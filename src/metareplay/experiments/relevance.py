@@ -98,6 +98,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return f"{settings['network']} has activations of its own"
     if group == "data" and settings.get("data.path") is None and settings.get("data.fingerprint") is None:
         return "no data of your own are named; name them with --data"
+    if key == "data_dir" and settings.get("data.path") is not None:
+        return "your own data are where --data says"
     if key == "heads" and method.task_map != "hypernetwork":
         return f"the outputs of {method.name} follow from its kind"
     if key == "total_outputs" and not method.shared_softmax:
