@@ -6,6 +6,7 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark
 from metareplay.benchmarks.toy import modes_2d, regression_1d
+from metareplay.errors import ConfigError
 from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.methods import METHODS
@@ -16,11 +17,15 @@ SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.c
 pytestmark = [pytest.mark.parametrize("method", METHODS), pytest.mark.parametrize("name", BENCHMARKS)]
 
 
-def learn(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
+def unlearned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
     defaults = {"method": method, "network": "mlp-4", "seed": seed, **(SMALL if METHODS[method].has_hypernetwork else {})}
     given = {"training.iterations": 3, "training.batch_size": 8, "inference.samples": 5}
     config = build_config(defaults, given, "test")
-    learner = ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=6)
+    return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=6)
+
+
+def learn(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
+    learner = unlearned(method, benchmark, seed)
     for task in benchmark:
         for step in learner.begin_task(task.train, len(task.classes) or task.train.y.shape[1]):
             assert step.terms.total.isfinite()
@@ -66,3 +71,30 @@ def test_training_moves_the_task_that_is_learned(method: str, name: str) -> None
     assert not torch.equal(after[1], before[1])
     separate = METHODS[method].task_map.startswith("per-task")
     assert torch.equal(after[0], before[0]) == separate  # only separate tasks cannot touch each other
+
+
+def fine_tuned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
+    """After three steps on the coresets of all tasks, and three on that of the last one."""
+    learner = learn(method, benchmark, seed)
+    for trainer in (learner.begin_update(), learner.begin_update(len(benchmark) - 1, again=True)):
+        before, steps = thetas(learner), list(trainer)
+        assert len(steps) == 3
+        assert all(step.terms.total.isfinite() for step in steps)
+        assert not torch.equal(thetas(learner), before)
+    return learner
+
+
+def test_kept_examples_fine_tune_the_methods_that_keep_some(method: str, name: str) -> None:
+    benchmark = BENCHMARKS[name]
+    assert METHODS[method].coresets == method.endswith("-cs")
+    if not METHODS[method].coresets:
+        with pytest.raises(ConfigError, match="keeps no examples"):
+            unlearned(method, benchmark, 0).begin_update()
+        return
+    first, again = (fine_tuned(method, benchmark, 0) for _ in range(2))
+    assert first.is_finite()
+    assert torch.equal(thetas(first), thetas(again))
+    tests = [task.test for task in benchmark]
+    assert first.evaluator.inferred(tests) == again.evaluator.inferred(tests)
+    with pytest.raises(ConfigError, match="counts their evidence twice"):
+        first.begin_update()

@@ -4,14 +4,16 @@ from typing import get_args
 
 import pytest
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario
 from metareplay.experiments.build import build_matching, build_model, build_strategy
 from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.methods import METHODS, StrategyName
 from metareplay.model import ContinualModel
+from metareplay.posteriors.base import Prior
 from metareplay.posteriors.dirac import Dirac
+from metareplay.posteriors.gaussian import GaussianPrior
 from metareplay.posteriors.mixture import members_of
 from metareplay.strategies.base import Strategy, TrainingData
 
@@ -52,8 +54,8 @@ pytestmark = pytest.mark.parametrize("name", CONFIGS)
 TASKS = 3
 
 
-def learned(name: str, rng: Generator) -> tuple[ContinualModel, Strategy]:
-    """A model in the middle of its third task."""
+def learned(name: str, rng: Generator, step: float = 0.1) -> tuple[ContinualModel, Strategy]:
+    """A model in the middle of its third task; each task has moved all parameters about so far."""
     config = CONFIGS[name]
     model, strategy = build_model(config, "classification", Scenario.CLASS, (2,), 7), build_strategy(config)
     for task, classes in enumerate((2, 3, 2)):
@@ -61,7 +63,7 @@ def learned(name: str, rng: Generator) -> tuple[ContinualModel, Strategy]:
         strategy.before_task(model, task)
         data = strategy.data_for(task, TrainingData(torch.full((2, 2), float(task)), torch.zeros(2, dtype=torch.int64)))
         for parameter in model.task_map.trained_parameters(task):
-            parameter.data += 0.1 * torch.randn(parameter.shape, generator=rng)
+            parameter.data += step * torch.randn(parameter.shape, generator=rng)
         if task < TASKS - 1:
             with torch.no_grad():
                 strategy.after_task(model, task, data)
@@ -125,20 +127,55 @@ def test_restoring_does_not_change_the_model(name: str, rng: Generator) -> None:
     assert all(parameter.requires_grad for parameter in model.task_map.parameters())
 
 
+def matched(name: str, model: ContinualModel, prior: Prior) -> tuple[Tensor, Tensor]:
+    """The matching term of the first task's posterior, and its gradient, after a step of whatever has to learn the prior first."""
+    rng, theta = Generator().manual_seed(1), model.task_map.theta(0).detach().clone().requires_grad_()
+    posterior = model.family.while_training(theta, model.spec)
+    matching = build_matching(CONFIGS[name], model.spec.numel, generator=rng)
+    matching.learn(posterior, prior, generator=rng)
+    term = matching.term(posterior, prior, 3, generator=rng)
+    return term.detach(), torch.autograd.grad(term, theta)[0]
+
+
+def test_what_is_stored_gives_the_same_prior(name: str, rng: Generator) -> None:
+    """It is the fixed one, or comes from earlier posteriors: then the last step has changed them, so that only the stored ones will do."""
+    model, strategy = learned(name, rng, step=0.001)
+    stored = {key: tensor.clone() for key, tensor in strategy.tensors().items()}
+    other, config = build_strategy(CONFIGS[name]), CONFIGS[name]
+    other.recall(strategy.memory())
+    other.restore(model, TASKS - 1, stored)
+    fixed, prior, restored = GaussianPrior(config.posterior.prior_variance), strategy.prior_for(TASKS - 1), other.prior_for(TASKS - 1)
+    from_posteriors = config.kind().strategy == "prior-focused" or config.strategy.prior_from_earlier > 0
+    assert type(restored) is type(prior)
+    assert (prior != fixed) == from_posteriors
+    if isinstance(members_of(model.training_posterior(0))[0], Dirac):
+        return  # a point is not matched with a prior
+    expected, found, plain = (matched(name, model, each) for each in (prior, restored, fixed))
+    assert found[1].isfinite().all()
+    assert found[1].any()
+    for k in range(2):  # the term, and its gradient
+        assert torch.equal(found[k], expected[k])
+        assert torch.equal(found[k], plain[k]) != from_posteriors
+
+
 def test_there_is_a_prior_and_data_for_every_task(name: str) -> None:
     strategy = build_strategy(CONFIGS[name])
-    config_model = build_model(CONFIGS[name], "classification", Scenario.CLASS, (2,), 7)
+    model = build_model(CONFIGS[name], "classification", Scenario.CLASS, (2,), 7)
     for task in range(TASKS):
-        config_model.add_task(2, generator=Generator().manual_seed(task))
-        own = TrainingData(torch.full((2, 2), float(task)), torch.full((2,), task))
+        model.add_task(2, generator=Generator().manual_seed(task))
+        strategy.before_task(model, task)
+        own = TrainingData(torch.full((2, 2), float(task)), torch.full((2,), task % 2))
         given = strategy.data_for(task, own)
         count = 1 if CONFIGS[name].kind().coresets else 2  # the others are kept for later
         assert torch.equal(given.x[-count:], own.x[:count])  # the task's own data are always among them
         assert torch.equal(given.y[-count:], own.y[:count])
         assert len(given.x) == len(given.y)
-        posterior = config_model.training_posterior(task)
+        posterior, prior, rng = model.training_posterior(task), strategy.prior_for(task), Generator().manual_seed(task)
         if not isinstance(members_of(posterior)[0], Dirac):
-            rng = Generator().manual_seed(task)
-            matching = build_matching(CONFIGS[name], config_model.spec.numel, generator=rng)
-            term = matching.term(posterior, strategy.prior_for(task), 2, generator=rng)
-            assert float(term.detach()) > 0
+            matching = build_matching(CONFIGS[name], model.spec.numel, generator=rng)
+            term = matching.term(posterior, prior, 2, generator=rng)
+            assert term.isfinite()
+            if isinstance(prior, GaussianPrior):  # others may be where the posterior starts
+                assert float(term.detach()) > 0
+        with torch.no_grad():
+            strategy.after_task(model, task, given)

@@ -71,19 +71,41 @@ def test_the_loss_is_the_negative_elbo(local: bool, rng: Generator) -> None:
     assert float(terms[0][0].replay) == 0
 
 
-@pytest.mark.parametrize("local", [False, True])
-def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None:
-    data = _data(rng)
-    settings = PosteriorSettings(train_samples=20, local_reparametrisation=local)
+def _found(data: TrainingData, settings: PosteriorSettings, rng: Generator) -> MeanFieldGaussian:
+    """What training finds: the mean of where the noisy descent walks around."""
     trainer = _trainer(data, TrainingSettings(iterations=1200, batch_size=12, learning_rate=0.02), settings, rng)
     visited = []
     for step in trainer:
-        if step.iteration > 600:  # the mean of where the noisy descent walks around
+        if step.iteration > 600:
             visited.append(trainer.model.task_map.theta(0).detach().clone())
     q = trainer.model.family.at(torch.stack(visited).mean(0), trainer.model.spec)
     assert isinstance(q, MeanFieldGaussian)
+    return q
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None:
+    data = _data(rng)
+    q = _found(data, PosteriorSettings(train_samples=20, local_reparametrisation=local), rng)
     features = _features(data)
     precision = features.square().sum(0) / NOISE**2 + 1 / PRIOR_VARIANCE  # diagonal, since the inputs are centred
     mean = (features * data.y).sum(0) / NOISE**2 / precision
     assert ((q.mean - mean).abs() < 0.05 / precision.sqrt()).all()  # a twentieth of the posterior's own width
     torch.testing.assert_close(q.scale, 1 / precision.sqrt(), rtol=0.03, atol=0)
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_training_finds_the_best_product_of_a_correlated_posterior(local: bool, rng: Generator) -> None:
+    """argmin_q KL(q || N(m, L^-1)) over products has the means m and the variances 1 / L_ii, narrower than the marginals (L^-1)_ii."""
+    data = _data(rng)
+    data = TrainingData(data.x + 1.2, data.y)  # no longer centred: weight and bias depend on each other
+    q = _found(data, PosteriorSettings(train_samples=20, local_reparametrisation=local), rng)
+    features = _features(data)
+    precision = features.T @ features / NOISE**2 + torch.eye(2) / PRIOR_VARIANCE
+    mean = torch.linalg.solve(precision, (features * data.y).sum(0) / NOISE**2)
+    scale, marginal = precision.diagonal().rsqrt(), torch.linalg.inv(precision).diagonal().sqrt()
+    assert (marginal > (1 + 10 * 0.03) * scale).all()  # another answer by far
+    assert ((q.mean - mean).abs() < 0.1 * scale).all()
+    alone = (features * data.y).sum(0) / NOISE**2 * scale.square()  # as if weight and bias were independent
+    assert ((alone - mean).abs() > 10 * 0.1 * scale).all()
+    torch.testing.assert_close(q.scale, scale, rtol=0.03, atol=0)

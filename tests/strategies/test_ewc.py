@@ -76,7 +76,7 @@ def test_a_part_of_the_data_stands_for_all_of_it(rng: Generator) -> None:
     torch.testing.assert_close(summed_squared_gradients(model, 0, data, 100), looped_fisher(model, 0, data))
 
 
-def test_the_fisher_of_a_linear_gaussian_model_is_the_analytic_one() -> None:
+def test_the_empirical_fisher_of_a_linear_gaussian_model_is_its_squared_residuals() -> None:
     config = build_config({"method": "ewc-multihead", "network": "mlp"}, {"posterior.likelihood_scale": 0.5}, "test")
     model = build_model(config, "regression", Scenario.DOMAIN, (1,))
     model.add_task(1, generator=Generator().manual_seed(0))
@@ -85,6 +85,55 @@ def test_the_fisher_of_a_linear_gaussian_model_is_the_analytic_one() -> None:
     residual = (weight * x + bias - y) / 0.5**2
     expected = torch.cat([(residual * x).square().sum(0), residual.square().sum(0)])
     torch.testing.assert_close(summed_squared_gradients(model, 0, TrainingData(x, y), None), expected)
+
+
+def importance_at(truth: Tensor, model: ContinualModel, strategy: OnlineEWC, data: TrainingData) -> tuple[Tensor, Tensor]:
+    """Importance after a task whose weights were found exactly, as its precision says and as the next task takes it; without the prior."""
+    model.task_map.theta(0).data[: model.spec.numel] = truth
+    strategy.before_task(model, 0)
+    strategy.after_task(model, 0, data)
+    kept, precision = model.spec, model.task_map.theta(0).detach().chunk(2)[1].clone()
+    model.add_task(model.heads[0].stop, generator=Generator().manual_seed(1))
+    strategy.before_task(model, 1)
+    assert strategy.importance is not None
+    places = kept.positions_in(model.spec)
+    assert torch.equal(strategy.importance[model.fresh], torch.full((model.spec.numel - kept.numel,), 1 / VARIANCE))
+    return precision - 1 / VARIANCE, strategy.importance[places] - 1 / VARIANCE
+
+
+def test_the_importance_of_a_linear_gaussian_model_is_the_analytic_fisher_information() -> None:
+    """X'X / sigma^2, within 5 %, by 40,000 targets that the model itself draws: an estimate with a standard deviation of 1 %."""
+    rng, scale = Generator().manual_seed(0), 0.5
+    given = {"posterior.likelihood_scale": scale, "posterior.prior_variance": VARIANCE}
+    config = build_config({"method": "ewc-multihead", "network": "mlp"}, given, "test")
+    model, strategy = build_model(config, "regression", Scenario.DOMAIN, (2,)), cast(OnlineEWC, build_strategy(config))
+    model.add_task(1, generator=rng)
+    truth, widths = torch.tensor([1.0, -2.0, 0.3]), torch.tensor([0.5, 2.0])
+    x = widths * (2 * torch.rand(40_000, 2, generator=rng) - 1)
+    design = torch.cat([x, torch.ones(len(x), 1)], dim=1)  # what the two weights and the bias see
+    y = (design @ truth).unsqueeze(1) + scale * torch.randn(len(x), 1, generator=rng)
+    expected = (design.T @ design).diagonal() / scale**2
+    found, taken = importance_at(truth, model, strategy, TrainingData(x, y))
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0)
+    torch.testing.assert_close(taken, found)
+
+
+def test_the_importance_of_a_softmax_of_a_linear_model_is_the_analytic_fisher_information() -> None:
+    """sum_n p_c (1 - p_c) x_i^2, within 5 %, by 40,000 classes that the model itself draws."""
+    rng = Generator().manual_seed(0)
+    given = {"posterior.prior_variance": VARIANCE}
+    config = build_config({"method": "ewc-multihead", "network": "mlp"}, given, "test")
+    model, strategy = build_model(config, "classification", Scenario.CLASS, (2,)), cast(OnlineEWC, build_strategy(config))
+    model.add_task(3, generator=rng)
+    weight, bias = torch.tensor([[1.0, -0.5], [-1.0, 0.2], [0.0, 0.6]]), torch.tensor([0.5, -0.5, 0.0])
+    x = torch.tensor([0.5, 2.0]) * (2 * torch.rand(40_000, 2, generator=rng) - 1)
+    probabilities = (x @ weight.T + bias).softmax(1)
+    y = torch.multinomial(probabilities, 1, generator=rng).squeeze(1)
+    spread = probabilities * (1 - probabilities)  # (N, C)
+    expected = torch.cat([(spread.T @ x.square()).flatten(), spread.sum(0)])
+    found, taken = importance_at(torch.cat([weight.flatten(), bias]), model, strategy, TrainingData(x, y))
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0)
+    torch.testing.assert_close(taken, found)
 
 
 class Normalised(nn.Module):
