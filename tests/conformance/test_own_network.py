@@ -20,6 +20,7 @@ from metareplay.experiments.observers import Silent
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.experiments.store import load_model
 from metareplay.inference.predictive import predictive_outputs
+from metareplay.training.checkpoint import CheckpointFolder
 from metareplay.training.loop import Step
 
 CODE = """
@@ -164,6 +165,29 @@ def test_a_run_that_is_stopped_resumes_exactly(method: str, tmp_path: Path, digi
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
     metrics = [(folder / "metrics.jsonl").read_text() for folder in folders]
     assert metrics[0] == metrics[1]
+
+
+class Killed(BaseException):
+    """The process is gone: nothing may be tidied up."""
+
+
+@pytest.mark.parametrize("method", ["pr-bbb", "exp-replay", "pr-ensemble"])
+def test_a_run_that_is_killed_resumes_exactly(method: str, tmp_path: Path, digits: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, folders, write = config_of(method), (tmp_path / "whole", tmp_path / "broken"), CheckpointFolder.write
+    Run(config, folders[0], benchmark=digits).execute()
+
+    def die(folder: CheckpointFolder, serial: int, *arguments: Any) -> None:
+        if serial == 5:  # in the second task, two steps after the checkpoint that is left
+            raise Killed
+        write(folder, serial, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointFolder, "write", die)
+        with pytest.raises(Killed):
+            Run(config, folders[1], benchmark=digits).execute()
+    Run(config, folders[1], benchmark=digits).execute(resume=True)
+    weights = [load_model(folder).learner.tensors(training=False) for folder in folders]
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
 
 def test_the_data_decide_not_the_global_generator(digits: Benchmark) -> None:

@@ -187,6 +187,13 @@ def test_another_network_borrows_without_the_chunk_size() -> None:
     assert found is not None
     assert found.source.startswith("borrowed from split-mnist/pr-bbb/")
     assert "hypernet.chunk_size" not in found.settings
+    assert "hypernet.smaller_than_posterior" not in found.settings  # there may be no such hypernetwork for a small network
+    exact, other = recipe_for("split-digits", "pr-bbb", "mlp-100-100"), recipe_for("split-digits", "pr-bbb", "resnet-32")
+    assert exact is not None
+    assert other is not None
+    left_out = ("hypernet.chunk_size", "hypernet.smaller_than_posterior", "hypernet.smaller_than_network")
+    assert exact.settings.keys() - other.settings.keys() == {*left_out, "posterior.local_reparametrisation"}  # for MLPs only
+    assert {key: exact.settings[key] for key in other.settings} == other.settings
     assert found.settings["strategy.strength"] > 0
 
 

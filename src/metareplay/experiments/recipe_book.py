@@ -52,7 +52,8 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
 
     The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without; that of an
     ensemble is the method of its members.
-    A borrowed recipe leaves the chunk size to be chosen for the network at hand; a weight generator then makes all weights at once.
+    A recipe borrowed from another network leaves the chunk size to be chosen for the network at hand, which may be too small for a
+    hypernetwork that is smaller still; a weight generator then makes all weights at once.
     """
     kind = method_named(method)
     for name in _lenders(kind):
@@ -64,10 +65,9 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
             nearest = (exact or matching)[0]
             settings = dict(nearest.settings)
             if not exact:
-                settings.pop("hypernet.chunk_size", None)
-                settings.pop("posterior.generator_chunk_size", None)
-                if not is_mlp(network):
-                    settings.pop("posterior.local_reparametrisation", None)
+                sizes = {f"hypernet.{key}" for key in ("chunk_size", "smaller_than_posterior", "smaller_than_network")}
+                foreign = sizes | {"posterior.generator_chunk_size"} | (set() if is_mlp(network) else {"posterior.local_reparametrisation"})
+                settings = {key: value for key, value in settings.items() if key not in foreign}
             if kind.stochastic and not method_named(name).stochastic:
                 settings |= {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
             return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)
