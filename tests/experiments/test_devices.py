@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from metareplay.benchmarks.base import Scenario, Split
 from metareplay.benchmarks.toy import modes_2d
 from metareplay.devices import device_named
 from metareplay.errors import ConfigError
@@ -59,6 +60,24 @@ def test_so_are_the_penalties(penalty: str) -> None:
         _begin(learner, task)
     trainer = _moved(learner, 2)
     assert trainer.loss_terms(*trainer.jobs[0].batches.next()).replay.device == META
+
+
+@pytest.mark.parametrize("method", ["pr-bbb", "exp-replay"])
+def test_so_are_statistics_of_batch_normalisation(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def same_place(first: torch.Tensor, second: torch.Tensor) -> bool:
+        assert first.device == second.device == META
+        return False  # without numbers nobody knows: they are replaced
+
+    config = build_config({}, {"method": method, "network": "resnet-32", "training.batch_size": 4}, "test")
+    learner = ContinualLearner(config, "classification", Scenario.CLASS, (3, 8, 8))
+    train = Split(torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]))
+    for _ in range(2):
+        learner.begin_task(train, 2)
+    stored = learner.tensors(training=True)
+    learner.model.to(META)
+    trainer = learner.continue_task(train, stored)
+    monkeypatch.setattr(torch, "equal", same_place)
+    assert trainer.loss_terms(*trainer.jobs[0].batches.next()).total.device == META
 
 
 def test_random_numbers_do_not_depend_on_the_device() -> None:
