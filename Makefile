@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format clean
+.PHONY: help install demo test test-slow bench lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,6 +26,9 @@ test: lint  ## Lint, check the types and run the tests
 
 test-slow: $(VENV)/.installed-test  ## Run only the tests marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
+
+bench: $(VENV)/.installed  ## Print how long training steps take, as multiples of fine-tuning
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.steps
 
 lint: $(VENV)/.installed-test  ## Check style, format and types
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.errors import DataError, MetaReplayError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,8 +93,7 @@ def _run(console: "Console", plan: "list[PlannedRun]", jobs: int, *, quiet: bool
 
 
 def _show(console: "Console", table: "PaperTable", rows: Any, plan: "list[PlannedRun]", folder: Path, budget: float) -> None:
-    from metareplay.experiments.reproduce import compare, finished
-    from metareplay.report import paper_comparison_table, write_comparison, write_report
+    from metareplay.report import compare, finished, paper_comparison_table, write_comparison, write_report
 
     results = finished(plan)
     if not results:
@@ -113,7 +112,6 @@ def _list(console: "Console", table: "PaperTable", plan: "list[PlannedRun]") -> 
     """Say what would be run, and how long it may take: a few steps of each method are timed."""
     from rich.table import Table
 
-    from metareplay.experiments.estimate import seconds_of_run
     from metareplay.report.base import show_duration
 
     shown = Table(title=f"{table.title} ({table.label})", box=None, pad_edge=False, header_style="bold", title_style="bold")
@@ -124,7 +122,7 @@ def _list(console: "Console", table: "PaperTable", plan: "list[PlannedRun]") -> 
     for run in plan:
         done = (run.folder / "results.json").is_file()
         if run.method not in guesses and not done:
-            guesses[run.method] = _guess(seconds_of_run, run)
+            guesses[run.method] = _guess(run)
         guess = 0.0 if done else guesses[run.method]
         total += guess or 0.0
         length = run.config.training.iterations or f"{run.config.training.epochs} epochs"
@@ -134,11 +132,11 @@ def _list(console: "Console", table: "PaperTable", plan: "list[PlannedRun]") -> 
     console.print(f"about {show_duration(total)} of training one after another on this machine, tests not counted", highlight=False)
 
 
-def _guess(measure: Any, run: "PlannedRun") -> float | None:
+def _guess(run: "PlannedRun") -> float | None:
+    """Seconds of training; None where the data are not here yet."""
+    from metareplay.experiments.estimate import seconds_of_run
+
     try:
-        found: float = measure(run.config)
-    except ConfigError:
-        raise
-    except MetaReplayError:  # e.g. the data are not here yet
+        return seconds_of_run(run.config)
+    except DataError:
         return None
-    return found

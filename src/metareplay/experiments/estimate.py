@@ -1,14 +1,13 @@
 """How long a run may take, from a few timed steps."""
 
 import time
-from pathlib import Path
 
 import torch
 
 from metareplay.benchmarks.base import Split
-from metareplay.benchmarks.registry import build_benchmark
 from metareplay.experiments.config import RunConfig
 from metareplay.experiments.learner import ContinualLearner
+from metareplay.experiments.own_data import benchmark_for
 
 FEW = 256
 """Examples of each task that the timed steps see."""
@@ -20,8 +19,7 @@ def seconds_of_run(config: RunConfig, steps: int = 3) -> float:
     Later tasks of some methods cost more than the second, and testing is left out.
     """
     torch.set_num_threads(config.threads)
-    data_dir = Path(config.data_dir) if config.data_dir else None
-    benchmark = build_benchmark(config.benchmark, data_seed=config.data_seed, data_dir=data_dir, tasks=config.tasks)
+    benchmark = benchmark_for(config)
     tasks = list(benchmark[:2])
     total = sum(len(task.classes) for task in benchmark.outlines()) or None
     timed = config.model_copy(update={"training": config.training.model_copy(update={"iterations": steps + 1, "epochs": None})})

@@ -37,17 +37,13 @@ class Criterion:
     """What all tasks say of themselves, and which of the network's outputs are whose -> scores (T, B)."""
 
 
-def _with_exact_top(log_p: Tensor) -> Tensor:
-    """The same log-probabilities, the highest one accurate also where it has nearly all mass; (..., C)."""
+def _entropy(log_p: Tensor) -> Tensor:
+    """Entropy along the last dimension, accurate also where one class has nearly all mass."""
     top, index = log_p.max(-1, keepdim=True)
     others = log_p.scatter(-1, index, -torch.inf)
     rest = others.logsumexp(-1, keepdim=True).exp()  # 1 - p_max without cancellation
-    return log_p.scatter(-1, index, torch.where(rest < 0.5, torch.log1p(-rest), top))
-
-
-def _entropy(log_p: Tensor) -> Tensor:
-    """Entropy along the last dimension, accurate also where one class has nearly all mass."""
-    log_p = _with_exact_top(log_p)
+    top = torch.where(rest < 0.5, torch.log1p(-rest), top)
+    log_p = log_p.scatter(-1, index, top)
     return -(log_p.exp() * log_p.nan_to_num(neginf=0.0)).sum(-1) + 0.0  # no negative zeros
 
 

@@ -1,17 +1,19 @@
 """Ours beside the paper's: a table for the terminal, and as Markdown and JSON."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import sqrt
 from pathlib import Path
 
 from rich import box
 from rich.table import Table
 
-from metareplay.experiments.paper_tables import PaperTable
-from metareplay.experiments.reproduce import SLACK_ERRORS, SLACK_POINTS, Comparison
+from metareplay.experiments.paper_tables import PaperRow, PaperTable, result_path
+from metareplay.experiments.reproduce import PlannedRun
 from metareplay.files import write_atomically
-from metareplay.report.base import MISSING, Estimate, Kind, show, show_duration
+from metareplay.report.base import MISSING, Estimate, Kind, Results, estimate, show, show_duration
+from metareplay.report.runs import read_results
 
 FIGURES: dict[str, tuple[str, Kind]] = {
     "tgiven_during": ("TGiven-During", "percent"),
@@ -26,7 +28,68 @@ FIGURES: dict[str, tuple[str, Kind]] = {
     "seconds": ("training", "seconds"),
     "memory": ("peak memory, MiB", "seconds"),
 }
+SLACK_ERRORS, SLACK_POINTS = 3.0, 2.0
+"""A figure falls short if it is worse than the paper's by more than so many standard errors plus so many points."""
 HEADER = ("Row", "Figure", "Ours", "Paper", "Standard errors", "Seeds", "Time a seed", "Budget")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure of one row: ours over some seeds, the paper's, and how far they are apart."""
+
+    row: str
+    method: str
+    figure: str
+    ours: float | None
+    error: float | None
+    """Standard error over the seeds; None for one seed."""
+    seeds: int
+    paper: float
+    paper_error: float | None
+    lower_is_better: bool
+    seconds: float | None
+    """Mean seconds of training and testing a seed."""
+    budget: float
+
+    @property
+    def standard_errors(self) -> float | None:
+        """The difference, ours minus the paper's, over the standard error of a difference."""
+        spread = sqrt((self.error or 0.0) ** 2 + (self.paper_error or 0.0) ** 2)
+        return None if self.ours is None or spread == 0 else (self.ours - self.paper) / spread
+
+    @property
+    def falls_short(self) -> bool:
+        """Worse than the paper by more than chance and a little slack; for errors a tenth of the paper's stands for the points."""
+        if self.ours is None:
+            return False
+        spread = sqrt((self.error or 0.0) ** 2 + (self.paper_error or 0.0) ** 2)
+        points = 0.1 * self.paper if self.lower_is_better else SLACK_POINTS
+        worse = self.ours - self.paper if self.lower_is_better else self.paper - self.ours
+        return worse > SLACK_ERRORS * spread + points
+
+
+def finished(runs: Sequence[PlannedRun]) -> dict[str, list[Results]]:
+    """The results of the runs that have ended, by method."""
+    found: dict[str, list[Results]] = {}
+    for run in runs:
+        if (run.folder / "results.json").is_file():
+            found.setdefault(run.method, []).append(read_results(run.folder))
+    return found
+
+
+def compare(table: PaperTable, rows: Sequence[PaperRow], results: Mapping[str, Sequence[Results]], budget: float = 1.0) -> list[Comparison]:
+    """Every figure of the rows beside the paper's."""
+    found = []
+    for row in rows:
+        runs = results.get(str(row.method), [])
+        seconds = [sum(run["seconds"].values()) for run in runs]
+        spent = sum(seconds) / len(seconds) if seconds else None
+        for figure, (paper, paper_error) in row.figures.items():
+            ours = estimate(runs, *result_path(table, row, figure))
+            lower = figure in ("seconds", "memory") or (table.benchmark == "regression-1d" and figure != "right_task")
+            mean, error, seeds = (None, None, 0) if ours is None else ours
+            found.append(Comparison(row.paper, str(row.method), figure, mean, error, seeds, paper, paper_error, lower, spent, budget))
+    return found
 
 
 def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison]) -> Table:
@@ -51,7 +114,7 @@ def comparison_cells(table: PaperTable, entries: Sequence[Comparison]) -> list[t
     for entry in entries:
         label, kind = FIGURES[entry.figure]
         if table.benchmark == "regression-1d" and entry.figure != "right_task":
-            label, kind = f"MSE {label}" if entry.figure != "tinfer_final" else "MSE TInfer-Final", "mse"
+            label, kind = f"MSE {label}", "mse"
         ours = None if entry.ours is None else Estimate(entry.ours, entry.error, entry.seeds)
         paper = Estimate(entry.paper, entry.paper_error, 1)
         apart = entry.standard_errors
