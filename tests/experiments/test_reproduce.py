@@ -14,7 +14,7 @@ from metareplay.experiments.methods import METHODS
 from metareplay.experiments.paper_tables import PaperRow, paper_table, paper_tables, result_path
 from metareplay.experiments.reproduce import chosen_rows, planned_runs, shortened
 from metareplay.inference.criteria import CRITERIA
-from metareplay.report.paper_comparison import Comparison, compare, finished
+from metareplay.report.paper_comparison import Comparison, compare, comparison_cells, finished
 
 TABLE = paper_table("gmm")
 NAMES = [
@@ -138,6 +138,12 @@ def test_figures_are_compared_with_their_standard_errors() -> None:
 )
 def test_what_falls_short(ours: float, error: float | None, paper: float, paper_error: float, lower: bool, short: bool) -> None:
     assert Comparison("R", "m", "ent", ours, error, 1, paper, paper_error, lower, None, 1.0).falls_short is short
+
+
+def test_a_figure_without_any_spread_can_fall_short_too() -> None:
+    entry = Comparison("PR-Dirac", "pr-dirac", "tgiven_final", 66.7, 0.0, 2, 100.0, 0.0, False, None, 1.0)
+    assert entry.standard_errors is None
+    assert comparison_cells(TABLE, [entry])[0][4] == "— short"
 
 
 def test_only_finished_runs_count(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison]) -> 
     """One line per figure, for a terminal of 100 columns or more."""
     shown = Table(title=f"{table.title} ({table.label})", box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", pad_edge=False)
     for number, column in enumerate(HEADER):
-        shown.add_column(column, justify="left" if number < 2 else "right", no_wrap=number < 2)
+        shown.add_column(column, justify="left" if number < 2 else "right", no_wrap=number < 4)
     last = None
     for entry, cells in zip(entries, comparison_cells(table, entries), strict=True):
         if last is not None and entry.row != last:
@@ -123,7 +123,7 @@ def comparison_cells(table: PaperTable, entries: Sequence[Comparison]) -> list[t
         name = entry.row if entry.method == entry.row.lower() else f"{entry.row} ({entry.method})"
         time = show_duration(entry.seconds) if entry.seconds is not None else MISSING
         budget = "full" if entry.budget == 1 else f"{100 * entry.budget:g} %"
-        distance = MISSING if apart is None else f"{apart:+.1f}" + (" short" if entry.falls_short else "")
+        distance = (MISSING if apart is None else f"{apart:+.1f}") + (" short" if entry.falls_short else "")
         cells = (show(ours, kind), show(paper, kind), distance, str(entry.seeds or MISSING))
         lines.append((name if first else "", label, *cells, *((time, budget) if first else ("", ""))))
     return lines
