@@ -11,6 +11,7 @@ from metareplay.benchmarks.base import Scenario, Split
 from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.recipe_book import default_settings
+from metareplay.nets.registry import network_factory
 from metareplay.training.loop import Step
 
 SHAPE = (1, 28, 28)
@@ -42,6 +43,20 @@ def steps_in_task(learner: ContinualLearner, task: int) -> Iterator[Step]:
         trainer.iterations = 2
         for _ in trainer:
             pass
+
+
+def plain_steps(network: str = "mlp-400-400", batch_size: int = 128, classes: int = 2) -> Iterator[None]:
+    """Training steps of the network itself with PyTorch alone: the measure of all others."""
+    module = network_factory(network, SHAPE)(classes)
+    optimiser = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
+    x, y = made_up_task(0, classes)
+    while True:
+        for chosen in torch.randperm(EXAMPLES).split(batch_size):
+            optimiser.zero_grad()
+            loss = torch.nn.functional.cross_entropy(module(x[chosen]), y[chosen])
+            loss.backward()
+            optimiser.step()
+            yield
 
 
 def in_turns(actions: Mapping[str, Callable[[], object]], rounds: int, least_seconds: float = 0.02) -> dict[str, list[float]]:

@@ -5,10 +5,11 @@ from statistics import median
 
 import torch
 
-from benchmarks.common import in_turns, learner_for, ratio, steps_in_task
+from benchmarks.common import in_turns, learner_for, plain_steps, ratio, steps_in_task
 
-REFERENCE = "fine-tuning"
+REFERENCE = "plain PyTorch"
 ROWS: dict[str, dict[str, object]] = {
+    "fine-tuning": {},
     "pr-dirac": {},
     "pr-dirac-sr": {},
     "pr-bbb": {"posterior__train_samples": 1},
@@ -24,10 +25,10 @@ def measure(methods: list[str], tasks: range, rounds: int) -> None:
     """Print each method's multiples, task by task."""
     for task in tasks:
         chosen = {name: steps_in_task(learner_for(name, training__batch_size=128, **ROWS.get(name, {})), task) for name in methods}
-        chosen[REFERENCE] = steps_in_task(learner_for(REFERENCE, training__batch_size=128), task)
+        chosen[REFERENCE] = plain_steps()
         actions = {name: (lambda steps=steps: next(steps)) for name, steps in chosen.items()}
         seconds = in_turns(actions, rounds)
-        print(f"task {task + 1}: fine-tuning {1000 * median(seconds[REFERENCE]):.2f} ms;", end=" ")
+        print(f"task {task + 1}: plain {1000 * median(seconds[REFERENCE]):.2f} ms;", end=" ")
         print(", ".join(f"{name} {ratio(seconds[name], seconds[REFERENCE]):.2f}" for name in methods), flush=True)
 
 

@@ -158,7 +158,7 @@ class ContinualModel:
 
     def training_posterior(self, task: int) -> Posterior:
         """What a training step of a task samples from."""
-        return self.family.while_training(self.task_map.theta(task), self.spec)
+        return self.family.while_training(self.task_map.trained_theta(task), self.spec)
 
     def posterior(self, task: int) -> Posterior:
         """The weight posterior of a task."""

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from metareplay.hypernets.chunked import ChunkedHypernetwork
 from metareplay.hypernets.ensemble import EnsembleMap
 from metareplay.hypernets.hypernet import Hypernetwork, PlainHypernetwork
-from metareplay.hypernets.replay_distance import squared_change
+from metareplay.hypernets.replay_distance import SquaredChange
 from metareplay.hypernets.task_maps import Start, TaskMap
 
 Map = TypeVar("Map", bound=TaskMap)
@@ -47,7 +47,7 @@ def _changed(old: Map, rng: Generator, amount: float = 0.3) -> Map:
 
 
 def _value_and_gradients(current: Hypernetwork, old: Hypernetwork, tasks: list[int], small: bool | None) -> tuple[Tensor, list[Tensor]]:
-    value = squared_change(current, old, tasks, small_matrices=small)
+    value = SquaredChange(old)(current, tasks, small_matrices=small)
     gradients = torch.autograd.grad(value, list(current.parameters()), allow_unused=True, materialize_grads=True)
     return value.detach(), list(gradients)
 
@@ -78,7 +78,7 @@ def test_both_forms_weigh_the_tasks(kind: str, size: int, rng: Generator) -> Non
     assert isinstance(by_hand, Tensor)
     expected = torch.autograd.grad(by_hand, list(current.parameters()), allow_unused=True, materialize_grads=True)
     for small in (True, False):
-        value = squared_change(current, old, tasks, weights=weights, small_matrices=small)
+        value = SquaredChange(old)(current, tasks, weights=weights, small_matrices=small)
         torch.testing.assert_close(value, by_hand, rtol=1e-10, atol=1e-10)
         gradients = torch.autograd.grad(value, list(current.parameters()), allow_unused=True, materialize_grads=True)
         for gradient, own in zip(gradients, expected, strict=True):
@@ -99,8 +99,8 @@ def test_value_and_gradient_are_exactly_zero_at_the_checkpoint(kind: str, small:
 def test_tiny_changes_are_not_lost_to_cancellation(kind: str, rng: Generator) -> None:
     old = _hypernetwork(kind, 14, 3, "relu", rng)
     current = _changed(old, rng, amount=1e-5)
-    exact = squared_change(current, old, [0, 1], small_matrices=False)
-    value = squared_change(current.float(), old.float(), [0, 1], small_matrices=True)
+    exact = SquaredChange(old)(current, [0, 1], small_matrices=False)
+    value = SquaredChange(old.float())(current.float(), [0, 1], small_matrices=True)
     torch.testing.assert_close(value.double(), exact, rtol=0.1, atol=0)
 
 
@@ -108,7 +108,7 @@ def test_tiny_changes_are_not_lost_to_cancellation(kind: str, rng: Generator) ->
 def test_gradients_reach_old_embeddings_and_never_the_checkpoint(small: bool, rng: Generator) -> None:
     old = _hypernetwork("chunked-per-task", 14, 2, "sigmoid", rng)
     current = _changed(old, rng)
-    squared_change(current, old, [1], small_matrices=small).backward()
+    SquaredChange(old)(current, [1], small_matrices=small).backward()
     assert all(parameter.grad is None for parameter in old.parameters())
     embeddings = [*current.task_embeddings, *getattr(current, "chunk_embeddings", [])]
     touched = [embedding.grad is not None and bool(embedding.grad.any()) for embedding in embeddings]
@@ -118,14 +118,14 @@ def test_gradients_reach_old_embeddings_and_never_the_checkpoint(small: bool, rn
 def test_the_cheaper_form_is_chosen(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen: list[int] = []
 
-    def spy(current: Hypernetwork, old: Hypernetwork, tasks: list[int], weights: Tensor | None) -> Tensor:
+    def spy(self: SquaredChange, current: Hypernetwork, tasks: list[int], weights: Tensor | None) -> Tensor:
         chosen.append(len(tasks))
         return torch.zeros(())
 
-    monkeypatch.setattr("metareplay.hypernets.replay_distance._small_matrix_form", spy)
+    monkeypatch.setattr("metareplay.hypernets.replay_distance.SquaredChange._small_matrix_form", spy)
     old = _hypernetwork("chunked", 12, 30, "relu", rng)  # three rows per task, six columns
     for count in (1, 2, 3, 30):
-        squared_change(old, old, list(range(count)))
+        SquaredChange(old)(old, list(range(count)))
     assert chosen == [3, 30]  # 3 rows * tasks against 4 columns: from nine rows on
 
 
@@ -141,5 +141,5 @@ def test_of_an_ensemble_it_is_the_mean_over_members_in_both_forms(kind: str, wei
     expected = (by_task if weights is None else weights * by_task).sum()
     for small in (True, False, None):
         for targets in (None, old.thetas(tasks).detach()):
-            found = squared_change(current, old, tasks, targets=targets, weights=weights, small_matrices=small)
+            found = SquaredChange(old)(current, tasks, targets=targets, weights=weights, small_matrices=small)
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)

@@ -89,7 +89,7 @@ def test_the_empirical_fisher_of_a_linear_gaussian_model_is_its_squared_residual
 
 def importance_at(truth: Tensor, model: ContinualModel, strategy: OnlineEWC, data: TrainingData) -> tuple[Tensor, Tensor]:
     """Importance after a task whose weights were found exactly, as its precision says and as the next task takes it; without the prior."""
-    model.task_map.theta(0).data[: model.spec.numel] = truth
+    model.task_map.trained_theta(0).data[:] = truth
     strategy.before_task(model, 0)
     strategy.after_task(model, 0, data)
     kept, precision = model.spec, model.task_map.theta(0).detach().chunk(2)[1].clone()

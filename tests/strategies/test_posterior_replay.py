@@ -11,7 +11,7 @@ from torch.distributions import Normal, kl_divergence
 
 from metareplay.hypernets.chunked import ChunkedHypernetwork
 from metareplay.hypernets.hypernet import Hypernetwork
-from metareplay.hypernets.replay_distance import squared_change
+from metareplay.hypernets.replay_distance import SquaredChange
 from metareplay.likelihoods import Categorical
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
@@ -21,7 +21,6 @@ from metareplay.posteriors.flow import Flow, FlowFamily
 from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
 from metareplay.posteriors.last_posterior import MixturePrior
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.strategies import posterior_replay
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.settings import StrategySettings
@@ -155,13 +154,13 @@ def test_random_subsets(size: int, rng: Generator, monkeypatch: pytest.MonkeyPat
     for each in (strategy, full):
         each.before_task(model, OLD)
     shake(model, rng)
-    drawn: list[tuple[int, ...]] = []
+    drawn, change = [], SquaredChange.__call__
 
-    def spy(current: Hypernetwork, old: Hypernetwork, tasks: Sequence[int], *, targets: Tensor | None, weights: Tensor | None) -> Tensor:
+    def spy(self: SquaredChange, current: Hypernetwork, tasks: Sequence[int], **given: Tensor | None) -> Tensor:
         drawn.append(tuple(sorted(tasks)))
-        return squared_change(current, old, tasks, targets=targets, weights=weights)
+        return change(self, current, tasks, **given)
 
-    monkeypatch.setattr(posterior_replay, "squared_change", spy)
+    monkeypatch.setattr(SquaredChange, "__call__", spy)
     values: dict[tuple[int, ...], float] = {}
     for _ in range(600):
         penalty = strategy.penalty(model, OLD, generator=rng)

@@ -130,7 +130,7 @@ def build_task_map(config: RunConfig, size: int, generator: Generator) -> TaskMa
     """Who stores theta (size elements)."""
     kind = config.kind().task_map
     if kind == "shared":
-        return SharedParameters(size)
+        return SharedParameters(size, constant_half=config.kind().family == "ewc")
     if kind == "per-task":
         return PerTaskParameters(size)
     if kind == "per-task-hypernetwork":

@@ -66,7 +66,9 @@ class Hypernetwork(TaskMap):
         return h
 
     def thetas(self, tasks: Sequence[int]) -> Tensor:
-        slots = self.output_layer(self.hidden(tasks)).flatten(1)[:, : self.num_outputs]  # (T, L, R) -> (T, P)
+        slots = self.output_layer(self.hidden(tasks)).flatten(1)  # (T, L, R) -> (T, L R)
+        if slots.shape[1] > self.num_outputs:  # a split, because the gradient of a slice is filled with zeros first
+            slots = slots.split([self.num_outputs, slots.shape[1] - self.num_outputs], dim=1)[0]  # (T, P)
         return slots if self.slots is None else slots[:, self.slots]
 
     def add_task(self, start: Start, *, generator: Generator) -> None:

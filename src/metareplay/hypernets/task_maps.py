@@ -46,7 +46,11 @@ class TaskMap(nn.Module, ABC):
 
     def theta(self, task: int) -> Tensor:
         """The parameter vector of one task: (P,)."""
-        return self.thetas([task])[0]  # (1, P) -> (P,)
+        return self.thetas([task]).squeeze(0)  # (1, P) -> (P,)
+
+    def trained_theta(self, task: int) -> Tensor:
+        """The part of theta that learning the task changes, in one piece from its start: all of it, but for maps that say otherwise."""
+        return self.theta(task)
 
     def num_parameters(self) -> int:
         """All stored numbers."""
@@ -62,23 +66,39 @@ def moved(theta: Tensor, kept: Tensor, initial: Tensor) -> Tensor:
 
 @final
 class SharedParameters(TaskMap):
-    """One theta for all tasks (fine-tuning, joint training, prior-focused methods)."""
+    """One theta for all tasks (fine-tuning, joint training, prior-focused methods).
 
-    def __init__(self, num_outputs: int) -> None:
+    Its second half may be ``constant`` while a task is learned: numbers that are computed once it is done.
+    """
+
+    def __init__(self, num_outputs: int, *, constant_half: bool = False) -> None:
         super().__init__()
         self.num_outputs, self.num_tasks = num_outputs, 0
-        self.shared = nn.Parameter(torch.zeros(num_outputs))
+        self.shared: nn.Parameter
+        self.constant: Tensor | None
+        self.register_buffer("constant", torch.zeros(num_outputs // 2) if constant_half else None)
+        self._hold(torch.zeros(num_outputs))
+
+    def _hold(self, theta: Tensor) -> None:
+        trained = len(theta) if self.constant is None else len(theta) // 2
+        self.shared = nn.Parameter(theta[:trained].clone())
+        if self.constant is not None:
+            self.constant = theta[trained:].clone()
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
         if self.num_tasks == 0:
-            self.shared.data.copy_(start.theta)
+            self._hold(start.theta)
         self.num_tasks += 1
 
     def thetas(self, tasks: Sequence[int]) -> Tensor:
-        return self.shared.unsqueeze(0).expand(len(tasks), -1)  # (P,) -> (T, P)
+        single = (self.shared if self.constant is None else torch.cat([self.shared, self.constant])).unsqueeze(0)  # (P,) -> (1, P)
+        return single if len(tasks) == 1 else single.expand(len(tasks), -1)  # (1, P) -> (T, P), whose gradient is a sum
+
+    def trained_theta(self, task: int) -> Tensor:
+        return self.shared
 
     def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
-        self.shared = nn.Parameter(moved(self.shared, kept, start.theta))
+        self._hold(moved(self.theta(0), kept, start.theta))
         self.num_outputs = len(start.theta)
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:
@@ -86,6 +106,9 @@ class SharedParameters(TaskMap):
 
     def per_task_parameters(self) -> int:
         return 0
+
+    def num_parameters(self) -> int:
+        return self.num_outputs
 
 
 @final

@@ -158,7 +158,8 @@ def _over_samples(
         except RuntimeError:  # layers that cannot be batched, e.g. recurrent ones
             _ONE_BY_ONE.add(module)
             torch.set_rng_state(state)
-    found = [single(flat, {name: value.clone() for name, value in row.items()}) for flat, row in zip(weights, rows, strict=True)]
+    flats = weights.unbind() if len(weights) > 1 else (weights.squeeze(0),)  # a view, whose gradient is no copy; S times (W,)
+    found = [single(flat, {name: value.clone() for name, value in row.items()}) for flat, row in zip(flats, rows, strict=True)]
     return torch.stack([outputs for outputs, _ in found]), {name: torch.stack([own[name] for _, own in found]) for name in rows[0]}
 
 

@@ -18,7 +18,8 @@ class Dirac:
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """The same weights n times: (n, W), without a copy."""
-        return self.weights.expand(n, *self.weights.shape)  # (W,) -> (n, W)
+        single = self.weights.unsqueeze(0)  # (W,) -> (1, W)
+        return single if n == 1 else single.expand(n, *self.weights.shape)  # (1, W) -> (n, W), whose gradient is a sum
 
 
 @final

@@ -27,7 +27,8 @@ class MeanFieldGaussian:
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
         noise = normal(n, *self.mean.shape, generator=generator, like=self.mean)
-        return torch.addcmul(self.mean, self.scale, noise)  # w = mu + sigma * eps, SM eq. reparam:trick; (n, W)
+        mean, scale = self.mean.unsqueeze(0), self.scale.unsqueeze(0)  # (1, W): the gradient of a single sample is no sum
+        return torch.addcmul(mean, scale, noise)  # w = mu + sigma * eps, SM eq. reparam:trick; (n, W)
 
     def log_prob(self, weights: Tensor) -> Tensor:
         """Log-density of weight samples: (n, W) -> (n,)."""

@@ -4,11 +4,12 @@ One point estimate is trained on; weights that mattered for earlier tasks are he
 are the diagonal of the empirical Fisher information, summed over tasks, plus the precision of the prior.
 """
 
-from typing import final
+from typing import cast, final
 
 import torch
 from torch import Generator, Tensor
 
+from metareplay.hypernets.task_maps import SharedParameters
 from metareplay.model import ContinualModel
 from metareplay.posteriors.gaussian import GaussianPrior
 from metareplay.strategies.base import QuietStrategy, TrainingData
@@ -35,11 +36,11 @@ class OnlineEWC(QuietStrategy):
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         if self.centre is None or self.importance is None:
             return None
-        weights = model.task_map.theta(task).chunk(2)[0]
-        return 0.5 * (self.importance * (weights - self.centre).square()).sum()  # -log of the Gaussian prior, SM sec. Online EWC
+        change = model.task_map.trained_theta(task) - self.centre  # (W,)
+        return 0.5 * torch.dot(change, self.importance * change)  # -log of the Gaussian prior, SM sec. Online EWC; (W,) -> ()
 
     def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
-        weights, precision = model.task_map.theta(task).detach().chunk(2)  # views of theta: the second is changed in place below
+        weights, precision = model.task_map.trained_theta(task).detach(), cast(Tensor, cast(SharedParameters, model.task_map).constant)
         fisher = summed_squared_gradients(model, task, data, weights.unsqueeze(0), self.settings.fisher_samples)
         base = self.precision
         precision.copy_(self.settings.decay * (precision - base) + fisher + base)  # gamma sum N F + N F + 1 / sigma_prior^2

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
-from metareplay.hypernets.replay_distance import small_matrices_pay, squared_change
+from metareplay.hypernets.replay_distance import SquaredChange, small_matrices_pay
 from metareplay.hypernets.task_maps import TaskMap
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
@@ -34,6 +34,7 @@ class PosteriorReplay(QuietStrategy):
         self.settings, self.fixed, self.seed = settings, prior, seed
         self.checkpoint: TaskMap | None = None
         self.stored: Tensor | None = None
+        self.change: SquaredChange | None = None
         self.mixture: MixturePrior | None = None
         self.information: Tensor | None = None
         """Diagonals of R^(t') of all finished tasks (T, P), where the penalty is fisher and no closed form gives them."""
@@ -88,7 +89,9 @@ class PosteriorReplay(QuietStrategy):
             later = model.born > kept  # what a task did not know when it was learned; (T, W)
             earlier = with_fixed_prior(cast(MeanFieldGaussian | Flow, posteriors), self.fixed, later)
             self.mixture = MixturePrior(self.fixed, earlier, count, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
-        needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, min(count, self.settings.old_tasks or count))
+        at_once = min(count, self.settings.old_tasks or count)
+        needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, at_once, stored=True)
+        self.change = SquaredChange(checkpoint)
         if self.settings.targets == "stored" and not needless:
             self.stored = checkpoint.thetas(self.kept)  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
 
@@ -103,7 +106,7 @@ class PosteriorReplay(QuietStrategy):
         weights = None if weights is None else weights.to(model.device)
         if self.settings.penalty == "mse":
             targets = None if self.stored is None else self.stored[rows]  # (R, P)
-            total = squared_change(current, self.checkpoint, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
+            total = cast(SquaredChange, self.change)(current, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[rows]  # (R, P)
             new = current.thetas(tasks)
