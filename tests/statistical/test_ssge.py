@@ -157,7 +157,7 @@ def test_the_ratio_fixes_the_number_of_eigenfunctions() -> None:
 
 def test_the_median_is_over_pairs_of_different_samples() -> None:
     points = torch.tensor([[0.0], [1.0], [4.0]], dtype=torch.float64)
-    assert median_distance(squared_distances(points, points)) == pytest.approx(3.0)  # of 1, 3 and 4
+    assert median_distance(squared_distances(points)) == pytest.approx(3.0)  # of 1, 3 and 4
 
 
 def linear_generator(matrix: Tensor, offset: Tensor, **settings: object) -> tuple[ImplicitFamily, WeightSpec, Tensor]:

@@ -15,6 +15,7 @@ from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd
 
 from metareplay.errors import ConfigError
+from metareplay.pieces import Pieces
 
 Buffers = dict[str, Tensor]
 """A module's tensors that are no weights, by name: running statistics, constants."""
@@ -62,6 +63,13 @@ class WeightSpec:
         """The module's own weights as one detached vector."""
         weights = dict(module.named_parameters())
         return torch.cat([weights[name].detach().reshape(-1) for name in self.names])  # (W,)
+
+    @cached_property
+    def from_oldest(self) -> Pieces | None:
+        """Where each weight stands if they are ordered from the oldest to the latest; None where all are of one age."""
+        if self.groups is None:
+            return None
+        return Pieces.of(self.groups.cpu().argsort(stable=True).argsort(), self.numel)  # groups are numbered as they came
 
     def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
         """Views of the flat vector, named and shaped as the module's weights; leading dimensions are kept."""

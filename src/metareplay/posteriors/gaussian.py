@@ -45,7 +45,8 @@ class GaussianPrior:
 
     def log_prob(self, weights: Tensor) -> Tensor:
         """Log-density of weight samples: (n, W) -> (n,)."""
-        return (-0.5 * weights.square() / self.variance - 0.5 * log(2 * pi * self.variance)).sum(-1)  # (n, W) -> (n,)
+        constant = 0.5 * weights.shape[-1] * log(2 * pi * self.variance)
+        return -0.5 / self.variance * weights.square().sum(-1) - constant  # (n, W) -> (n,)
 
     def over(self, num_weights: int) -> MeanFieldGaussian:
         """The same prior for a known number of weights, so that it can be sampled."""

@@ -9,11 +9,13 @@ from math import ceil
 from typing import final
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.mlp import MLP, activation_named
 from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
+from metareplay.pieces import Pieces
 from metareplay.posteriors.dirac import initial_weight_variances
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.seeding import normal
@@ -31,8 +33,8 @@ class Implicit:
     """Names and shapes of WG's own weights, as theta holds them."""
     num_weights: int
     settings: PosteriorSettings
-    order: Tensor | None = None
-    """The main network's weights from the oldest to the latest, once its outputs have grown (W,); None: as they stand."""
+    places: Pieces | None = None
+    """Where the main network's weights stand from the oldest to the latest, once its outputs have grown; None: as they are."""
 
     @property
     def noise_size(self) -> int:
@@ -43,7 +45,7 @@ class Implicit:
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
         noise = normal(n, *self.theta.shape[:-1], self.noise_size, generator=generator, like=self.theta)
-        return self.weights_at(self.settings.latent_std * noise)  # z ~ N(0, latent_std^2 I)
+        return self.weights_at(noise.mul_(self.settings.latent_std))  # z ~ N(0, latent_std^2 I)
 
     def weights_at(self, z: Tensor) -> Tensor:
         """The weights that noise z (n, noise_size) becomes: (n, W)."""
@@ -51,9 +53,9 @@ class Implicit:
         if self.settings.support_noise is None:
             return generated
         noise = z[..., : self.num_weights]
-        if self.order is not None:
-            noise = torch.empty_like(noise).index_copy_(-1, self.order, noise)  # old weights keep their own noise
-        return generated + self.settings.support_noise * noise  # full support: second equation of sm:sec:kl:support; (n, W)
+        if self.places is not None:
+            noise = self.places.take(noise)  # old weights keep their own noise
+        return torch.add(generated, noise, alpha=self.settings.support_noise)  # full support: second equation of sm:sec:kl:support; (n, W)
 
     def _generated(self, z: Tensor) -> Tensor:
         weights, chunked = self.shape.unflatten(self.theta), self.settings.generator_chunk_size is not None
@@ -67,11 +69,12 @@ class Implicit:
         for index in range(len(self.settings.generator_hidden) + 1):
             h = h if index == 0 else activation(h)
             weight, bias = weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
-            h = h @ weight.transpose(-1, -2) + bias.unsqueeze(-2)  # (..., n, D) -> (..., n, H)
+            h = F.linear(h, weight, bias) if weight.dim() == 2 else h @ weight.mT + bias.unsqueeze(-2)  # (..., n, D) -> (..., n, H)
         if chunked:
-            h = h.unflatten(-2, (len(z), -1)).flatten(-2)[..., : self.num_weights]  # (..., n L, R) -> (..., n, W)
-            if self.order is not None:
-                h = torch.empty_like(h).index_copy(-1, self.order, h)  # chunks hold the oldest weights first
+            h = h.unflatten(-2, (len(z), -1)).flatten(-2)  # (..., n L, R) -> (..., n, L R)
+            h = h.split([self.num_weights, h.shape[-1] - self.num_weights], dim=-1)[0]  # (..., n, W)
+            if self.places is not None:
+                h = self.places.take(h)  # chunks hold the oldest weights first
         return h.movedim(-2, 0)  # (..., n, W) -> (n, ..., W)
 
 
@@ -141,8 +144,7 @@ class ImplicitFamily:
         return torch.zeros(size, dtype=torch.bool) if self._chunked else torch.arange(size) >= size - spec.numel
 
     def at(self, theta: Tensor, spec: WeightSpec) -> Implicit:
-        order = None if spec.groups is None else spec.groups.argsort(stable=True).to(theta.device)  # groups are numbered as they came
-        return Implicit(theta, self.shape(spec), spec.numel, self.settings, order)
+        return Implicit(theta, self.shape(spec), spec.numel, self.settings, spec.from_oldest)
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Implicit:
         return self.at(theta, spec)

@@ -4,6 +4,7 @@ Weights that a posterior did not have when it was learned, those of a head that 
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import log
 from typing import TypeVar, final
 
@@ -11,6 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
+from metareplay.pieces import Pieces
 from metareplay.posteriors.base import HasLogProb, HasSamples
 from metareplay.posteriors.flow import Flow
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
@@ -33,6 +35,12 @@ class LastPosterior:
     new: Tensor
     """True for the weights that the last posterior did not know: (W,) bool."""
     power: float = 1.0
+
+    @cached_property
+    def old_and_new(self) -> tuple[Pieces, Pieces]:
+        """The columns of weights that the last posterior knew, and those of the others."""
+        old, new = (Pieces.of(torch.nonzero(chosen).flatten(), len(self.new)) for chosen in (~self.new, self.new))
+        return old, new
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Samples (n, W), without gradients."""

@@ -30,12 +30,12 @@ class Radial:
         count = len(self.sizes) if self.groups is None else int(self.groups.max()) + 1
         radius = normal(n, *self.mean.shape[:-1], count, generator=generator, like=self.mean)  # (n, G)
         if self.groups is None:
-            squares = torch.stack([part.square().sum(-1) for part in noise.split(self.sizes, dim=-1)], dim=-1)  # (n, W) -> (n, G)
-            factor = (radius / squares.sqrt()).repeat_interleave(self._counts(), dim=-1, output_size=sum(self.sizes))  # (n, G) -> (n, W)
+            for number, part in enumerate(noise.split(self.sizes, dim=-1)):  # in place: noise has no gradient
+                part.mul_((radius[..., number] / torch.linalg.vector_norm(part, dim=-1)).unsqueeze(-1))  # (n, size)
         else:
             squares = torch.zeros_like(radius).index_add_(-1, self.groups, noise.square())  # (n, W) -> (n, G)
-            factor = (radius / squares.sqrt())[..., self.groups]  # (n, G) -> (n, W)
-        return torch.addcmul(self.mean, self.scale, noise * factor)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
+            noise = noise * (radius / squares.sqrt())[..., self.groups]  # (n, G) -> (n, W)
+        return torch.addcmul(self.mean, self.scale, noise)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
 
     def _counts(self) -> Tensor:
         return torch.tensor(self.sizes, device=self.mean.device)  # (G,)

@@ -27,7 +27,9 @@ class SSGEMatching(StatelessMatching):
         support = self.settings.ssge_samples
         weights = q.rsample(max(samples, support), generator=generator)  # (n, W)
         density = isinstance(p, HasLogProb)
-        known = weights[:support] if density else q.rsample(support, generator=generator)  # (S, W)
+        known = weights if len(weights) == support else weights[:support]  # (S, W)
+        if not density:
+            known = q.rsample(support, generator=generator)
         entropy = with_score(self._score(known, weights, far=not density), weights)  # value 0, gradient of E log q
         return entropy + self.cross_entropy(p, weights, generator=generator)
 
@@ -38,10 +40,11 @@ class SSGEMatching(StatelessMatching):
         if not isinstance(p, LastPosterior):
             samples = p.rsample(self.settings.ssge_samples, generator=generator)  # (S, W)
             return -with_score(self._score(samples, weights, far=True), weights)
-        columns = (~p.new).nonzero().squeeze(1)  # (C,)
-        old, samples = weights[:, columns], p.last.rsample(self.settings.ssge_samples, generator=generator)[:, columns]  # (n, C), (S, C)
+        known, unknown = p.old_and_new
+        old = known.take(weights)  # (n, C)
+        samples = known.take(p.last.rsample(self.settings.ssge_samples, generator=generator))  # (S, C)
         log_prob = with_score(self._score(samples, old, far=True), old)  # SSGE at samples of another distribution
-        new = p.fixed.log_prob(weights[:, p.new]).mean()  # exact for a new head; (n,) -> ()
+        new = p.fixed.log_prob(unknown.take(weights)).mean()  # exact for a new head; (n,) -> ()
         return -p.power * (log_prob + new)  # beta log p of sm:sec:graceful:forgetting
 
     def _score(self, samples: Tensor, at: Tensor, *, far: bool) -> Tensor:

@@ -1,0 +1,38 @@
+"""Columns in pieces are the columns that an index gives, and so are their gradients."""
+
+import pytest
+import torch
+from torch import Generator
+
+from metareplay import pieces
+from metareplay.pieces import Pieces
+
+INDICES = {
+    "all": list(range(9)),
+    "none": [],
+    "one": [4],
+    "the first": [0, 1, 2],
+    "the last": [7, 8],
+    "apart": [0, 2, 4, 8],
+    "reordered": [5, 6, 7, 8, 0, 1, 2, 3, 4],
+    "backwards": list(range(8, -1, -1)),
+    "a mixture": [3, 4, 0, 8, 5, 6],
+}
+
+
+@pytest.mark.parametrize("most", [0, 1000])
+@pytest.mark.parametrize("name", INDICES)
+def test_pieces_are_what_an_index_gives(name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "MOST_PIECES", most)
+    index = torch.tensor(INDICES[name], dtype=torch.int64)
+    x = torch.randn(2, 3, 9, generator=rng, requires_grad=True)
+    found, expected = Pieces.of(index, 9).take(x), x[..., index]
+    assert torch.equal(found, expected)
+    slopes = torch.randn(found.shape, generator=rng)
+    assert torch.equal(*(torch.autograd.grad(each, x, slopes)[0] for each in (found, expected)))
+
+
+def test_long_runs_make_few_pieces() -> None:
+    made = Pieces.of(torch.cat([torch.arange(100, 1000), torch.arange(100)]), 1000)
+    assert made.sizes == [100, 900]
+    assert made.chosen == [1, 0]
