@@ -25,11 +25,15 @@ def made_up_task(number: int, classes: int = 2) -> Split:
     return Split(x, torch.randint(classes, (EXAMPLES,), generator=generator))
 
 
-def learner_for(method: str, network: str = "mlp-400-400", **given: Any) -> ContinualLearner:
+def learner_for(method: str, network: str = "mlp-400-400", *, many_tasks: bool = False, **given: Any) -> ContinualLearner:
     """A learner with the published settings for split-mnist, and those given (``__`` stands for the dot in a key)."""
     defaults, _ = default_settings("split-mnist", method, network)
     settings = {key.replace("__", "."): value for key, value in given.items()}
-    config = build_config(defaults, {"training.iterations": 10**9, **settings}, "benchmarks")
+    config = build_config(
+        defaults,
+        {"training.iterations": 10**9, **({"hypernet.smaller_than_posterior": False} if many_tasks else {}), **settings},
+        "benchmarks",
+    )
     return ContinualLearner(config, "classification", Scenario.CLASS, SHAPE, total_outputs=10)
 
 

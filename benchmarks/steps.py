@@ -1,37 +1,100 @@
-"""How long a training step takes, as a multiple of a fine-tuning step of the same network."""
+"""How long a training step takes, as a multiple of a fine-tuning step of the same network, beside its arithmetic floor."""
 
-import sys
-from statistics import median
+from collections.abc import Iterator
+from statistics import mean, median
+from typing import NamedTuple
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.common import in_turns, learner_for, plain_steps, ratio, steps_in_task
 
-REFERENCE = "plain PyTorch"
-ROWS: dict[str, dict[str, object]] = {
-    "fine-tuning": {},
-    "pr-dirac": {},
-    "pr-dirac-sr": {},
-    "pr-bbb": {"posterior__train_samples": 1},
-    "pr-radial": {"posterior__train_samples": 10},
-    "pr-ssge": {"posterior__train_samples": 1, "posterior__prior_samples": 10, "posterior__ssge_samples": 10},
-    "pf-ssge": {"posterior__train_samples": 1, "posterior__prior_samples": 10, "posterior__ssge_samples": 10},
-    "vcl": {"posterior__train_samples": 1},
-    "ewc-multihead": {},
+REFERENCE = "fine-tuning"
+PLAIN = "PyTorch alone"
+TASKS = range(5)
+ROWS: dict[str, tuple[str, dict[str, object]]] = {
+    "pr-dirac": ("pr-dirac", {}),
+    "pr-dirac-sr": ("pr-dirac-sr", {}),
+    "pr-bbb, published, 1 sample": ("pr-bbb", {"posterior__train_samples": 1}),
+    "pr-radial, 10 samples": ("pr-radial", {"posterior__train_samples": 10}),
+    "pr-ssge, S = 10, 1 and 10": (
+        "pr-ssge",
+        {"posterior__train_samples": 1, "posterior__prior_samples": 10, "posterior__ssge_samples": 10},
+    ),
+    "pf-ssge, S = 10, 1 and 10": (
+        "pf-ssge",
+        {"posterior__train_samples": 1, "posterior__prior_samples": 10, "posterior__ssge_samples": 10},
+    ),
+    "vcl, 1 sample": ("vcl", {"posterior__train_samples": 1}),
+    "ewc-multihead": ("ewc-multihead", {}),
 }
+PAPERS_CODE = {
+    "pr-dirac": "4.9; task 5: 7.4",
+    "pr-dirac-sr": "3.5",
+    "pr-bbb, published, 1 sample": "31",
+    "pr-radial, 10 samples": "31",
+    "pr-ssge, S = 10, 1 and 10": "147",
+    "pf-ssge, S = 10, 1 and 10": "215",
+    "vcl, 1 sample": "3.0",
+    "ewc-multihead": "1.2",
+}
+"""What the paper's own code takes, in its fine-tuning steps of 6.4 ms, measured on a machine like this one."""
 
 
-def measure(methods: list[str], tasks: range, rounds: int) -> None:
-    """Print each method's multiples, task by task."""
-    for task in tasks:
-        chosen = {name: steps_in_task(learner_for(name, training__batch_size=128, **ROWS.get(name, {})), task) for name in methods}
-        chosen[REFERENCE] = plain_steps()
-        actions = {name: (lambda steps=steps: next(steps)) for name, steps in chosen.items()}
-        seconds = in_turns(actions, rounds)
-        print(f"task {task + 1}: plain {1000 * median(seconds[REFERENCE]):.2f} ms;", end=" ")
-        print(", ".join(f"{name} {ratio(seconds[name], seconds[REFERENCE]):.2f}" for name in methods), flush=True)
+class StepTimes(NamedTuple):
+    """Multiples of a fine-tuning step, task by task."""
+
+    measured: list[float]
+    floor: list[float]
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
-    measure(sys.argv[2].split(",") if len(sys.argv) > 2 else list(ROWS), range(5), 15)
+def steps_of(row: str, task: int) -> Iterator[object]:
+    """Training steps of a row of the table in one of its tasks."""
+    if row == PLAIN:
+        return plain_steps()
+    method, given = ROWS.get(row, (row, {}))
+    return steps_in_task(learner_for(method, training__batch_size=128, **given), task)
+
+
+def operations(steps: Iterator[object]) -> int:
+    """Floating-point operations of the matrix products in one step."""
+    next(steps)
+    with FlopCounterMode(display=False) as counter:
+        next(steps)
+    return counter.get_total_flops()
+
+
+def measure(rows: list[str], rounds: int, threads: int) -> tuple[dict[str, StepTimes], float]:
+    """Each row's multiples, and the milliseconds of a fine-tuning step."""
+    torch.set_num_threads(threads)
+    found = {row: StepTimes([], []) for row in rows}
+    reference = []
+    for task in TASKS:
+        steps = {row: steps_of(row, task) for row in [*rows, REFERENCE]}
+        least = operations(steps[REFERENCE])
+        for row in rows:
+            found[row].floor.append(operations(steps[row]) / least)
+        seconds = in_turns({row: (lambda own=own: next(own)) for row, own in steps.items()}, rounds)
+        reference.append(1000 * median(seconds[REFERENCE]))
+        for row in rows:
+            found[row].measured.append(ratio(seconds[row], seconds[REFERENCE]))
+    return found, median(reference)
+
+
+def table(rounds: int, cores: int) -> str:
+    """The table of training steps, on one core and on all, in Markdown."""
+    rows = [PLAIN, *ROWS]
+    (one, milliseconds), (all_, together) = measure(rows, rounds, 1), measure(rows, rounds, cores)
+    lines = [
+        f"Fine-tuning: {milliseconds:.1f} ms on one core, {together:.1f} ms on {cores}; medians of {rounds} rounds in each of five tasks.",
+        "",
+        f"| method | the paper's code | floor, mean (task 5) | one core, mean | task 5 | {cores} cores, mean | task 5 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        single, several = one[row], all_[row]
+        lines.append(
+            f"| {row} | {PAPERS_CODE.get(row, '–')} | {mean(single.floor):.1f} ({single.floor[-1]:.1f}) "
+            f"| {mean(single.measured):.2f} | {single.measured[-1]:.2f} | {mean(several.measured):.2f} | {several.measured[-1]:.2f} |"
+        )
+    return "\n".join(lines)

@@ -61,7 +61,7 @@ NEIGHBOURS = {
     "experiments.recipe_book": {"config", "methods"},
     "experiments.own_data": {"config", "recipe_book"},
     "experiments.run_benchmark": {"config", "own_data", "recipe_book", "run"},
-    "experiments.run": {"config", "curves", "held_out", "learner", "observers", "own_data", "store"},
+    "experiments.run": {"boundaries", "config", "curves", "held_out", "learner", "observers", "own_data", "store"},
     "experiments.seeds": {"config", "observers", "run"},
     "experiments.store": {"config", "learner"},
     "hypernets.chunked": {"hypernet", "initialise", "task_maps"},

@@ -1,5 +1,6 @@
 """Likelihoods: how network outputs explain targets. A task sees only its own outputs."""
 
+from math import log
 from typing import Protocol, final
 
 import torch.nn.functional as F
@@ -17,6 +18,10 @@ class Likelihood(Protocol):
         """Mean cross-entropy from what a teacher predicts to what these outputs do: (S, B, C) and (B, C' <= C) -> scalar."""
         ...
 
+    def uncertainty(self, outputs: Tensor) -> Tensor:
+        """How unsure the predictions for a batch are, on average: (S, B, C) -> scalar."""
+        ...
+
 
 @final
 class Categorical:
@@ -30,6 +35,11 @@ class Categorical:
         """Soft targets; classes that the teacher did not know have probability zero."""
         targets = F.pad(teacher.softmax(-1), (0, outputs.shape[-1] - teacher.shape[-1]))  # (B, C') -> (B, C)
         return self.nll(outputs, targets)
+
+    def uncertainty(self, outputs: Tensor) -> Tensor:
+        """The entropy of the posterior predictive, the criterion Ent."""
+        log_p = outputs.double().log_softmax(-1).logsumexp(0) - log(len(outputs))  # SM eq. pred:dist:mc; (S, B, C) -> (B, C)
+        return -(log_p.exp() * log_p).sum(-1).mean()  # (B, C) -> ()
 
 
 @final
@@ -46,3 +56,7 @@ class Gaussian:
     def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
         """Two normals of one scale: the squared error against the teacher's means, up to a constant."""
         return self.nll(outputs, teacher)
+
+    def uncertainty(self, outputs: Tensor) -> Tensor:
+        """The variance over weight samples."""
+        return outputs.double().var(0, correction=0).sum(-1).mean()  # (S, B, D) -> ()

@@ -77,8 +77,8 @@ def test_both_forms_weigh_the_tasks(kind: str, size: int, rng: Generator) -> Non
     by_hand = sum(weight * term for weight, term in zip(weights.tolist(), each, strict=True))
     assert isinstance(by_hand, Tensor)
     expected = torch.autograd.grad(by_hand, list(current.parameters()), allow_unused=True, materialize_grads=True)
-    for small in (True, False):
-        value = SquaredChange(old)(current, tasks, weights=weights, small_matrices=small)
+    for small, stored in ((True, ()), (False, ()), (True, range(3)), (True, tasks)):
+        value = SquaredChange(old, stored)(current, tasks, weights=weights, small_matrices=small)
         torch.testing.assert_close(value, by_hand, rtol=1e-10, atol=1e-10)
         gradients = torch.autograd.grad(value, list(current.parameters()), allow_unused=True, materialize_grads=True)
         for gradient, own in zip(gradients, expected, strict=True):

@@ -176,6 +176,19 @@ def test_random_subsets(size: int, rng: Generator, monkeypatch: pytest.MonkeyPat
     assert sum(values.values()) / len(values) == pytest.approx(float(whole.detach()), rel=1e-4)  # the mean over subsets is the full penalty
 
 
+def test_the_penalty_of_some_steps_is_that_of_all_on_average(rng: Generator) -> None:
+    model, strategy, full = make_model(GaussianFamily(), rng), replay(penalty="fkl", penalty_every=4), replay(penalty="fkl")
+    for each in (strategy, full):
+        each.before_task(model, OLD)
+    shake(model, rng)
+    found = [strategy.penalty(model, OLD, generator=rng) for _ in range(800)]
+    values = [float(value.detach()) for value in found if value is not None]
+    assert abs(len(values) - 200) < 5 * (800 * 0.25 * 0.75) ** 0.5
+    whole = full.penalty(model, OLD, generator=rng)
+    assert whole is not None
+    assert values == pytest.approx([4 * float(whole.detach())] * len(values))
+
+
 @pytest.mark.parametrize("size", [OLD, OLD + 3])
 def test_a_subset_of_all_is_the_full_penalty(size: int, rng: Generator) -> None:
     model, strategy, full = make_model(GaussianFamily(), rng), replay(old_tasks=size), replay()

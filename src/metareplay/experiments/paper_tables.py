@@ -1,9 +1,10 @@
 """The paper's results tables as data (paper/tables.yaml), and where a run's results hold the same figures."""
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import yaml
 
@@ -32,6 +33,8 @@ class PaperTable:
     benchmark: str
     network: str
     rows: tuple[PaperRow, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What all its runs need besides their recipes."""
 
     @property
     def own_rows(self) -> tuple[PaperRow, ...]:
@@ -68,6 +71,8 @@ def result_path(table: PaperTable, row: PaperRow, figure: str) -> tuple[str, ...
     """Where results.json holds a figure."""
     if figure == "right_task":
         return ("task_inference_accuracy", "variance")
+    if figure.startswith("boundary_"):
+        return ("task_boundaries", figure.removeprefix("boundary_"), "viable_share")
     if figure == "seconds":
         return ("seconds", "train")
     if figure == "memory":

@@ -31,7 +31,7 @@ STRATEGY_KEYS: dict[str, frozenset[str]] = {
     "posterior-replay": frozenset(
         f"strategy.{name}"
         for name in (
-            *("strength", "penalty", "penalty_samples", "old_tasks", "targets"),
+            *("strength", "penalty", "penalty_samples", "old_tasks", "penalty_every", "targets"),
             *("age_discount", "task_strengths", "prior_from_earlier", "fisher_samples", "fisher_weight_samples"),
         )
     ),

@@ -14,6 +14,7 @@ from safetensors.torch import save
 from metareplay.benchmarks.base import Benchmark, Split, Task
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.evaluation.evaluate import backward_transfer, during, final
+from metareplay.experiments.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.held_out import HeldOut
@@ -152,6 +153,8 @@ class Run:
                     self._save(trainer)
                     if self.should_stop():
                         raise Interrupted(f"stopped; the state is saved in {self.out}: continue with --resume")
+        if trainer.signals is not None and trainer.task < len(self.benchmark):
+            write_atomically(self.out / SIGNALS / f"task-{trainer.task:03d}.safetensors", save({"signals": trainer.signals}))
         self.learner.trainer = None  # and with it the task's data
         self.seconds["train"] += time.perf_counter() - began
 
@@ -201,6 +204,8 @@ class Run:
         self.seconds["evaluate"] += time.perf_counter() - began
         results["seconds"] = {name: round(value, 3) for name, value in self.seconds.items()}
         results["peak_memory_mib"] = peak_memory_mib()
+        if self.config.training.record_signals:
+            results["task_boundaries"] = boundary_figures(read_signals(self.out))
         tasks = [TaskInfo(*task) for task in self.outlines]
         save_model(self.out / "model", self.learner, tasks, self.benchmark.scaling.tensors, self.benchmark.inputs)
         if (picture := predictive_picture(self.learner.evaluator, self.benchmark)) is not None:

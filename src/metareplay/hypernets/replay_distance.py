@@ -39,11 +39,14 @@ def small_matrices_pay(task_map: TaskMap, num_tasks: int, *, stored: bool = Fals
 
 @final
 class SquaredChange:
-    """How far a hypernetwork's outputs are from those of an old one that stays as it is."""
+    """How far a hypernetwork's outputs are from those of an old one that stays as it is.
 
-    def __init__(self, old: TaskMap) -> None:
-        self.old = old
-        self.members = SquaredChange(old.inner) if isinstance(old, EnsembleMap) else None
+    Of the tasks in ``stored`` the old inputs of its output layer are kept, once they are needed; of others they are computed each time.
+    """
+
+    def __init__(self, old: TaskMap, stored: Sequence[int] = ()) -> None:
+        self.old, self.stored = old, list(stored)
+        self.members = SquaredChange(old.inner, old.entries(stored)) if isinstance(old, EnsembleMap) else None
 
     def __call__(
         self,
@@ -81,10 +84,20 @@ class SquaredChange:
     def _output_layer(self) -> "_OutputLayer":
         return _OutputLayer(cast(Hypernetwork, self.old))
 
+    @torch.no_grad()
+    def _old_inputs(self, tasks: Sequence[int]) -> Tensor:
+        """v* of some tasks: (T, L, K)."""
+        if not self.stored:
+            return self._output_layer.inputs(cast(Hypernetwork, self.old).hidden(tasks))
+        return self._stored_inputs if list(tasks) == self.stored else self._stored_inputs[[self.stored.index(task) for task in tasks]]
+
+    @cached_property
+    def _stored_inputs(self) -> Tensor:
+        return self._output_layer.inputs(cast(Hypernetwork, self.old).hidden(self.stored))
+
     def _small_matrix_form(self, current: Hypernetwork, tasks: Sequence[int], weights: Tensor | None) -> Tensor:
         v = self._output_layer.inputs(current.hidden(tasks))  # (T, L, K)
-        with torch.no_grad():
-            v_old = self._output_layer.inputs(cast(Hypernetwork, self.old).hidden(tasks))
+        v_old = self._old_inputs(tasks)
         if weights is not None:
             v, v_old = (weights.sqrt().view(-1, 1, 1) * each for each in (v, v_old))  # |root(w) (A v - A* v*)|^2 = w |A v - A* v*|^2
         layer = current.output_layer

@@ -25,6 +25,8 @@ FIGURES: dict[str, tuple[str, Kind]] = {
     "ku": ("TInfer-Final ku", "percent"),
     "softmax": ("TInfer-Final softmax", "percent"),
     "right_task": ("right task", "percent"),
+    "boundary_uncertainty": ("viable thresholds, uncertainty", "percent"),
+    "boundary_loss": ("viable thresholds, loss", "percent"),
     "seconds": ("training", "seconds"),
     "memory": ("peak memory, MiB", "seconds"),
 }

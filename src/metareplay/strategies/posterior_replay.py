@@ -91,12 +91,15 @@ class PosteriorReplay(QuietStrategy):
             self.mixture = MixturePrior(self.fixed, earlier, count, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
         at_once = min(count, self.settings.old_tasks or count)
         needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, at_once, stored=True)
-        self.change = SquaredChange(checkpoint)
+        self.change = SquaredChange(checkpoint, self.kept if self.settings.targets == "stored" else ())
         if self.settings.targets == "stored" and not needless:
             self.stored = checkpoint.thetas(self.kept)  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         if self.checkpoint is None or self.settings.strength == 0:
+            return None
+        every = self.settings.penalty_every
+        if every > 1 and int(torch.randint(every, (), generator=generator)) > 0:
             return None
         count, rows = len(self.kept), list(range(len(self.kept)))
         if self.settings.old_tasks is not None and self.settings.old_tasks < count:  # stochastic regularisation
@@ -112,7 +115,7 @@ class PosteriorReplay(QuietStrategy):
             new = current.thetas(tasks)
             change = self._change(model, tasks, old, new, generator)  # (R,)
             total = change.sum() if weights is None else (weights * change).sum()
-        return self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
+        return every * self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
 
     def _change(self, model: ContinualModel, tasks: Sequence[int], old: Tensor, new: Tensor, generator: Generator) -> Tensor:
         """D(q* || q) of some old tasks: (R, P) twice -> (R,)."""

@@ -23,6 +23,9 @@ class StrategySettings(Settings):
     penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl, w2 or fisher")
     penalty_samples: int = Field(10, ge=1, description="weight samples of a Monte Carlo fkl or rkl penalty (normalising flows)")
     old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
+    penalty_every: int = Field(
+        1, ge=1, description="the penalty is computed in one of so many steps, drawn at random, and counts so many times; 1: in all"
+    )
     targets: Literal["stored", "recomputed"] = Field(
         "stored", description="old posteriors kept for the time of a task, or recomputed in each step from the checkpointed hypernetwork"
     )

@@ -69,6 +69,8 @@ class TaskTrainer:
         self.iteration = 0
         of_jobs = [parameter for job in self.jobs for parameter in model.task_map.trained_parameters(job.task)]
         self.parameters = list(dict.fromkeys(of_jobs))
+        self.signals = torch.full((self.iterations, 2), torch.nan) if settings.record_signals else None
+        """Loss and uncertainty of the batch of each iteration, (I, 2); sm:sec:task:boundary:detection."""
         self.optimiser = adam(self.parameters, settings.learning_rate)
         self.rate = LearningRate(settings, self.optimiser, self.jobs[0].batches.batches_per_epoch)
 
@@ -132,7 +134,11 @@ class TaskTrainer:
         samples = members * (1 if isinstance(each, Dirac) else self.posterior.train_samples)  # the mean over members too
         local, autocast = self.posterior.local_reparametrisation, self.settings.autocast
         outputs = model.run(posterior, x, samples, job.task, generator=self.noise, local=local, train=True, autocast=autocast)  # (K, B, C)
-        nll = model.likelihood.nll(outputs[..., model.training_columns(job.task)], y.to(model.device))
+        outputs = outputs[..., model.training_columns(job.task)]
+        nll = model.likelihood.nll(outputs, y.to(model.device))
+        if self.signals is not None and job is self.jobs[0]:
+            with torch.no_grad():
+                self.signals[self.iteration] = torch.stack([nll, model.likelihood.uncertainty(outputs).to(nll.dtype)]).cpu()
         data = job.batches.size * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
         prior, matching = self._prior_of(job, posterior), zero
         if prior is not None:
@@ -147,6 +153,8 @@ class TaskTrainer:
         for n, job in enumerate(self.jobs):
             stored |= {f"batches.{n}.{name}": tensor for name, tensor in job.batches.tensors().items()}
             stored |= {f"matching.{n}.{name}": tensor for name, tensor in job.matching.tensors().items()}
+        if self.signals is not None:
+            stored["signals"] = self.signals
         stored["noise"] = self.noise.get_state()
         stored["iteration"] = torch.tensor(self.iteration)
         stored |= {f"rate.{name}": tensor for name, tensor in self.rate.tensors().items()}
@@ -158,6 +166,8 @@ class TaskTrainer:
         for n, job in enumerate(self.jobs):
             job.batches.restore(_under(f"batches.{n}.", tensors))
             job.matching.restore(_under(f"matching.{n}.", tensors))
+        if self.signals is not None:
+            self.signals.copy_(tensors["signals"])
         self.noise.set_state(tensors["noise"])
         self.iteration = int(tensors["iteration"])
         self.rate.restore(_under("rate.", tensors))

@@ -35,6 +35,10 @@ class TrainingSettings(Settings):
     checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints inside a task")
     log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
 
+    record_signals: bool = Field(
+        False, description="keep loss and uncertainty of every training batch in signals/, to detect the boundaries of tasks by them"
+    )
+
     @model_validator(mode="after")
     def _sensible(self) -> "TrainingSettings":
         if (self.iterations is None) == (self.epochs is None):

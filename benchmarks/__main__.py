@@ -1,0 +1,41 @@
+"""Measure everything and write it to docs/performance.md, each part between its markers: ``python -m benchmarks [PART ...]``."""
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import growth, prediction, processes, steps
+from benchmarks.plot import draw
+
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+ROUNDS = int(os.environ.get("ROUNDS", "15"))
+PARTS: dict[str, Callable[[], str]] = {
+    "steps": lambda: steps.table(ROUNDS, os.cpu_count() or 1),
+    "growth": lambda: growth.table(ROUNDS),
+    "prediction": prediction.table,
+    "memory": lambda: processes.memory_table(os.environ.get("METAREPLAY_DATA")),
+    "start": processes.start_table,
+    "small": processes.small_table,
+}
+
+
+def main(wanted: list[str]) -> None:
+    """Measure the parts asked for, all by default."""
+    if unknown := [name for name in wanted if name not in PARTS]:
+        sys.exit(f"there is no part {unknown[0]!r} of the measurements; choose from {', '.join(PARTS)}")
+    for name in wanted or PARTS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        measured = PARTS[name]()
+        print(measured, flush=True)
+        page = PAGE.read_text()
+        begin, end = f"<!-- {name}: measured -->", f"<!-- {name}: end -->"
+        page = re.sub(f"{begin}.*?{end}", lambda _, text=f"{begin}\n{measured}\n{end}": text, page, flags=re.DOTALL)
+        PAGE.write_text(page)
+        if name == "steps":
+            draw(measured)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

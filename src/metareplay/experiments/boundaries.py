@@ -1,0 +1,73 @@
+"""Detect where a new task begins by a threshold on loss or uncertainty [Henning2021, sm:sec:task:boundary:detection].
+
+A detector that looks at the mean over a window of iterations, and pauses for a grace period after a boundary, makes no error if its
+threshold lies below the signal at every boundary and above it everywhere else. The wider that range, the less it has to be tuned.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from metareplay.errors import DataError
+
+SIGNALS = "signals"
+"""The folder of a run that holds them."""
+NAMES = ("loss", "uncertainty")
+WINDOW, GRACE = 10, 1000
+"""Iterations that are averaged, and those after a boundary in which nothing is detected, as in the paper."""
+
+
+class Thresholds(NamedTuple):
+    """What bounds a threshold, and the range of the signal itself."""
+
+    at_boundaries: float
+    """The lowest value at a boundary: a higher threshold would miss it."""
+    elsewhere: float
+    """The highest value that is no boundary: a lower threshold would see one there."""
+    lowest: float
+    highest: float
+
+    @property
+    def viable_share(self) -> float:
+        """Thresholds without error, in percent of the signal's range; negative where there is none."""
+        return 100.0 * (self.at_boundaries - self.elsewhere) / max(self.highest - self.lowest, 1e-12)
+
+
+def read_signals(run: Path) -> Tensor:
+    """Loss and uncertainty of every iteration of a run's tasks: (T, I, 2)."""
+    files = sorted((run / SIGNALS).glob("task-*.safetensors"))
+    if not files:
+        raise DataError(f"{run} holds no signals; run it with --set training.record_signals=true")
+    return torch.stack([load_file(file)["signals"] for file in files])  # (T, I, 2)
+
+
+def thresholds(signal: Tensor, *, window: int = WINDOW, grace: int = GRACE) -> Thresholds:
+    """What bounds the threshold of one signal (T, I) over tasks and iterations; the first task has no boundary."""
+    window = min(window, signal.shape[1])
+    grace = min(grace, signal.shape[1] - window)  # a task shorter than the grace period is judged by its last window
+    means = signal.double().unfold(1, window, 1).mean(-1)  # (T, I) -> (T, I - window + 1)
+    boundaries = means[1:, 0]  # the first window of each later task
+    if len(boundaries) == 0:
+        raise DataError("a single task has no boundary; record the signals of two tasks or more")
+    return Thresholds(float(boundaries.min()), float(means[:, grace:].max()), float(means.min()), float(means.max()))
+
+
+def over_runs(found: list[Thresholds]) -> Thresholds:
+    """The thresholds that make no error in any of several runs."""
+    return Thresholds(
+        min(each.at_boundaries for each in found),
+        max(each.elsewhere for each in found),
+        min(each.lowest for each in found),
+        max(each.highest for each in found),
+    )
+
+
+def boundary_figures(signals: Tensor) -> dict[str, dict[str, Any]] | None:
+    """Both signals' thresholds as a run's results hold them; None for a single task."""
+    if len(signals) < 2:
+        return None
+    found = {name: thresholds(signals[..., number]) for number, name in enumerate(NAMES)}
+    return {name: {**each._asdict(), "viable_share": each.viable_share} for name, each in found.items()}
