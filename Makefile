@@ -27,8 +27,8 @@ test: lint  ## Lint, check the types and run the tests
 test-slow: $(VENV)/.installed-test  ## Run only the tests marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
-bench: $(VENV)/.installed  ## Print how long training steps take, as multiples of fine-tuning
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.steps
+bench: $(VENV)/.installed  ## Measure speed and memory, into docs/performance.md
+	$(BIN)/python -m benchmarks $(PARTS)
 
 lint: $(VENV)/.installed-test  ## Check style, format and types
 	$(BIN)/ruff check .

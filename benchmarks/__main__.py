@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import growth, prediction, processes, steps
+from benchmarks import compiled, growth, prediction, processes, steps
 from benchmarks.plot import draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -18,6 +18,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "memory": lambda: processes.memory_table(os.environ.get("METAREPLAY_DATA")),
     "start": processes.start_table,
     "small": processes.small_table,
+    "compile": lambda: compiled.table(ROUNDS),
 }
 
 
