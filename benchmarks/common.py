@@ -25,9 +25,11 @@ def made_up_task(number: int, classes: int = 2) -> Split:
     return Split(x, torch.randint(classes, (EXAMPLES,), generator=generator))
 
 
-def learner_for(method: str, network: str = "mlp-400-400", *, many_tasks: bool = False, **given: Any) -> ContinualLearner:
+def learner_for(
+    method: str, network: str = "mlp-400-400", *, many_tasks: bool = False, fast: bool = False, **given: Any
+) -> ContinualLearner:
     """A learner with the published settings for split-mnist, and those given (``__`` stands for the dot in a key)."""
-    defaults, _ = default_settings("split-mnist", method, network)
+    defaults, _ = default_settings("split-mnist", method, network, published=not fast)
     settings = {key.replace("__", "."): value for key, value in given.items()}
     config = build_config(
         defaults,

@@ -77,9 +77,18 @@ def test_every_recipe_resolves(recipe: Recipe) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)
 def test_a_recipe_is_what_the_defaults_are(recipe: Recipe) -> None:
-    settings, source = default_settings(recipe.benchmark, recipe.method, recipe.network)
+    settings, source = default_settings(recipe.benchmark, recipe.method, recipe.network, published=not recipe.fast)
     assert source == recipe.source
     assert build_config(settings, {}, "test") == resolved(recipe)
+
+
+@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.fast], ids=lambda recipe: recipe.name)
+def test_a_fast_recipe_is_the_default_and_small(recipe: Recipe) -> None:
+    given = (recipe.benchmark, recipe.method, recipe.network)
+    assert default_settings(*given) != default_settings(*given, published=True)
+    assert default_settings(*given)[1] == recipe.source
+    assert "published" in default_settings(*given, published=True)[1]
+    assert resolved(recipe).hypernet.smaller_than_network
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=NAMES)

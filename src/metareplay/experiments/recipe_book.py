@@ -26,11 +26,13 @@ class Recipe:
     network: str
     source: str
     settings: dict[str, Any] = field(default_factory=dict)
+    fast: bool = False
+    """Cheaper than the published one and as good, by this project; what a run takes unless it asks for the published one."""
 
     @property
     def name(self) -> str:
         """How lists show it."""
-        return f"{self.benchmark}/{self.method}/{self.network}"
+        return f"{self.benchmark}/{self.method}/{self.network}{' (fast)' if self.fast else ''}"
 
 
 @cache
@@ -43,12 +45,14 @@ def all_recipes() -> tuple[Recipe, ...]:
             benchmark = file.name.removesuffix(".yaml")
             for entry in yaml.safe_load(file.read_text()):
                 settings = flatten(entry["settings"])
-                found.append(Recipe(benchmark, entry["method"], entry["network"], entry["source"], settings))
+                found.append(Recipe(benchmark, entry["method"], entry["network"], entry["source"], settings, entry.get("fast", False)))
     return tuple(found)
 
 
-def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
+def recipe_for(benchmark: str, method: str, network: str, *, published: bool = False) -> Recipe | None:
     """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
+
+    Of two for the same it is the fast one, unless the ``published`` one is asked for.
 
     The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without; that of an
     ensemble is the method of its members.
@@ -58,6 +62,7 @@ def recipe_for(benchmark: str, method: str, network: str) -> Recipe | None:
     kind = method_named(method)
     for name in _lenders(kind):
         matching = [recipe for recipe in all_recipes() if recipe.benchmark == benchmark and recipe.method == name]
+        matching = sorted((recipe for recipe in matching if not (published and recipe.fast)), key=lambda recipe: not recipe.fast)
         exact = [recipe for recipe in matching if recipe.network == network]
         if exact and name == method:
             return exact[0]
@@ -82,10 +87,10 @@ def _lenders(method: Method) -> list[str]:
     return names + [name.replace(method.family, method.member_family) for name in names if method.ensemble]
 
 
-def default_settings(benchmark: str, method: str, network: str) -> tuple[dict[str, Any], str]:
+def default_settings(benchmark: str, method: str, network: str, *, published: bool = False) -> tuple[dict[str, Any], str]:
     """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
     fallback = CUSTOM_REGRESSION if "regression" in benchmark else CUSTOM
-    recipe = recipe_for(benchmark, method, network) or recipe_for(fallback, method, network)
+    recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(fallback, method, network)
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
     if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
         base["training.augmentation"] = BENCHMARKS[benchmark].augmentation
