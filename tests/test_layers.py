@@ -71,6 +71,7 @@ NEIGHBOURS = {
     "inference.criteria": {"predictive"},
     "nets.linearised": {"mlp", "weights"},
     "nets.lenet": {"mlp"},
+    "nets.moments": {"mlp", "weights"},
     "nets.norm": {"weights"},
     "nets.own": {"weights"},
     "nets.resnet": {"mlp"},

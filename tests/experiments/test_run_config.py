@@ -451,6 +451,7 @@ OTHER_VALUES: dict[str, Any] = {
     "tasks.class_order": "seeded",
     "tasks.padding": 2,
     "inference.samples": 3,
+    "inference.predictive": "moments",
     "inference.test_inputs": 9,
     "inference.batch_wise": 3,
     "inference.batch_size": 3,

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.errors import ConfigError
 from metareplay.hypernets.task_maps import PerTaskParameters
-from metareplay.inference.predictive import predictive_outputs
+from metareplay.inference.predictive import AT_ONCE, predictive_outputs
 from metareplay.likelihoods import Categorical
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
@@ -36,8 +37,9 @@ def x(rng: Generator) -> Tensor:
 
 def test_every_input_sees_the_same_weight_samples(x: Tensor, rng: Generator) -> None:
     model = make_model(GaussianFamily(), rng)
-    outputs = predictive_outputs(model, x, 1, 6, generator=Generator().manual_seed(3))
-    weights = model.posterior(1).rsample(6, generator=Generator().manual_seed(3))
+    outputs = predictive_outputs(model, x, 1, AT_ONCE + 1, generator=Generator().manual_seed(3))
+    again = Generator().manual_seed(3)
+    weights = torch.cat([model.posterior(1).rsample(count, generator=again) for count in (AT_ONCE, 1)])
     assert outputs.shape == (6, 11, 2)
     assert not outputs.requires_grad
     torch.testing.assert_close(outputs, run_flat(model.network, model.spec, weights, x)[..., :2].detach())
@@ -65,3 +67,27 @@ def test_all_outputs_can_be_asked_for(x: Tensor, rng: Generator) -> None:
 
 def test_no_inputs_give_no_outputs(rng: Generator) -> None:
     assert predictive_outputs(make_model(GaussianFamily(), rng), torch.empty(0, 2), 1, 4, generator=rng).shape == (4, 0, 2)
+
+
+def test_moments_predict_like_many_samples(x: Tensor, rng: Generator) -> None:
+    model = make_model(GaussianFamily(), rng)
+    drawn = predictive_outputs(model, x, 0, 20_000, generator=rng)
+    found = predictive_outputs(model, x, 0, 20_000, generator=rng, moments=True)
+    assert found.shape == drawn.shape
+    torch.testing.assert_close(found.mean(0), drawn.mean(0), rtol=0, atol=0.02)
+    torch.testing.assert_close(found.var(0), drawn.var(0), rtol=0.1, atol=1e-3)
+    probabilities = [outputs.softmax(-1).mean(0) for outputs in (found, drawn)]
+    torch.testing.assert_close(*probabilities, rtol=0, atol=0.01)
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 12])
+def test_as_many_samples_as_asked_for(count: int, x: Tensor, rng: Generator) -> None:
+    model = make_model(GaussianFamily(), rng)
+    outputs = predictive_outputs(model, x, 0, count, generator=rng)
+    assert outputs.shape == (count, 11, 3)
+    assert len(outputs[:, 0, 0].unique()) == count
+
+
+def test_moments_need_gaussian_weights(x: Tensor, rng: Generator) -> None:
+    with pytest.raises(ConfigError, match="independent Gaussians"):
+        predictive_outputs(make_model(DiracFamily(), rng), x, 0, 5, generator=rng, moments=True)

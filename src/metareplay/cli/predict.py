@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,6 +32,9 @@ def predict(
     criterion: Annotated[str, typer.Option(help="How the task is inferred (metareplay list criteria).")] = "ent",
     task: Annotated[str | None, typer.Option(help="Name of the task, if it is known.")] = None,
     batch_wise: Annotated[int | None, typer.Option(min=1, help="Infer one task for every N successive inputs.")] = None,
+    predictive: Annotated[
+        str | None, typer.Option(help="samples, or moments: much faster, for Gaussian posteriors on MLPs. Default: as the model was made.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the answers. Default: the terminal.")] = None,
 ) -> None:
     """Write one line per input."""
@@ -39,26 +42,29 @@ def predict(
     from metareplay.experiments.store import load_model
     from metareplay.files import write_atomically
 
-    stored = load_model(model)
+    settings = {} if predictive is None else {"inference.predictive": predictive}
+    stored = load_model(model, settings)
     found = read_inputs(inputs, stored.inputs, stored.learner.input_shape)
-    text = answers(model, stored.learner.problem, found, criterion, task, batch_wise)
+    text = answers(model, settings, stored.learner.problem, found, criterion, task, batch_wise)
     if out is None:
         typer.echo(text, nl=False)
     else:
         write_atomically(out, text)
 
 
-def answers(model: Path, problem: str, inputs: "Inputs", criterion: str, task: str | None, batch_wise: int | None) -> str:
+def answers(
+    model: Path, settings: dict[str, Any], problem: str, inputs: "Inputs", criterion: str, task: str | None, batch_wise: int | None
+) -> str:
     """The predictions as CSV text; inputs that are files of their own are named."""
     from metareplay.estimators import ContinualClassifier, ContinualRegressor
 
     if problem == "classification":
-        found = ContinualClassifier.load(model).predict_full(inputs.x, task, criterion=criterion, batch_wise=batch_wise)
+        found = ContinualClassifier.load(model, settings=settings).predict_full(inputs.x, task, criterion=criterion, batch_wise=batch_wise)
         header = ["label", "task", "probability", "total", "aleatoric", "epistemic"]
         numbers = zip(found.probabilities.max(1), found.total, found.aleatoric, found.epistemic, strict=True)
         rows = [[label, name, *map(_number, row)] for label, name, row in zip(found.labels.tolist(), found.task, numbers, strict=True)]
     else:
-        real = ContinualRegressor.load(model).predict_full(inputs.x, task, batch_wise=batch_wise)
+        real = ContinualRegressor.load(model, settings=settings).predict_full(inputs.x, task, batch_wise=batch_wise)
         header = ["mean", "std", "task"]
         rows = [[_cell(mean), _cell(std), name] for mean, std, name in zip(real.mean.tolist(), real.std.tolist(), real.task, strict=True)]
     if inputs.names is not None:

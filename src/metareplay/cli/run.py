@@ -81,6 +81,9 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run in --out; a finished one is not repeated.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
     batch_wise: Annotated[int | None, typer.Option(min=1, help="Inputs per batch in batch-wise task inference. Default: 100.")] = None,
+    predictive: Annotated[
+        str | None, typer.Option(help="samples, or moments: fast tests of Gaussian posteriors on MLPs. Default: samples.")
+    ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to OUT/tensorboard.")] = False,
     published: Annotated[
         bool, typer.Option("--published", help="Start from the published settings where this project has faster ones that do as well.")
@@ -96,6 +99,7 @@ def run(
     given |= {"data.path": data, "data.tasks_by": tasks_by, "data.label": label, "data.ignore": ignore, "data.task_order": task_order}
     given |= {"data.test_share": test_share, "data.test_path": test_data, "data.split_by": split_by, "data.problem": problem}
     given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
+    given["inference.predictive"] = predictive
     chosen = {key: value for key, value in given.items() if value is not None}
     resolved, folder, source = resolve(chosen, config, set_ or [], out, jobs, resume=resume, published=published)
     if seeds is None and (folder / "seeds.json").is_file() and not overwrite:

@@ -140,9 +140,12 @@ class ContinualEstimator:
         save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Read a model that ``save`` or ``metareplay run`` wrote; it predicts the same, bit for bit."""
-        stored = load_model(Path(folder))
+    def load(cls, folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> Self:
+        """Read a model that ``save`` or ``metareplay run`` wrote; it predicts the same, bit for bit.
+
+        ``settings`` may replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
+        """
+        stored = load_model(Path(folder), settings)
         if stored.learner.problem != cls.problem:
             raise CheckpointError(f"{folder} holds a {stored.learner.problem} model; load it with {_CLASSES[stored.learner.problem]}")
         estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))

@@ -63,7 +63,14 @@ class Evaluator:
         """Outputs of one task's networks (S, N, C), always with the same weight samples."""
         generator, settings = generator_for(self.seed, "evaluate", task), self.settings
         return predictive_outputs(
-            self.model, x, task, settings.samples, generator=generator, batch_size=settings.batch_size, every_output=every_output
+            self.model,
+            x,
+            task,
+            settings.samples,
+            generator=generator,
+            batch_size=settings.batch_size,
+            every_output=every_output,
+            moments=settings.predictive == "moments",
         )
 
     def answers(self, x: Tensor, task: int, criteria: Sequence[str] = ()) -> Answers:

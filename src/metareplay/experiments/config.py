@@ -151,6 +151,8 @@ def _check_combination(config: RunConfig, method: Method, source: str) -> None:
         raise ConfigError(f"{source}: posterior.local_reparametrisation needs a Gaussian posterior, not {method.family}; set it to false")
     if config.posterior.local_reparametrisation and not is_mlp(config.network):
         raise ConfigError(f"{source}: posterior.local_reparametrisation works for MLPs only, not for {config.network}; set it to false")
+    if config.inference.predictive == "moments" and not is_mlp(config.network):
+        raise ConfigError(f"{source}: inference.predictive=moments works for MLPs only, not for {config.network}; set it to samples")
     if config.posterior.local_reparametrisation and config.training.autocast:
         raise ConfigError(
             f"{source}: training.autocast would round the variances of posterior.local_reparametrisation; set one of them to false"

@@ -122,6 +122,8 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return reason
     if method.strategy == "posterior-replay" and key.startswith("strategy.fisher_"):
         return _why_no_estimate(key, method, settings)
+    if key == "inference.predictive" and method.family != "bbb":
+        return f"moments go through the layers only where the weights of a task are independent Gaussians, not with {method.name}"
     if key == "strategy.penalty_samples" and (method.family != "flow" or settings.get("strategy.penalty") in ("mse", "fisher")):
         return "only the penalties fkl and rkl of normalising flows are estimated from samples"
     return _why_not_in_posterior(key, method, settings) if group == "posterior" else None

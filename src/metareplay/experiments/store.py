@@ -65,19 +65,22 @@ def save_model(
             old.unlink(missing_ok=True)
 
 
-def load_model(folder: Path) -> StoredModel:
-    """Read a model that ``save_model`` wrote, or a run left in its folder."""
+def load_model(folder: Path, settings: Mapping[str, Any] | None = None) -> StoredModel:
+    """Read a model that ``save_model`` wrote, or a run left in its folder; ``settings`` of inference replace those it was stored with."""
+    if fixed := [key for key in settings or {} if not key.startswith("inference.")]:
+        raise ConfigError(f"{fixed[0]} of a learned model cannot be changed; only settings that begin with inference. can, or learn anew")
     folder = folder / "model" if (folder / "model" / "model.json").is_file() else folder
     facts = _read_facts(folder / "model.json")
     try:
-        return _build(folder, facts)
+        return _build(folder, facts, settings or {})
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{folder / 'model.json'} is damaged: {type(error).__name__} {error}") from error
 
 
-def _build(folder: Path, facts: Mapping[str, Any]) -> StoredModel:
+def _build(folder: Path, facts: Mapping[str, Any], settings: Mapping[str, Any]) -> StoredModel:
     tensors = read_tensors(folder / facts["weights"]).tensors
     config = build_config({}, flatten(facts["config"]), str(folder / "model.json"))
+    config = build_config(flatten(config.model_dump()), settings, "settings") if settings else config
     learner = ContinualLearner(
         config, facts["problem"], Scenario(facts["scenario"]), tuple(facts["input_shape"]), total_outputs=facts.get("total_outputs")
     )

@@ -5,43 +5,85 @@ from math import ceil, log
 import torch
 from torch import Generator, Tensor
 
+from metareplay.errors import ConfigError
 from metareplay.model import ContinualModel
 from metareplay.nets.linearised import linearised_mlp_outputs
 from metareplay.nets.mlp import MLP
+from metareplay.nets.moments import mlp_output_moments
 from metareplay.nets.weights import Buffers, drawing_from, linearised_outputs, run_flat
+from metareplay.posteriors.base import Posterior
+from metareplay.posteriors.gaussian import MeanFieldGaussian
 from metareplay.posteriors.laplace import LinearisedGaussian
 from metareplay.posteriors.mixture import members_of
+
+AT_ONCE = 5
+"""Weight samples that are drawn and run together: their activations stay in the processor's cache, and memory does not grow with K."""
+
+
+class WeightSamples:
+    """Outputs of one task's networks, a few weight samples at a time; which samples these are does not depend on the inputs.
+
+    Point estimates are used once each. Of an ensemble's other members each gives the same number of samples, rounded up.
+    """
+
+    def __init__(self, model: ContinualModel, task: int, samples: int, *, generator: Generator, columns: slice, batch_size: int) -> None:
+        self.model, self.generator, self.columns, self.batch_size = model, generator, columns, batch_size
+        self.posterior, self.buffers = model.posterior(task), model.buffers(task)
+        members = members_of(self.posterior)[1]
+        total = model.family.weight_sets or ceil(samples / members) * members
+        step = ceil(AT_ONCE / members) * members
+        self.steps = [min(step, total - start) for start in range(0, total, step)]
+        """How many weight samples are drawn each time."""
+
+    @torch.no_grad()
+    def draw(self, samples: int, x: Tensor) -> Tensor:
+        """Outputs (S, N, C) under the next weight samples."""
+        weights = self.posterior.rsample(samples, generator=self.generator)  # (S, W)
+        network, spec, device = self.model.network, self.model.spec, self.model.device
+        with drawing_from(self.generator):
+            each = (run_flat(network, spec, weights, part.to(device), self.buffers) for part in x.split(self.batch_size))
+            parts = [outputs[..., self.columns].cpu() for outputs in each]
+        return torch.cat(parts, dim=1)  # (S, N, C)
 
 
 @torch.no_grad()
 def predictive_outputs(
-    model: ContinualModel, x: Tensor, task: int, samples: int, *, generator: Generator, batch_size: int = 500, every_output: bool = False
+    model: ContinualModel,
+    x: Tensor,
+    task: int,
+    samples: int,
+    *,
+    generator: Generator,
+    batch_size: int = 500,
+    every_output: bool = False,
+    moments: bool = False,
 ) -> Tensor:
     """Outputs of one task's networks (S, N, C); the same weight samples serve all inputs.
 
-    Point estimates are used once each, and a linearised network needs no weight samples: its outputs are Gaussian
-    themselves. Of an ensemble's other members each gives the same number of samples, rounded up.
+    A linearised network, and with ``moments`` an MLP with a Gaussian posterior, needs no weight samples: its outputs are Gaussian
+    themselves, the latter's nearly so, and are sampled instead.
     """
-    posterior, buffers = model.posterior(task), model.buffers(task)
     columns = slice(None) if every_output else model.heads[task]
-    if isinstance(posterior, LinearisedGaussian):
-        batches = (part.to(model.device) for part in x.split(batch_size))
-        means, covariances = zip(*(_linearised(model, posterior, part, columns, buffers[0]) for part in batches), strict=True)
+    posterior = model.posterior(task)
+    if moments or isinstance(posterior, LinearisedGaussian):
+        parts = (part.to(model.device) for part in x.split(batch_size))
+        found = [_gaussian_outputs(model, posterior, part, columns, model.buffers(task)[0]) for part in parts]
+        means, covariances = zip(*found, strict=True)
         return output_samples(torch.cat(means).cpu(), torch.cat(covariances).cpu(), samples, generator=generator)
-    members = members_of(posterior)[1]
-    samples = model.family.weight_sets or ceil(samples / members) * members
-    weights = posterior.rsample(samples, generator=generator)  # (S, W)
-    with drawing_from(generator):
-        each = (run_flat(model.network, model.spec, weights, part.to(model.device), buffers) for part in x.split(batch_size))
-        parts = [outputs[..., columns].cpu() for outputs in each]
-    return torch.cat(parts, dim=1)  # (S, N, C)
+    drawn = WeightSamples(model, task, samples, generator=generator, columns=columns, batch_size=batch_size)
+    return torch.cat([drawn.draw(step, x) for step in drawn.steps])  # (S, N, C)
 
 
-def _linearised(model: ContinualModel, posterior: LinearisedGaussian, x: Tensor, columns: slice, buffers: Buffers) -> tuple[Tensor, Tensor]:
+def _gaussian_outputs(model: ContinualModel, posterior: Posterior, x: Tensor, columns: slice, buffers: Buffers) -> tuple[Tensor, Tensor]:
     """Mean (B, C) and covariance (B, C, C) of the outputs."""
-    if isinstance(model.network, MLP):
-        return linearised_mlp_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
-    return linearised_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns, buffers)
+    if isinstance(model.network, MLP) and isinstance(posterior, LinearisedGaussian | MeanFieldGaussian):
+        by_layers = linearised_mlp_outputs if isinstance(posterior, LinearisedGaussian) else mlp_output_moments
+        return by_layers(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
+    if isinstance(posterior, LinearisedGaussian):
+        return linearised_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns, buffers)
+    raise ConfigError(
+        "inference.predictive=moments needs an MLP whose weights are independent Gaussians, such as one of pr-bbb; set it to samples"
+    )
 
 
 def output_samples(mean: Tensor, covariance: Tensor, samples: int, *, generator: Generator) -> Tensor:

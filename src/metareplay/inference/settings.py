@@ -1,5 +1,7 @@
 """Settings of inference and evaluation."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from metareplay.settings import Settings
@@ -9,6 +11,11 @@ class InferenceSettings(Settings):
     """How predictions are made."""
 
     samples: int = Field(100, ge=1, description="weight samples K of the posterior predictive")
+    predictive: Literal["samples", "moments"] = Field(
+        "samples",
+        description="samples: run the network under weight samples; moments: means and variances go through the layers of an MLP with "
+        "Gaussian weights, and K samples are drawn of its outputs alone",
+    )
     test_inputs: int | None = Field(None, ge=1, description="test inputs of each task that a run uses, drawn by data_seed; null: all")
     batch_wise: int = Field(100, ge=1, description="inputs per batch in batch-wise task inference")
     grad_steps: int = Field(1, ge=1, description="criterion grad: gradient steps on the mixing coefficients of the tasks")

@@ -1,0 +1,71 @@
+"""Means and covariances of an MLP's outputs under independent Gaussian weights, from one pass through the layers, without samples."""
+
+from math import pi, sqrt
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from metareplay.nets.mlp import MLP
+from metareplay.nets.weights import WeightSpec
+
+NODES = 16
+"""Points of the Gauss-Hermite quadrature for activations that have no closed form."""
+
+
+def mlp_output_moments(
+    mlp: MLP, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, columns: slice = slice(None)
+) -> tuple[Tensor, Tensor]:
+    """Mean (B, C) and covariance (B, C, C) of some outputs if each weight is N(mean, scale^2) on its own.
+
+    Forward, every unit has a mean and a variance: those of a linear layer's outputs are exact for independent inputs; a pre-activation, a
+    sum of many terms, is taken for Gaussian, and an activation has the moments of what it makes of a Gaussian. Backward, as in
+    linearised.py, what each layer's weights add to the outputs' covariance is found with the derivatives of the outputs' means, so that
+    two units which vary together because they share inputs do so in the outputs. With s = E[f'(a)], the slope of the best linear fit
+    to f(a), the rest of f(a) is uncorrelated with a; it counts as noise of its own.
+    """
+    weights, variances = spec.unflatten(mean), spec.unflatten(scale.square())
+    h, spread = x.flatten(1), torch.zeros((), device=x.device)  # means (B, D) and variances of a layer's inputs
+    own, rests, slopes = [], [], []
+    variance = spread  # of the pre-activations
+    for index in range(len(mlp.layers)):
+        weight, bias = f"layers.{index}.weight", f"layers.{index}.bias"
+        if index:
+            h, spread, slope = activation_moments(mlp.activation, h, variance)
+            slopes.append(slope)
+            rests.append((spread - slope.square() * variance).clamp_min(0.0))
+        own.append(F.linear(h.square() + spread, variances[weight], variances[bias]))  # by the layer's own weights; (B, D) -> (B, H)
+        variance = own[-1] + F.linear(spread, weights[weight].square()) if index else own[-1]  # and by its inputs' variances; (B, H)
+        h = F.linear(h, weights[weight], weights[bias])  # (B, D) -> (B, H)
+    g = torch.eye(h.shape[1], device=h.device, dtype=h.dtype)[columns].expand(len(x), -1, -1)  # (B, C, outputs)
+    covariance = _shared(g, own[-1])
+    for index in reversed(range(1, len(mlp.layers))):
+        g = g @ weights[f"layers.{index}.weight"]  # by the inputs of the layer; (B, C, H) -> (B, C, D)
+        covariance = covariance + _shared(g, rests[index - 1])
+        g = g * slopes[index - 1].unsqueeze(1)  # by the pre-activations before them
+        covariance = covariance + _shared(g, own[index - 1])
+    return h[:, columns], covariance
+
+
+def _shared(g: Tensor, variances: Tensor) -> Tensor:
+    """sum_i g_ci g_di variance_i: what independent variances (B, H) add to the outputs' covariance (B, C, C)."""
+    return (g * variances.unsqueeze(1)) @ g.mT
+
+
+def activation_moments(activation: nn.Module, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """E[f(a)], Var[f(a)] and E[f'(a)] for a ~ N(mean, variance), elementwise: exact for ReLU, else by quadrature."""
+    std = variance.clamp_min(1e-16).sqrt()
+    if isinstance(activation, nn.ReLU):
+        z = mean / std
+        below, density = torch.special.ndtr(-z), torch.exp(-0.5 * z.square()) / sqrt(2 * pi)
+        above = 1 - below
+        first = torch.addcmul(density, z, above)  # E[max(0, z + e)]
+        second = above + z * (z * above * below + density * (below - above)) - density.square()  # its variance, exact at z >> 0
+        return std * first, variance * second.clamp_min(0.0), above
+    points, masses = (torch.from_numpy(part).to(mean) for part in np.polynomial.hermite_e.hermegauss(NODES))
+    masses = (masses / masses.sum()).view(-1, 1, 1)  # (Q, 1, 1)
+    at = mean + std * points.view(-1, 1, 1)  # (Q, B, H)
+    values, slopes = torch.func.jvp(activation, (at,), (torch.ones_like(at),))[:2]
+    first = (masses * values).sum(0)  # (Q, B, H) -> (B, H)
+    return first, (masses * (values - first).square()).sum(0), (masses * slopes).sum(0)
