@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow bench lint format clean
+.PHONY: help install demo browser test test-slow bench lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -20,6 +20,11 @@ demo: $(VENV)/.installed  ## Learn the five tasks of split-digits and write a re
 	rm -rf $(DEMO)
 	$(BIN)/metareplay run split-digits --method pr-bbb --out $(DEMO)
 	@echo "Done. Open $(CURDIR)/$(DEMO)/report.html in a browser."
+
+browser:  ## Install Debian's Chromium and its driver, in which the tests open the report page; does nothing if both are there
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q chromium chromium-driver; }
 
 test: lint  ## Lint, check the types and run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)

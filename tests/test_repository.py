@@ -91,7 +91,7 @@ def test_body_lines(source: str, lines: int) -> None:
     assert body_lines(function) == lines
 
 
-@pytest.mark.parametrize("target", ["help", "install", "demo", "test", "test-slow", "lint", "format", "clean"])
+@pytest.mark.parametrize("target", ["help", "install", "demo", "browser", "test", "test-slow", "lint", "format", "clean"])
 def test_makefile_has_target(target: str) -> None:
     assert re.search(rf"^{target}:.*## \S", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
@@ -99,7 +99,10 @@ def test_makefile_has_target(target: str) -> None:
 def test_continuous_integration_runs_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert script.read_text(encoding="utf-8").splitlines()[-1] == "make test"
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert lines[-1] == "make test"
+    assert "make browser" in lines
+    assert any(line.startswith("export METAREPLAY_BROWSER=required") for line in lines)  # the page's tests may not be skipped here
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
     assert workflow["jobs"]["test"]["steps"][-1] == {"run": "make test"}
 

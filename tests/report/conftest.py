@@ -220,12 +220,12 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
     return lambda name, results, config=None: write_run_folder(tmp_path / name, results, config)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def add_regression_arrays() -> Callable[..., None]:
     return write_regression_arrays
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def add_modes_arrays() -> Callable[[Path], None]:
     return write_modes_arrays
 

@@ -1,0 +1,175 @@
+"""The page in a real browser: headless Chromium, driven by Selenium.
+
+Without a browser these tests are skipped, unless METAREPLAY_BROWSER=required (as in continuous integration): then they fail.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-quic"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
+)
+DESKTOP, PHONE = 1280, 390
+RGB = "const rgb = c => c.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255);"
+LIGHTNESS = f"{RGB} const light = c => {{ const [r, g, b] = rgb(c); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }};"
+
+
+def no_browser(environment: dict[str, str] | os._Environ[str] = os.environ) -> NoReturn:
+    """Skip and say so, or fail where a browser is required."""
+    message = "no Chromium with chromedriver and Selenium was found; `make browser` installs the first two, pip the last"
+    if environment.get("METAREPLAY_BROWSER") == "required":
+        pytest.fail(f"METAREPLAY_BROWSER=required, but {message}")
+    pytest.skip(message)
+
+
+class Browser:
+    """A headless Chromium that opens pages and remembers what they fetched and complained about."""
+
+    def __init__(self, binary: str, driver: str, folder: Path) -> None:
+        from selenium import webdriver
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = binary
+        for flag in (*FLAGS, f"--user-data-dir={folder}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+
+    def open(self, page: Path, *, width: int = DESKTOP, scheme: str = "light") -> None:
+        """Load a page anew at this width, as a phone where it is narrow, with everything unfolded."""
+        self.driver.get("about:blank")
+        self.logs()
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        self.driver.get(page.as_uri())
+        self.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def logs(self) -> tuple[list[Any], list[str]]:
+        """What the console said since the last call, and which addresses were asked for."""
+        console = self.driver.get_log("browser")
+        events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
+        return console, [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    binary = next(filter(None, map(shutil.which, BROWSERS)), None)
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None or find_spec("selenium") is None:
+        no_browser()
+    opened = Browser(binary, driver, tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(
+    tmp_path_factory: pytest.TempPathFactory,
+    report: Callable[[list[Path], Path], Any],
+    write_run: Callable[..., Path],
+    make_results: Callable[..., dict[str, Any]],
+    make_regression_results: Callable[..., dict[str, Any]],
+    add_regression_arrays: Callable[..., None],
+) -> dict[str, Path]:
+    """The page of one run, and of several methods on two benchmarks."""
+    folder = tmp_path_factory.mktemp("pages")
+    digits = [write_run(folder / name, make_results(name)) for name in ("pr-bbb", "sp-dirac", "vcl")]
+    for lean in digits[1:]:  # curves take most of a page's time
+        (lean / "metrics.jsonl").unlink()
+    curve = write_run(folder / "pr-avb", make_regression_results())
+    add_regression_arrays(curve)
+    report(digits[:1], folder / "one.html")
+    report([*digits, curve], folder / "many.html")
+    return {"one": folder / "one.html", "many": folder / "many.html"}
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"), [("one", DESKTOP, "dark"), ("one", PHONE, "light"), ("many", DESKTOP, "light"), ("many", PHONE, "dark")]
+)
+def test_a_page_renders(browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+    browser.open(pages[name], width=width, scheme=scheme)
+    console, requests = browser.logs()
+    assert console == []
+    assert requests == [pages[name].as_uri()]
+    assert browser.run("return [innerWidth, document.documentElement.scrollWidth]") == [width, width]
+    drawings = browser.run(
+        "return [...document.querySelectorAll('figure svg')].map(s => [s.getBoundingClientRect(), s.querySelectorAll('path').length])"
+    )
+    assert len(drawings) > 5
+    assert all(box["width"] > 100 and box["height"] > 50 and paths for box, paths in drawings)
+
+
+@pytest.mark.parametrize("name", ["one", "many"])
+def test_no_text_is_cut_off(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    browser.open(pages[name])
+    outside = browser.run("""
+        return [...document.querySelectorAll('figure svg')].flatMap(svg => {
+          const frame = svg.getBoundingClientRect();
+          return [...svg.querySelectorAll('text')].filter(text => {
+            const box = text.getBoundingClientRect();
+            return box.left < frame.left - 4 || box.right > frame.right + 4 || box.top < frame.top - 4 || box.bottom > frame.bottom + 4;
+          }).map(text => text.textContent);
+        });""")
+    assert outside == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_the_page(browser: Browser, pages: dict[str, Path], scheme: str) -> None:
+    browser.open(pages["one"], scheme=scheme)
+    paper, ink, labels = browser.run(f"""{LIGHTNESS}
+        const style = getComputedStyle(document.body);
+        const texts = [...document.querySelectorAll('figure svg text')].filter(t => !/#|rgb/.test(t.getAttribute('style') ?? ''));
+        return [light(style.backgroundColor), light(style.color), texts.map(t => light(getComputedStyle(t).fill))];""")
+    assert (paper > 0.9) == (scheme == "light")
+    assert abs(ink - paper) > 0.6
+    assert len(labels) > 20
+    assert all(abs(label - paper) > 0.3 for label in labels)
+
+
+def column(browser: Browser, number: int) -> list[str]:
+    script = "return [...document.querySelector('table.sortable').tBodies[0].rows].map(row => row.cells[arguments[0]].dataset.sort)"
+    return list(browser.run(script, number))
+
+
+def test_a_click_on_a_heading_sorts(browser: Browser, pages: dict[str, Path]) -> None:
+    from selenium.webdriver.common.by import By
+
+    browser.open(pages["many"])
+    headings = browser.driver.find_elements(By.CSS_SELECTOR, "table.sortable")[0].find_elements(By.CSS_SELECTOR, "thead button")
+    assert column(browser, 0) == ["pr-bbb", "sp-dirac", "vcl"]
+    headings[0].click()
+    headings[0].click()
+    assert column(browser, 0) == ["vcl", "sp-dirac", "pr-bbb"]
+    for number in range(2, len(headings)):
+        before = column(browser, number)
+        known = sorted(float(value) for value in before if value)
+        headings[number].click()
+        after = column(browser, number)
+        assert [float(value) for value in after if value] == known
+        assert after[len(known) :] == [""] * (len(before) - len(known))  # what does not apply comes last
+        headings[number].click()
+        assert [float(value) for value in column(browser, number) if value] == known[::-1]
+    sorted_by = browser.run("return [...document.querySelector('table.sortable').tHead.rows[0].cells].map(c => c.ariaSort)")
+    assert sorted_by.count("descending") == 1
+    assert sorted_by.count("none") == len(headings) - 1
+    assert browser.logs()[0] == []
+
+
+def test_where_there_is_no_browser_the_tests_skip_or_fail() -> None:
+    with pytest.raises(pytest.skip.Exception, match="make browser"):
+        no_browser({})
+    with pytest.raises(pytest.fail.Exception, match="required"):
+        no_browser({"METAREPLAY_BROWSER": "required"})
