@@ -68,6 +68,7 @@ NEIGHBOURS = {
     "hypernets.hypernet": {"initialise", "task_maps"},
     "hypernets.ensemble": {"task_maps"},
     "hypernets.replay_distance": {"ensemble", "hypernet", "task_maps"},
+    "inference.adaptive": {"criteria", "predictive"},
     "inference.criteria": {"predictive"},
     "nets.linearised": {"mlp", "weights"},
     "nets.lenet": {"mlp"},

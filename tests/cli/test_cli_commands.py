@@ -162,6 +162,16 @@ def test_answers_go_to_a_file(classifier: Path, points: Array, command: Command,
     assert (tmp_path / "answers.csv").read_text() == shown
 
 
+@pytest.mark.parametrize("option", [("--predictive", "moments"), ("--adaptive", "1000000")])
+def test_faster_predictions(option: tuple[str, str], classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", points)
+    answers = rows(command("predict", classifier, tmp_path / "x.npy", *option).out)
+    settings = {f"inference.{option[0].removeprefix('--')}": option[1] if option[1] == "moments" else float(option[1])}
+    expected = ContinualClassifier.load(classifier, settings=settings).predict_full(points)
+    assert [answer["task"] for answer in answers] == expected.task
+    assert [float(answer["total"]) for answer in answers] == pytest.approx(expected.total, rel=1e-5)
+
+
 def test_predictions_of_a_regressor(regressor: Path, points: Array, command: Command, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", points)
     answers = rows(command("predict", regressor, tmp_path / "x.npy").out)

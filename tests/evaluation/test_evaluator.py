@@ -94,7 +94,7 @@ def test_batches_are_given_to_one_task(two_tasks: ContinualModel) -> None:
 
 
 def test_scores_and_predictions_of_one_task(two_tasks: ContinualModel) -> None:
-    answers = evaluator(two_tasks).answers(TESTS[0].x, 0, ["conf"])
+    answers = evaluator(two_tasks).answers(TESTS[0].x, [0], ["conf"])[0]
     assert answers.predictions.tolist() == [0, 1, 0, 1]
     margins = torch.tensor([4.0, 4.0, 1.0, 6.0], dtype=torch.float64)
     torch.testing.assert_close(answers.scores["conf"], torch.sigmoid(-margins), rtol=1e-6, atol=0)
@@ -111,7 +111,7 @@ def test_only_learned_tasks_compete(two_tasks: ContinualModel) -> None:
 def test_classes_a_task_does_not_have_are_never_predicted() -> None:
     model = linear_model(1, DiracFamily(), [2, 3])
     set_theta(model, 0, [0.0, 0.0, 0.0, 0.0, 1.0, 9.0])  # the third output would win
-    assert evaluator(model).answers(torch.zeros(4, 1), 0).predictions.tolist() == [1] * 4
+    assert evaluator(model).answers(torch.zeros(4, 1), [0])[0].predictions.tolist() == [1] * 4
     assert evaluator(model).given(0, split([0.0, 0.0], [1, 0])) == 50.0
 
 
@@ -137,7 +137,7 @@ def test_regression_errors(two_lines: ContinualModel) -> None:
     judge = evaluator(two_lines, regression=True, samples=50)
     test = _line([0.0, 1.0, 2.0], [1.0, 4.0, 5.0])  # errors 0, 1, 0
     assert judge.given(0, test) == pytest.approx(1 / 3, rel=1e-4)
-    own = judge.answers(torch.tensor([[0.0], [2.0]]), 1, ["variance"])
+    own = judge.answers(torch.tensor([[0.0], [2.0]]), [1], ["variance"])[0]
     samples = judge.outputs(torch.tensor([[0.0], [2.0]]), 1)
     torch.testing.assert_close(own.predictions, samples.mean(0))
     torch.testing.assert_close(own.scores["variance"], samples.double().var(0, correction=0)[:, 0])

@@ -119,7 +119,7 @@ def test_every_point_is_used_once_and_all_criteria_apply() -> None:
     outputs = predictive_outputs(learner.model, x, 0, 100, generator=Generator().manual_seed(0))
     assert len(outputs) == MEMBERS
     assert learner.evaluator.criteria() == list(CRITERIA)
-    answers = learner.evaluator.answers(x, 0, ["agree", "ku"])
+    answers = learner.evaluator.answers(x, [0], ["agree", "ku"])[0]
     by_hand = outputs.double().softmax(-1).std(0, correction=0).mean(-1)
     torch.testing.assert_close(answers.scores["agree"], by_hand)
     assert (by_hand > 0).all()

@@ -161,6 +161,13 @@ SENSELESS: list[tuple[str, str, Any, str]] = [
     ("pr-bbb", "posterior.keep_network_init", True, "a hypernetwork with hypernet.initialisation=xavier has a start of its own"),
     ("pr-dirac", "posterior.train_samples", 5, "pr-dirac has a Dirac posterior"),
     ("fine-tuning", "posterior.local_reparametrisation", True, "fine-tuning has a Dirac posterior"),
+    ("pr-radial", "inference.predictive", "moments", "moments go through the layers only where the weights of a task are independent"),
+    ("pr-ensemble-bbb", "inference.predictive", "moments", "moments go through the layers only where"),
+    ("pr-dirac", "inference.adaptive", 4.0, "pr-dirac predicts with point estimates, not with weight samples"),
+    ("pr-ensemble", "inference.adaptive", 4.0, "pr-ensemble predicts with point estimates"),
+    ("vcl-growing", "inference.adaptive", 4.0, "one softmax of vcl-growing spans all tasks, so no task is inferred"),
+    ("ewc-multihead", "inference.adaptive", 4.0, "ewc-multihead predicts with the linearised network"),
+    ("ewc-multihead", "inference.autocast", True, "ewc-multihead predicts with the linearised network"),
     ("pr-bbb", "posterior.flow_hidden", [3], "pr-bbb has no normalising flow"),
     ("pr-bbb", "strategy.penalty_samples", 3, "only the penalties fkl and rkl of normalising flows"),
     ("pr-flow", "strategy.penalty_samples", 3, "only the penalties fkl and rkl of normalising flows"),
@@ -452,6 +459,8 @@ OTHER_VALUES: dict[str, Any] = {
     "tasks.padding": 2,
     "inference.samples": 3,
     "inference.predictive": "moments",
+    "inference.adaptive": 3.0,
+    "inference.autocast": True,
     "inference.test_inputs": 9,
     "inference.batch_wise": 3,
     "inference.batch_size": 3,
@@ -482,6 +491,13 @@ def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain
     assert (changed.fingerprint() == plain.fingerprint()) == (key in PASSIVE)
+
+
+def test_moments_are_for_mlps_and_need_no_weight_samples() -> None:
+    moments = {"method": "pr-bbb", "inference.predictive": "moments"}
+    assert "moments works for MLPs only, not for lenet" in refusal({**moments, "network": "lenet"})
+    for key, value in (("inference.adaptive", 4.0), ("inference.autocast", True)):
+        assert f"{key} means nothing here: inference.predictive=moments needs no weight samples" in refusal({**moments, key: value})
 
 
 def test_every_setting_was_tried() -> None:

@@ -35,6 +35,9 @@ def predict(
     predictive: Annotated[
         str | None, typer.Option(help="samples, or moments: much faster, for Gaussian posteriors on MLPs. Default: as the model was made.")
     ] = None,
+    adaptive: Annotated[
+        float | None, typer.Option(help="Draw weight samples only until a decision is so many standard errors clear, 4 for example.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the answers. Default: the terminal.")] = None,
 ) -> None:
     """Write one line per input."""
@@ -42,7 +45,8 @@ def predict(
     from metareplay.experiments.store import load_model
     from metareplay.files import write_atomically
 
-    settings = {} if predictive is None else {"inference.predictive": predictive}
+    given = {"inference.predictive": predictive, "inference.adaptive": adaptive}
+    settings = {key: value for key, value in given.items() if value is not None}
     stored = load_model(model, settings)
     found = read_inputs(inputs, stored.inputs, stored.learner.input_shape)
     text = answers(model, settings, stored.learner.problem, found, criterion, task, batch_wise)

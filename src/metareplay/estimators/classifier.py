@@ -13,6 +13,7 @@ from metareplay.benchmarks.base import Scenario
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
 from metareplay.experiments.store import TaskInfo
+from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.criteria import criterion_named, expected_entropy, total_entropy
 from metareplay.inference.predictive import log_likelihoods, log_predictive
 
@@ -80,26 +81,25 @@ class ContinualClassifier(ContinualEstimator):
         """
         learner, x = self._trained(), self._inputs(X)
         chosen_by = criterion_named(criterion, weight_sets=learner.model.family.weight_sets)
-        if task is not None:
-            chosen = torch.full((len(x),), self._task_index(task))
-        elif learner.model.layout.one_softmax:
+        if task is None and learner.model.layout.one_softmax:
             return self._shared_softmax(x)
-        else:
-            said = [chosen_by.score(self._log_probs(x, index)) for index in range(len(self.tasks))]
-            chosen = self._choose(chosen_by.compare(said, learner.model.heads, self.config.inference), batch_wise)
+        asked = range(len(self.tasks)) if task is None else [self._task_index(task)]
+        wanted = {"total": total_entropy, "aleatoric": expected_entropy}
+        said = learner.evaluator.statistics(x, asked, wanted, [chosen_by] if task is None else [])
+        chosen = torch.zeros(len(x), dtype=torch.int64)
+        if task is None:
+            scores = chosen_by.compare([found[chosen_by.name] for found in said], learner.model.heads, self.config.inference)  # (T, N)
+            chosen = self._choose(scores, batch_wise)
         columns = {label: index for index, label in enumerate(self.classes_)}
         probabilities = torch.zeros(len(x), len(columns), dtype=torch.float64)
         total, aleatoric = torch.zeros(2, len(x), dtype=torch.float64)
-        for index in chosen.unique().tolist():
-            rows = (chosen == index).nonzero().squeeze(1)
-            log_probs = self._log_probs(x[rows], index)
-            places = torch.tensor([columns[label] for label in self.tasks[index].classes])
-            probabilities[rows.unsqueeze(1), places] = log_predictive(log_probs).exp()  # (n, C_t) into (N, all classes)
-            total[rows], aleatoric[rows] = total_entropy(log_probs), expected_entropy(log_probs)
-        return self._answer(probabilities, [self.tasks[index].name for index in chosen.tolist()], total, aleatoric)
-
-    def _log_probs(self, x: Tensor, task: int) -> Tensor:
-        return log_likelihoods(self._trained().evaluator.outputs(x, task))  # (S, N, C)
+        for place, found in enumerate(said):
+            rows = (chosen == place).nonzero().squeeze(1)
+            places = torch.tensor([columns[label] for label in self.tasks[asked[place]].classes])
+            probabilities[rows.unsqueeze(1), places] = found[LOG_PREDICTIVE][rows].exp()  # (n, C_t) into (N, all classes)
+            total[rows], aleatoric[rows] = found["total"][rows], found["aleatoric"][rows]
+        names = [self.tasks[asked[place]].name for place in chosen.tolist()]
+        return self._answer(probabilities, names, total, aleatoric)
 
     def _shared_softmax(self, x: Tensor) -> ClassPrediction:
         """One softmax spans all tasks: the class names the task."""

@@ -1,15 +1,16 @@
 """Evaluation: accuracy with the task given, during and after training; task inference; regression errors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
 from metareplay.hypernets.task_maps import SharedParameters
-from metareplay.inference.criteria import CRITERIA, predictive_variance
-from metareplay.inference.predictive import log_likelihoods, log_predictive, predictive_outputs
+from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
+from metareplay.inference.criteria import CRITERIA, Criterion, predictive_variance
+from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
 from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
 from metareplay.model import ContinualModel, HeadLayout
@@ -61,25 +62,58 @@ class Evaluator:
 
     def outputs(self, x: Tensor, task: int, *, every_output: bool = False) -> Tensor:
         """Outputs of one task's networks (S, N, C), always with the same weight samples."""
-        generator, settings = generator_for(self.seed, "evaluate", task), self.settings
+        settings = self.settings
         return predictive_outputs(
             self.model,
             x,
             task,
             settings.samples,
-            generator=generator,
+            generator=self._generator(task),
             batch_size=settings.batch_size,
             every_output=every_output,
             moments=settings.predictive == "moments",
+            autocast=settings.autocast,
         )
 
-    def answers(self, x: Tensor, task: int, criteria: Sequence[str] = ()) -> Answers:
-        """Predictions of one task's posterior and how uncertain it is."""
-        outputs = self.outputs(x, task)  # (S, N, C)
+    def _generator(self, task: int) -> Generator:
+        return generator_for(self.seed, "evaluate", task)
+
+    def _samples(self, task: int) -> WeightSamples:
+        settings = self.settings
+        return WeightSamples(
+            self.model,
+            task,
+            settings.samples,
+            generator=self._generator(task),
+            columns=self.model.heads[task],
+            batch_size=settings.batch_size,
+            autocast=settings.autocast,
+        )
+
+    def statistics(
+        self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], criteria: Sequence[Criterion] = ()
+    ) -> list[dict[str, Tensor]]:
+        """What is wanted of each task's log-likelihoods (S, N, C), by name (N, ...), and always its LOG_PREDICTIVE.
+
+        The criteria are those by which a task will be chosen: adaptive sampling settles their decisions, or without any the classes.
+        """
+        settings = self.settings
+        wanted = {**wanted, **{criterion.name: criterion.score for criterion in criteria}, LOG_PREDICTIVE: log_predictive}
+        if settings.adaptive is None:
+            return [
+                {name: f(log_probs) for name, f in wanted.items()} for log_probs in (log_likelihoods(self.outputs(x, t)) for t in tasks)
+            ]
+        heads = [self.model.heads[task] for task in tasks]
+        samples = [self._samples(task) for task in tasks]
+        return adaptive_statistics(samples, x, wanted, criteria, heads, settings)
+
+    def answers(self, x: Tensor, tasks: Sequence[int], criteria: Sequence[str] = ()) -> list[Answers]:
+        """Predictions of each task's posterior and how uncertain it is."""
         if self.regression:
-            return Answers(outputs.mean(0), {name: predictive_variance(outputs) for name in criteria})
-        log_probs = log_likelihoods(outputs)
-        return Answers(log_predictive(log_probs).argmax(-1), {name: CRITERIA[name].score(log_probs) for name in criteria})
+            outputs = (self.outputs(x, task) for task in tasks)  # (S, N, C) each
+            return [Answers(values.mean(0), {name: predictive_variance(values) for name in criteria}) for values in outputs]
+        said = self.statistics(x, tasks, {}, [CRITERIA[name] for name in criteria])
+        return [Answers(found[LOG_PREDICTIVE].argmax(-1), {name: found[name] for name in criteria}) for found in said]
 
     def error_or_hit(self, predictions: Tensor, y: Tensor) -> Tensor:
         """Per input: the squared error, or 100 for a right class and 0 for a wrong one: (N,)."""
@@ -90,7 +124,7 @@ class Evaluator:
 
     def given(self, task: int, test: Split) -> float:
         """Accuracy in percent, or mean squared error, with the task given."""
-        return float(self.error_or_hit(self.answers(test.x, task).predictions, test.y).mean())
+        return float(self.error_or_hit(self.answers(test.x, [task])[0].predictions, test.y).mean())
 
     def inferred(self, tests: Sequence[Split]) -> dict[str, Inference]:
         """All criteria on all tasks' test data: the mean over tasks of each figure."""
@@ -99,7 +133,7 @@ class Evaluator:
             return {}
         rows: dict[str, list[tuple[float, float, float, list[float]]]] = {name: [] for name in criteria}
         for true, test in enumerate(tests):
-            answers = [self.answers(test.x, task, criteria) for task in tasks]
+            answers = self.answers(test.x, tasks, criteria)
             values = torch.stack([self.error_or_hit(answer.predictions, test.y) for answer in answers])  # (T, N)
             for name in criteria:
                 rows[name].append(self._row(self._compared(name, answers), values, true))

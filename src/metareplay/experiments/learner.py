@@ -42,6 +42,8 @@ class ContinualLearner:
                 f"training.augmentation={config.training.augmentation} needs images of shape (C, H, W), but inputs have shape "
                 f"{self.input_shape}; set it to none"
             )
+        if problem == "regression" and config.inference.adaptive is not None:
+            raise ConfigError("inference.adaptive settles classes, and regression has none; leave it out")
         if problem == "regression" and config.strategy.finetune_others in ("uniform", "random"):
             raise ConfigError(
                 f"strategy.finetune_others={config.strategy.finetune_others} needs classes: no real target says that nothing is known "

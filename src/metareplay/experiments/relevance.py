@@ -91,6 +91,24 @@ def _why_not_in_fine_tuning(key: str, method: Method, settings: Mapping[str, Any
     return None
 
 
+def _why_not_adaptive(method: Method, settings: Mapping[str, Any]) -> str | None:
+    """Why it makes no sense to draw weight samples only where they are needed."""
+    if method.deterministic:
+        return f"{method.name} predicts with point estimates, not with weight samples"
+    if method.growing_softmax:
+        return f"one softmax of {method.name} spans all tasks, so no task is inferred"
+    return _why_no_networks_run(method, settings)
+
+
+def _why_no_networks_run(method: Method, settings: Mapping[str, Any]) -> str | None:
+    """Why predictions do not run the network under weight samples."""
+    if method.family == "ewc" and settings.get("strategy.linearised") and not method.point_prediction:
+        return f"{method.name} predicts with the linearised network, which needs no weight samples"
+    if settings.get("inference.predictive") == "moments":
+        return "inference.predictive=moments needs no weight samples"
+    return None
+
+
 def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str | None:
     """Why a setting means nothing for this method; None if it does."""
     group = key.partition(".")[0]
@@ -124,6 +142,10 @@ def why_senseless(key: str, method: Method, settings: Mapping[str, Any]) -> str 
         return _why_no_estimate(key, method, settings)
     if key == "inference.predictive" and method.family != "bbb":
         return f"moments go through the layers only where the weights of a task are independent Gaussians, not with {method.name}"
+    if key == "inference.adaptive":
+        return _why_not_adaptive(method, settings)
+    if key == "inference.autocast":
+        return _why_no_networks_run(method, settings)
     if key == "strategy.penalty_samples" and (method.family != "flow" or settings.get("strategy.penalty") in ("mse", "fisher")):
         return "only the penalties fkl and rkl of normalising flows are estimated from samples"
     return _why_not_in_posterior(key, method, settings) if group == "posterior" else None

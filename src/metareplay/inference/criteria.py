@@ -35,6 +35,8 @@ class Criterion:
     """True where a single weight sample (a point estimate) says nothing."""
     compare: Compare = _as_they_are
     """What all tasks say of themselves, and which of the network's outputs are whose -> scores (T, B)."""
+    logarithmic: bool = True
+    """Whether scores are never negative and differ by orders of magnitude, so that their logarithms say how far tasks are apart."""
 
 
 def _entropy(log_p: Tensor) -> Tensor:
@@ -108,7 +110,14 @@ CRITERIA: dict[str, Criterion] = {
         Criterion("conf", "highest probability of the predicted class", lack_of_confidence, needs_samples=False),
         Criterion("agree", "strongest agreement between weight samples", disagreement, needs_samples=True),
         Criterion("ku", "lowest knowledge uncertainty (mutual information)", knowledge_uncertainty, needs_samples=True),
-        Criterion("grad", "steepest fall of the tasks' mixed entropy", log_predictive, needs_samples=False, compare=entropy_gradient),
+        Criterion(
+            "grad",
+            "steepest fall of the tasks' mixed entropy",
+            log_predictive,
+            needs_samples=False,
+            compare=entropy_gradient,
+            logarithmic=False,
+        ),
     )
 }
 

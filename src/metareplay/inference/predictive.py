@@ -1,5 +1,6 @@
 """The posterior predictive: outputs under weight samples of a task's posterior [Henning2021, SM eq. pred:dist:mc]."""
 
+from contextlib import nullcontext
 from math import ceil, log
 
 import torch
@@ -26,8 +27,18 @@ class WeightSamples:
     Point estimates are used once each. Of an ensemble's other members each gives the same number of samples, rounded up.
     """
 
-    def __init__(self, model: ContinualModel, task: int, samples: int, *, generator: Generator, columns: slice, batch_size: int) -> None:
-        self.model, self.generator, self.columns, self.batch_size = model, generator, columns, batch_size
+    def __init__(
+        self,
+        model: ContinualModel,
+        task: int,
+        samples: int,
+        *,
+        generator: Generator,
+        columns: slice,
+        batch_size: int = 500,
+        autocast: bool = False,
+    ) -> None:
+        self.model, self.generator, self.columns, self.batch_size, self.autocast = model, generator, columns, batch_size, autocast
         self.posterior, self.buffers = model.posterior(task), model.buffers(task)
         members = members_of(self.posterior)[1]
         total = model.family.weight_sets or ceil(samples / members) * members
@@ -40,9 +51,10 @@ class WeightSamples:
         """Outputs (S, N, C) under the next weight samples."""
         weights = self.posterior.rsample(samples, generator=self.generator)  # (S, W)
         network, spec, device = self.model.network, self.model.spec, self.model.device
-        with drawing_from(self.generator):
+        low = torch.autocast(device.type, torch.bfloat16) if self.autocast else nullcontext()
+        with drawing_from(self.generator), low:
             each = (run_flat(network, spec, weights, part.to(device), self.buffers) for part in x.split(self.batch_size))
-            parts = [outputs[..., self.columns].cpu() for outputs in each]
+            parts = [outputs[..., self.columns].to(weights.dtype).cpu() for outputs in each]
         return torch.cat(parts, dim=1)  # (S, N, C)
 
 
@@ -57,11 +69,12 @@ def predictive_outputs(
     batch_size: int = 500,
     every_output: bool = False,
     moments: bool = False,
+    autocast: bool = False,
 ) -> Tensor:
     """Outputs of one task's networks (S, N, C); the same weight samples serve all inputs.
 
     A linearised network, and with ``moments`` an MLP with a Gaussian posterior, needs no weight samples: its outputs are Gaussian
-    themselves, the latter's nearly so, and are sampled instead.
+    themselves, the latter's nearly so, and are sampled instead. With ``autocast`` networks compute in bfloat16.
     """
     columns = slice(None) if every_output else model.heads[task]
     posterior = model.posterior(task)
@@ -70,7 +83,7 @@ def predictive_outputs(
         found = [_gaussian_outputs(model, posterior, part, columns, model.buffers(task)[0]) for part in parts]
         means, covariances = zip(*found, strict=True)
         return output_samples(torch.cat(means).cpu(), torch.cat(covariances).cpu(), samples, generator=generator)
-    drawn = WeightSamples(model, task, samples, generator=generator, columns=columns, batch_size=batch_size)
+    drawn = WeightSamples(model, task, samples, generator=generator, columns=columns, batch_size=batch_size, autocast=autocast)
     return torch.cat([drawn.draw(step, x) for step in drawn.steps])  # (S, N, C)
 
 

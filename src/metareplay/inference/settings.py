@@ -16,6 +16,15 @@ class InferenceSettings(Settings):
         description="samples: run the network under weight samples; moments: means and variances go through the layers of an MLP with "
         "Gaussian weights, and K samples are drawn of its outputs alone",
     )
+    adaptive: float | None = Field(
+        None,
+        gt=0,
+        description="draw weight samples for an input and a task only until its decision is so many standard errors clear, 4 for example; "
+        "null: all of them",
+    )
+    autocast: bool = Field(
+        False, description="networks compute in bfloat16: faster only where the processor has instructions for it, elsewhere much slower"
+    )
     test_inputs: int | None = Field(None, ge=1, description="test inputs of each task that a run uses, drawn by data_seed; null: all")
     batch_wise: int = Field(100, ge=1, description="inputs per batch in batch-wise task inference")
     grad_steps: int = Field(1, ge=1, description="criterion grad: gradient steps on the mixing coefficients of the tasks")

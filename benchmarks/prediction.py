@@ -1,0 +1,134 @@
+"""How long prediction with task inference takes, as multiples of a fine-tuning step, and what each faster way loses.
+
+python -m benchmarks.prediction [--data-dir FOLDER] [--model FOLDER] [--inputs 10000] [--iterations 600]
+
+Without a model, a pr-bbb model of split-mnist is learned first, with a small hypernetwork. Times are processor times of one thread, and the
+fine-tuning steps are taken before and after each of them, so that other work on the machine matters little.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.common import learner_for, steps_in_task
+from metareplay.benchmarks.registry import build_benchmark
+from metareplay.evaluation.evaluate import Evaluator
+from metareplay.experiments.store import load_model
+from metareplay.inference.adaptive import LOG_PREDICTIVE
+from metareplay.inference.criteria import CRITERIA
+from metareplay.inference.predictive import WeightSamples
+from metareplay.model import ContinualModel
+from metareplay.seeding import generator_for
+
+SMALL = {
+    "hypernet__hidden": [50, 30],
+    "hypernet__chunk_size": 15000,
+    "hypernet__chunk_embeddings_per_task": False,
+    "posterior__train_samples": 1,
+    "posterior__local_reparametrisation": True,
+    "training__learning_rate": 0.001,
+}
+WAYS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
+    "all samples": ({}, ("ent", "agree")),
+    "adaptive, 4 errors, ent": ({"adaptive": 4.0}, ("ent",)),
+    "adaptive, 4 errors, agree": ({"adaptive": 4.0}, ("agree",)),
+    "moments": ({"predictive": "moments"}, ("ent", "agree")),
+}
+"""Settings of inference, and the criteria that are asked for."""
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """Processor time of one call."""
+    began = time.process_time()
+    action()
+    return time.process_time() - began
+
+
+def test_inputs(data_dir: Path | None, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs of all tasks, their classes within the task, and their tasks."""
+    stream = build_benchmark("split-mnist", data_dir=data_dir)
+    rows = [torch.randperm(len(task.test.x), generator=torch.Generator().manual_seed(0))[: count // len(stream)] for task in stream]
+    x, y = (torch.cat([getattr(task.test, name)[own] for task, own in zip(stream, rows, strict=True)]) for name in ("x", "y"))
+    return x, y, torch.repeat_interleave(torch.arange(len(stream)), torch.tensor([len(own) for own in rows]))
+
+
+def learned(data_dir: Path | None, iterations: int) -> ContinualModel:
+    """A pr-bbb model of the five tasks."""
+    learner = learner_for("pr-bbb", training__batch_size=128, **SMALL)
+    for task in build_benchmark("split-mnist", data_dir=data_dir):
+        trainer = learner.begin_task(task.train, 2)
+        trainer.iterations = iterations
+        for _ in trainer:
+            pass
+    return learner.model
+
+
+def decisions(said: Sequence[dict[str, Tensor]], name: str) -> tuple[Tensor, Tensor]:
+    """Task and class of each input."""
+    tasks = torch.stack([found[name] for found in said]).argmin(0)
+    classes = torch.stack([found[LOG_PREDICTIVE].argmax(-1) for found in said])
+    return tasks, classes.gather(0, tasks.unsqueeze(0)).squeeze(0)
+
+
+def measure(model: ContinualModel, x: Tensor, y: Tensor, true: Tensor) -> None:
+    """Print one line for each way to predict."""
+    steps, plain = steps_in_task(learner_for("fine-tuning", training__batch_size=128), 0), {}
+    fine_tuning = lambda: [next(steps) for _ in range(30)]  # noqa: E731
+    fine_tuning()
+    print(f"{len(x)} inputs, {model.num_tasks} tasks, K = 100; times in fine-tuning steps")
+    for way, (given, names) in WAYS.items():
+        settings = learner_for("pr-bbb", **{f"inference__{key}": value for key, value in given.items()}).config.inference
+        judge = Evaluator(model, settings, regression=False, seed=0)
+        said: list[dict[str, Tensor]] = []
+        before = seconds(fine_tuning)
+        taken = seconds(lambda judge=judge, names=names, said=said: said.extend(_asked(judge, x, names)))
+        step = (before + seconds(fine_tuning)) / 60
+        given_right = torch.stack([found[LOG_PREDICTIVE].argmax(-1) for found in said]).gather(0, true.unsqueeze(0)).squeeze(0) == y
+        text = f"{way}: {taken / step:.0f} steps of {1000 * step:.1f} ms; TGiven {percent(given_right)}"
+        for name in names:
+            task, label = decisions(said, name)
+            plain.setdefault(name, (task, label))
+            same = (task == plain[name][0]) & (label == plain[name][1])
+            text += f"; {name}: TInfer {percent((task == true) & (label == y))}, as with all samples {percent(same)}"
+        print(text, flush=True)
+
+
+def _asked(judge: Evaluator, x: Tensor, names: Sequence[str]) -> list[dict[str, Tensor]]:
+    return judge.statistics(x, range(judge.model.num_tasks), {}, [CRITERIA[name] for name in names])
+
+
+def percent(hits: Tensor) -> str:
+    """The share of hits."""
+    return f"{100 * float(hits.double().mean()):.2f} %"
+
+
+def bfloat16(model: ContinualModel, x: Tensor) -> None:
+    """Print how the time in bfloat16 compares."""
+    found = {}
+    for low in (False, True):
+        samples = WeightSamples(model, 0, 5, generator=generator_for(0, "evaluate", 0), columns=model.heads[0], autocast=low)
+        found[low] = min(seconds(lambda samples=samples: samples.draw(5, x[:500])) for _ in range(3))
+    print(f"bfloat16: {found[True] / found[False]:.2f} times the time of float32 ({torch.backends.cpu.get_cpu_capability()})")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--iterations", type=int, default=600)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    model = load_model(asked.model).learner.model if asked.model else learned(asked.data_dir, asked.iterations)
+    inputs = test_inputs(asked.data_dir, asked.inputs)
+    bfloat16(model, inputs[0])
+    measure(model, *inputs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Adaptive sampling: more weight samples only where a decision is open."""
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.hypernets.task_maps import PerTaskParameters
+from metareplay.inference.adaptive import LOG_PREDICTIVE, adaptive_statistics
+from metareplay.inference.criteria import CRITERIA, Criterion, expected_entropy
+from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
+from metareplay.inference.settings import InferenceSettings
+from metareplay.likelihoods import Categorical
+from metareplay.model import ContinualModel, HeadLayout
+from metareplay.nets.mlp import MLP
+from metareplay.posteriors.gaussian import GaussianFamily
+
+SAMPLES = 100
+PATIENT = 1e9
+
+
+class Told(WeightSamples):
+    """Gives outputs that are known beforehand (K, N, C), and counts what it is asked for; an input is the number of its row."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        self.outputs, self.steps, self.taken = outputs, [5] * (len(outputs) // 5), 0
+        self.asked = torch.zeros(outputs.shape[1], dtype=torch.int64)
+
+    def draw(self, samples: int, x: Tensor) -> Tensor:
+        rows = x[:, 0].long()
+        self.asked[rows] += samples
+        self.taken += samples
+        return self.outputs[self.taken - samples : self.taken, rows]
+
+
+def told(rng: Generator, tasks: int, inputs: int, classes: int = 2) -> list[Tensor]:
+    """Outputs of tasks that are confident to very different degrees, with some noise over weight samples."""
+    centres = 6 * torch.randn(tasks, 1, inputs, classes, generator=rng)
+    return list(centres + torch.randn(tasks, SAMPLES, inputs, classes, generator=rng))
+
+
+def ask(outputs: list[Tensor], criteria: list[Criterion], adaptive: float) -> tuple[list[dict[str, Tensor]], Tensor]:
+    """What the tasks say, and how many weight samples each input took of each task (T, N)."""
+    samples = [Told(values) for values in outputs]
+    statistics = {criterion.name: criterion.score for criterion in criteria} | {LOG_PREDICTIVE: log_predictive}
+    x = torch.arange(outputs[0].shape[1]).unsqueeze(1).float()
+    heads = [slice(0, outputs[0].shape[2])] * len(outputs)
+    found = adaptive_statistics(samples, x, statistics, criteria, heads, InferenceSettings(adaptive=adaptive))
+    return found, torch.stack([each.asked for each in samples])
+
+
+def decisions(found: list[dict[str, Tensor]], criterion: Criterion, classes: int = 2) -> Tensor:
+    """Task and class of each input as one number."""
+    heads = [slice(0, classes)] * len(found)
+    tasks = criterion.compare([said[criterion.name] for said in found], heads, InferenceSettings()).argmin(0)
+    named = torch.stack([said[LOG_PREDICTIVE].argmax(-1) for said in found])
+    return tasks * classes + named.gather(0, tasks.unsqueeze(0)).squeeze(0)
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_infinite_patience_is_the_plain_way(name: str, rng: Generator) -> None:
+    outputs = told(rng, 3, 20)
+    found, asked = ask(outputs, [CRITERIA[name]], PATIENT)
+    assert bool((asked == SAMPLES).all())
+    for said, values in zip(found, outputs, strict=True):
+        assert torch.equal(said[name], CRITERIA[name].score(log_likelihoods(values)))
+        assert torch.equal(said[LOG_PREDICTIVE], log_predictive(log_likelihoods(values)))
+
+
+@pytest.mark.parametrize("name", ["ent", "conf", "agree", "ku"])
+def test_most_decisions_need_few_samples(name: str, rng: Generator) -> None:
+    outputs = told(rng, 5, 1000)
+    plain, _ = ask(outputs, [CRITERIA[name]], PATIENT)
+    found, asked = ask(outputs, [CRITERIA[name]], 4.0)
+    same = (decisions(found, CRITERIA[name]) == decisions(plain, CRITERIA[name])).double().mean()
+    assert float(same) >= 0.995
+    assert float(asked.double().mean()) < 0.3 * SAMPLES
+    assert int(asked.min()) == 5
+    assert int(asked.max()) == SAMPLES
+
+
+def test_all_criteria_at_once(rng: Generator) -> None:
+    outputs, criteria = told(rng, 4, 500, classes=3), list(CRITERIA.values())
+    plain, _ = ask(outputs, criteria, PATIENT)
+    found, asked = ask(outputs, criteria, 4.0)
+    same = {each.name: float((decisions(found, each, 3) == decisions(plain, each, 3)).double().mean()) for each in criteria}
+    assert min(same.values()) >= 0.97, same  # grad is the least smooth
+    assert float(asked.double().mean()) < SAMPLES
+
+
+def test_more_patience_draws_more(rng: Generator) -> None:
+    outputs = told(rng, 4, 300)
+    taken = [float(ask(outputs, [CRITERIA["ent"]], patience)[1].double().mean()) for patience in (1.0, 3.0, 10.0)]
+    assert taken == sorted(taken)
+    assert taken[0] < taken[-1]
+
+
+def test_what_is_clear_stops_at_once_and_what_is_not_goes_on(rng: Generator) -> None:
+    """Task 0 is sure of input 0; both are unsure of input 1 in the same way; of input 2 task 0 is sure, but not of the class."""
+    noise = 0.1 * torch.randn(2, SAMPLES, 3, 2, generator=rng)
+    one = torch.tensor([[9.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    other = torch.tensor([[0.5, 0.0], [1.0, 0.0], [0.0, 0.0]])
+    _, asked = ask([one + noise[0], other + noise[1]], [CRITERIA["ent"]], 4.0)
+    assert asked[:, 0].tolist() == [5, 5]
+    assert int(asked[:, 1].min()) > 5
+    assert int(asked[:, 2].min()) > 5
+
+
+def test_losers_are_not_asked_again(rng: Generator) -> None:
+    noise = 0.1 * torch.randn(3, SAMPLES, 50, 2, generator=rng)
+    centres = [torch.tensor([5.0, 0.0]), torch.tensor([5.0, 0.0]), torch.tensor([0.5, 0.0])]
+    _, asked = ask([centre + each for centre, each in zip(centres, noise, strict=True)], [CRITERIA["ent"]], 4.0)
+    assert bool((asked[2] == 5).all())
+    assert float(asked[:2].double().mean()) > 20
+
+
+def test_with_the_task_given_only_the_class_counts(rng: Generator) -> None:
+    outputs = torch.tensor([[3.0, 0.0], [0.02, 0.0]]) + 0.3 * torch.randn(SAMPLES, 2, 2, generator=rng)
+    found, asked = ask([outputs], [], 4.0)
+    assert asked[0].tolist() == [5, SAMPLES]
+    assert torch.equal(found[0][LOG_PREDICTIVE][1], log_predictive(log_likelihoods(outputs))[1])
+
+
+def test_other_statistics_are_of_the_same_samples(rng: Generator) -> None:
+    outputs = told(rng, 1, 4)
+    samples, x = Told(outputs[0]), torch.arange(4).unsqueeze(1).float()
+    statistics = {"aleatoric": expected_entropy, LOG_PREDICTIVE: log_predictive}
+    found = adaptive_statistics([samples], x, statistics, [], [slice(0, 2)], InferenceSettings(adaptive=4.0))[0]
+    for row, count in enumerate(samples.asked.tolist()):
+        expected = expected_entropy(log_likelihoods(outputs[0][:count, row : row + 1]))[0]
+        torch.testing.assert_close(found["aleatoric"][row], expected)
+
+
+def test_no_inputs() -> None:
+    found, _ = ask([torch.zeros(SAMPLES, 0, 2)] * 2, [CRITERIA["ent"]], 4.0)
+    assert [said["ent"].shape for said in found] == [(0,), (0,)]
+
+
+def test_weights_are_a_prefix_of_all_samples_whatever_the_inputs(rng: Generator) -> None:
+    model = ContinualModel(
+        lambda outputs: MLP((2,), (4,), outputs),
+        GaussianFamily(),
+        lambda size, _: PerTaskParameters(size),
+        HeadLayout.SINGLE,
+        Categorical(),
+        lambda family, network, spec: None,
+    )
+    model.add_task(3, generator=rng)
+    x = torch.randn(11, 2, generator=rng)
+    whole = predictive_outputs(model, x, 0, 17, generator=Generator().manual_seed(3))
+    samples = WeightSamples(model, 0, 17, generator=Generator().manual_seed(3), columns=model.heads[0], batch_size=500)
+    assert sum(samples.steps) == 17
+    done = 0
+    for step, rows in zip(samples.steps, [slice(None), slice(3, 5), slice(4, 5), slice(0, 9)], strict=True):
+        torch.testing.assert_close(samples.draw(step, x[rows]), whole[done : done + step, rows])
+        done += step
