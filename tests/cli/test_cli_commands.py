@@ -19,6 +19,7 @@ from metareplay.experiments.methods import METHODS
 from metareplay.experiments.paper_tables import paper_tables
 from metareplay.experiments.recipe_book import all_recipes
 from metareplay.inference.criteria import CRITERIA
+from metareplay.report.drawings import DRAWINGS
 
 Command = Callable[..., Any]
 Array = npt.NDArray[np.float64]
@@ -68,7 +69,7 @@ def test_the_help_of_every_command_has_an_example(name: str, option: str, comman
 def test_the_help_lists_every_command(command: Command) -> None:
     found = command("--help")
     assert found.code == 0
-    assert all(name in found.out for name in ("run", "report", "list", "predict", "tasks"))
+    assert all(name in found.out for name in ("run", "report", "figure", "list", "predict", "tasks"))
 
 
 KINDS: dict[str, list[str]] = {
@@ -77,6 +78,7 @@ KINDS: dict[str, list[str]] = {
     "networks": ["mlp-"],
     "criteria": list(CRITERIA),
     "tables": list(paper_tables()),
+    "figures": list(DRAWINGS),
     "recipes": [recipe.name for recipe in all_recipes()],
     "settings": list(setting_descriptions()),
 }

@@ -1,5 +1,6 @@
 """Evaluation of models whose every answer can be worked out by hand."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -8,6 +9,7 @@ from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
 from metareplay.evaluation.evaluate import Evaluator, backward_transfer, during, final
+from metareplay.evaluation.uncertainty import CONFIDENCE_BINS, EDGES, calibration_error
 from metareplay.hypernets.task_maps import PerTaskParameters, SharedParameters, TaskMap
 from metareplay.inference.settings import InferenceSettings
 from metareplay.likelihoods import Categorical, Gaussian
@@ -232,3 +234,28 @@ def test_where_tasks_share_their_classes_a_wrong_task_may_give_the_right_one(two
 def test_where_tasks_are_known_none_is_inferred(two_tasks: ContinualModel) -> None:
     assert in_scenario(two_tasks, Scenario.TASK).criteria() == []
     assert in_scenario(two_tasks, Scenario.TASK).inferred([split([1.0], [0])]) == {}
+
+
+def test_calibration_with_the_task_given(two_tasks: ContinualModel) -> None:
+    found = evaluator(two_tasks).tested(1, TESTS[1])  # always class 0 with probability sigmoid(2) = 0.88; four of five are right
+    assert found.score == 80.0
+    assert found.reliability is not None
+    inputs, confidence, right = found.reliability
+    place = int(torch.sigmoid(torch.tensor(2.0)) * CONFIDENCE_BINS)
+    assert (inputs[place], right[place]) == (5, 4)
+    assert inputs.sum() == 5
+    assert confidence[place] == pytest.approx(5 / (1 + math.exp(-2)))
+    assert calibration_error(found.reliability) == pytest.approx(100 * (1 / (1 + math.exp(-2)) - 0.8))
+
+
+def test_regression_has_no_calibration() -> None:
+    model = linear_model(1, DiracFamily(), [1], regression=True)
+    assert evaluator(model, regression=True).tested(0, Split(torch.ones(2, 1), torch.ones(2, 1))).reliability is None
+
+
+def test_scores_are_counted_apart_for_own_and_other_inputs(two_tasks: ContinualModel) -> None:
+    counts = evaluator(two_tasks).inferred(TESTS)["conf"].counts  # (own or other, posterior, bins)
+    assert counts.sum(-1).tolist() == [[4, 5], [5, 4]]  # each posterior judges its own inputs and the other task's
+    constant = int(torch.bucketize(1 / (1 + math.exp(2)), EDGES, right=True)) - 1
+    assert counts[:, 1, constant].tolist() == [5, 4]  # task 1 is as sure of every input
+    assert (counts[:, 0] > 0).sum() > 4

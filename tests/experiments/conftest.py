@@ -48,6 +48,9 @@ def assert_same_run() -> Callable[[Path, Path], None]:
         assert weights[0].keys() == weights[1].keys()
         for name, tensor in weights[0].items():
             assert torch.equal(tensor, weights[1][name]), name
+        for name in ("predictive.safetensors", "uncertainty.safetensors"):
+            stored = [path.read_bytes() if (path := folder / name).exists() else None for folder in (first, second)]
+            assert stored[0] == stored[1], name
         metrics = [(folder / "metrics.jsonl").read_text().splitlines() for folder in (first, second)]
         assert metrics[0] == metrics[1]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from safetensors.torch import load_file
 
@@ -66,7 +67,8 @@ def regressed(tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..
 
 def test_the_folder_holds_what_the_design_says(classified: Path) -> None:
     names = {path.name for path in classified.iterdir()}
-    assert names == {"config.yaml", "results.json", "metrics.jsonl", "checkpoint", "model", "log.txt", "predictive.safetensors"}
+    tensors = {"predictive.safetensors", "uncertainty.safetensors"}
+    assert names == {"config.yaml", "results.json", "metrics.jsonl", "checkpoint", "model", "log.txt", *tensors}
     assert {path.name for path in (classified / "model").iterdir()} > {"model.json"}
     assert len(list((classified / "checkpoint").iterdir())) == 2
 
@@ -159,8 +161,24 @@ def test_settings_that_only_watch_change_no_figure(tmp_path: Path, tiny_config: 
 
 def test_a_picture_is_kept_for_the_toy_problems(classified: Path, regressed: Path) -> None:
     maps, lines = load_file(classified / "predictive.safetensors"), load_file(regressed / "predictive.safetensors")
-    assert maps["entropy"].shape == (3, 101, 101)
+    assert maps["entropy"].shape == maps["agree"].shape == (3, 101, 101)
+    assert maps["probability"].shape == (3, 2, 101, 101)
+    assert maps["sample_entropy"].shape == (3, 3, 101, 101)  # as many as there are samples
+    assert maps["probability"].float().sum(1) == pytest.approx(torch.ones(3, 101, 101), abs=2e-3)
     assert lines["mean"].shape == lines["std"].shape == (3, 401)
+
+
+def test_uncertainties_are_kept_in_bins(classified: Path, regressed: Path) -> None:
+    maps, lines = load_file(classified / "uncertainty.safetensors"), load_file(regressed / "uncertainty.safetensors")
+    assert set(maps) == {"edges", "reliability", *(f"scores.{name}" for name in ("ent", "conf", "agree", "ku"))}
+    assert set(lines) == {"edges", "scores.variance"}
+    own, other = maps["scores.ent"].sum(-1)  # (2, T, bins) -> (T,), (T,)
+    assert torch.equal(other, own.sum() - own)  # every posterior is asked about every input
+    assert torch.equal(maps["reliability"][:, 0].sum(-1), own.double())  # and its own task's inputs make the diagram
+    right = 100 * maps["reliability"][:, 2].sum(-1) / own
+    assert right.tolist() == pytest.approx(read_results(classified)["tgiven_matrix"][-1])
+    assert 0 <= read_results(classified)["calibration_error"] <= 100
+    assert read_results(regressed)["calibration_error"] is None
 
 
 def test_the_log_tells_the_story(classified: Path) -> None:

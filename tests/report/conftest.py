@@ -176,7 +176,24 @@ def write_modes_arrays(folder: Path) -> None:
         arrays[f"train_x_{task}"] = np.concatenate([mode + rng.normal(0, 0.2, (10, 2)) for mode in own])
         arrays[f"train_y_{task}"] = np.repeat([0, 1], 10)
     arrays["entropy"] = np.stack(maps)
+    right = 1 / (1 + np.exp(-grid)) * np.ones((60, 1))
+    arrays["probability"] = np.stack([np.stack([right, 1 - right])] * 3)
+    arrays["agree"] = arrays["entropy"] / 2
+    arrays["sample_entropy"] = np.stack([arrays["entropy"], 0 * arrays["entropy"]], axis=1)
+    arrays["weights"] = rng.normal(size=(3, 40, 5))
+    arrays["weight_index"] = np.arange(5)
     save_file({name: array.astype(np.float32) for name, array in arrays.items()}, folder / "predictive.safetensors")
+
+
+def write_uncertainty_arrays(folder: Path, criteria: tuple[str, ...] = ("ent", "agree")) -> None:
+    """Scores in bins, lower at home than abroad, and confidences that promise too much."""
+    places = np.arange(32)
+    own, other = (np.round(200 * np.exp(-(((places - middle) / 5.0) ** 2))) for middle in (10, 22))
+    arrays = {f"scores.{name}": np.stack([np.stack([own] * 5), np.stack([other] * 5)]) for name in criteria}
+    inputs = np.arange(15.0)
+    arrays["reliability"] = np.stack([np.stack([inputs, inputs * (places[:15] + 0.5) / 15, np.floor(inputs * 0.4)])] * 5)
+    arrays["edges"] = np.logspace(-6, 2, 33)
+    save_file(arrays, folder / "uncertainty.safetensors")
 
 
 def _confusion(rng: np.random.Generator, tasks: int, right: float) -> list[list[float]]:
@@ -228,6 +245,11 @@ def add_regression_arrays() -> Callable[..., None]:
 @pytest.fixture(scope="session")
 def add_modes_arrays() -> Callable[[Path], None]:
     return write_modes_arrays
+
+
+@pytest.fixture(scope="session")
+def add_uncertainty_arrays() -> Callable[..., None]:
+    return write_uncertainty_arrays
 
 
 @pytest.fixture

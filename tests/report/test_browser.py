@@ -83,16 +83,23 @@ def pages(
     make_results: Callable[..., dict[str, Any]],
     make_regression_results: Callable[..., dict[str, Any]],
     add_regression_arrays: Callable[..., None],
+    add_modes_arrays: Callable[[Path], None],
+    add_uncertainty_arrays: Callable[..., None],
 ) -> dict[str, Path]:
     """The page of one run, and of several methods on two benchmarks."""
     folder = tmp_path_factory.mktemp("pages")
     digits = [write_run(folder / name, make_results(name)) for name in ("pr-bbb", "sp-dirac", "vcl")]
     for lean in digits[1:]:  # curves take most of a page's time
         (lean / "metrics.jsonl").unlink()
-    curve = write_run(folder / "pr-avb", make_regression_results())
-    add_regression_arrays(curve)
+    add_uncertainty_arrays(digits[0])
+    curves = [write_run(folder / f"curve-{name}", make_regression_results(name)) for name in ("pr-avb", "vcl")]
+    three = {"num_tasks": 3, "task_names": ["first", "second", "third"], "tgiven_matrix": [[99.0]] * 3, "task_confusion": None}
+    modes = [write_run(folder / f"modes-{name}", make_results(name, benchmark="modes-2d", **three)) for name in ("pr-bbb", "pr-avb")]
+    for run in (*curves, *modes):
+        (run / "metrics.jsonl").unlink()
+        (add_modes_arrays if run in modes else add_regression_arrays)(run)
     report(digits[:1], folder / "one.html")
-    report([*digits, curve], folder / "many.html")
+    report([*digits, *curves, *modes], folder / "many.html")
     return {"one": folder / "one.html", "many": folder / "many.html"}
 
 

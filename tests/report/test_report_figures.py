@@ -15,7 +15,6 @@ from metareplay.report import (
     confusion_figure,
     learning_curves_figure,
     matrix_figure,
-    modes_figure,
     regression_figure,
     save_figure,
 )
@@ -150,20 +149,6 @@ def test_arrays_of_the_wrong_shape_are_refused() -> None:
         regression_figure(x, mean, std, points[:1], ["left", "right"])
 
 
-def test_modes_share_one_scale_and_put_rows_on_the_vertical_axis() -> None:
-    grid_x, grid_y = np.linspace(-8, 8, 5), np.linspace(-4, 4, 3)
-    entropy = np.zeros((4, 3, 5))
-    entropy[1] = 0.6
-    points = [(np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([0, 1]))] * 4
-    figure = modes_figure(grid_x, grid_y, entropy, points, ["a", "b", "c", "d"])
-    maps = [axes for axes in figure.axes if axes.get_images()]
-    assert [axes.get_title() for axes in maps] == ["a", "b", "c", "d"]
-    assert {axes.get_images()[0].get_clim() for axes in maps} == {(0.0, 0.6)}
-    assert list(maps[0].get_images()[0].get_extent()) == [-8, 8, -4, 4]
-    with pytest.raises(DataError, match="entropy has shape"):
-        modes_figure(grid_y, grid_x, entropy, points, ["a", "b", "c", "d"])
-
-
 def test_saved_figures_are_the_same_every_time_and_carry_no_date(tmp_path: Path) -> None:
     contents = set()
     for folder in ("one", "two"):
@@ -175,13 +160,19 @@ def test_saved_figures_are_the_same_every_time_and_carry_no_date(tmp_path: Path)
     assert "date" not in svg.lower()
 
 
+def test_a_pdf_is_the_same_every_time(tmp_path: Path) -> None:
+    drawn = [save_figure(confusion_figure(np.eye(2) * 100, NAMES), tmp_path / f"{name}.pdf").read_bytes() for name in "ab"]
+    assert drawn[0].startswith(b"%PDF")
+    assert drawn[0] == drawn[1]
+
+
 def test_figures_are_saved_as_png_too(tmp_path: Path) -> None:
     path = save_figure(matrix_figure(np.eye(2) * 100, NAMES), tmp_path / "matrix.png")
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_other_formats_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\.svg or \.png"):
+    with pytest.raises(ConfigError, match=r"\.svg, \.pdf or \.png"):
         save_figure(Figure(), tmp_path / "figure.gif")
 
 

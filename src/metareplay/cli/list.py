@@ -6,7 +6,7 @@ import typer
 
 from metareplay.errors import ConfigError
 
-HELP = """List benchmarks, methods, networks, criteria, tables, recipes or settings.
+HELP = """List benchmarks, methods, networks, criteria, tables, figures, recipes or settings.
 
 [bold]Examples[/]
 
@@ -15,7 +15,7 @@ HELP = """List benchmarks, methods, networks, criteria, tables, recipes or setti
   metareplay list settings
 """
 
-KINDS = ("benchmarks", "methods", "networks", "criteria", "tables", "recipes", "settings")
+KINDS = ("benchmarks", "methods", "networks", "criteria", "tables", "figures", "recipes", "settings")
 
 
 def list_(what: Annotated[str, typer.Argument(help=f"One of {', '.join(KINDS)}.")]) -> None:
@@ -56,6 +56,10 @@ def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     if what == "tables":
         tables = paper_tables().values()
         return ("table", "label", "rows", "what it is"), [(t.name, t.label, str(len(t.own_rows)), t.title) for t in tables]
+    if what == "figures":
+        from metareplay.report.drawings import DRAWINGS
+
+        return ("figure", "what it shows"), [(name, kind.description) for name, kind in DRAWINGS.items()]
     if what == "recipes":
         return ("recipe", "source"), [(recipe.name, recipe.source) for recipe in all_recipes()]
     return ("setting", "meaning"), list(setting_descriptions().items())

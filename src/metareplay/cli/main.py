@@ -4,8 +4,8 @@ import sys
 
 import typer
 
+from metareplay.cli import figure, predict, report, reproduce, run, tasks
 from metareplay.cli import list as list_command
-from metareplay.cli import predict, report, reproduce, run, tasks
 from metareplay.errors import MetaReplayError
 from metareplay.version import __version__
 
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("run", help=run.HELP)(run.run)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.command("report", help=report.HELP)(report.report)
+app.command("figure", help=figure.HELP)(figure.figure)
 app.command("list", help=list_command.HELP)(list_command.list_)
 app.command("predict", help=predict.HELP)(predict.predict)
 app.command("tasks", help=tasks.HELP)(tasks.tasks)

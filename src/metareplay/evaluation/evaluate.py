@@ -7,6 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
+from metareplay.evaluation.uncertainty import count_scores, reliability
 from metareplay.hypernets.task_maps import SharedParameters
 from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
 from metareplay.inference.criteria import CRITERIA, Criterion, predictive_variance
@@ -27,6 +28,15 @@ class Answers(NamedTuple):
     scores: dict[str, Tensor]
 
 
+class Tested(NamedTuple):
+    """One task tested with the task given."""
+
+    score: float
+    """Accuracy in percent, or mean squared error."""
+    reliability: Tensor | None
+    """What a reliability diagram shows (3, bins), see ``reliability``; None for regression."""
+
+
 class Inference(NamedTuple):
     """Task inference with one criterion, over all test inputs; percentages, or squared errors."""
 
@@ -36,6 +46,18 @@ class Inference(NamedTuple):
     batch_wise: float | None
     confusion: list[list[float]]
     """Row: the true task; column: how often each task was inferred, in percent."""
+    counts: Tensor
+    """Scores of each task's posterior in bins: of the task's own inputs, then of the other tasks' inputs; (2, T, bins)."""
+
+
+class Row(NamedTuple):
+    """What one criterion makes of one true task's inputs."""
+
+    score: float
+    right_task: float
+    batch_wise: float
+    shares: list[float]
+    counts: Tensor
 
 
 class Evaluator:
@@ -122,16 +144,24 @@ class Evaluator:
             return (error if self.target_scale is None else error * self.target_scale).square().mean(-1)  # (N, D) -> (N,)
         return 100.0 * (predictions == y).double()
 
+    def tested(self, task: int, test: Split) -> Tested:
+        """Score and calibration with the task given."""
+        if self.regression:
+            return Tested(float(self.error_or_hit(self.answers(test.x, [task])[0].predictions, test.y).mean()), None)
+        said = self.statistics(test.x, [task], {"conf": CRITERIA["conf"].score})[0]
+        values = self.error_or_hit(said[LOG_PREDICTIVE].argmax(-1), test.y)
+        return Tested(float(values.mean()), reliability(1.0 - said["conf"], values > 0))
+
     def given(self, task: int, test: Split) -> float:
         """Accuracy in percent, or mean squared error, with the task given."""
-        return float(self.error_or_hit(self.answers(test.x, [task])[0].predictions, test.y).mean())
+        return self.tested(task, test).score
 
     def inferred(self, tests: Sequence[Split]) -> dict[str, Inference]:
         """All criteria on all tasks' test data: the mean over tasks of each figure."""
         criteria, tasks = self.criteria(), range(self.model.num_tasks)
         if not criteria or not tests:
             return {}
-        rows: dict[str, list[tuple[float, float, float, list[float]]]] = {name: [] for name in criteria}
+        rows: dict[str, list[Row]] = {name: [] for name in criteria}
         for true, test in enumerate(tests):
             answers = self.answers(test.x, tasks, criteria)
             values = torch.stack([self.error_or_hit(answer.predictions, test.y) for answer in answers])  # (T, N)
@@ -144,11 +174,11 @@ class Evaluator:
         said = [answer.scores[name] for answer in answers]
         return torch.stack(said) if self.regression else CRITERIA[name].compare(said, self.model.heads, self.settings)
 
-    def _row(self, scores: Tensor, values: Tensor, true: int) -> tuple[float, float, float, list[float]]:
-        """One true task: score, share of right tasks, batch-wise score, confusion row."""
+    def _row(self, scores: Tensor, values: Tensor, true: int) -> Row:
         chosen, together = infer_tasks(scores), infer_tasks_batch_wise(scores, self.settings.batch_wise)  # (T, N) -> (N,)
         shares = 100.0 * torch.bincount(chosen, minlength=len(scores)).double() / scores.shape[1]
-        return self._value(values, chosen, true), float(shares[true]), self._value(values, together, true), shares.tolist()
+        alone, batches = self._value(values, chosen, true), self._value(values, together, true)
+        return Row(alone, float(shares[true]), batches, shares.tolist(), count_scores(scores))
 
     def _value(self, values: Tensor, chosen: Tensor, true: int) -> float:
         found = values.gather(0, chosen.unsqueeze(0)).squeeze(0)  # (T, N) -> (N,)
@@ -156,10 +186,15 @@ class Evaluator:
             found = found * (chosen == true)  # a wrong task is a wrong answer; where tasks share their classes it may be a right one
         return float(found.mean())
 
-    def _summary(self, rows: list[tuple[float, float, float, list[float]]]) -> Inference:
-        score, right, together, confusion = zip(*rows, strict=True)
-        batch_wise = None if self.regression else mean(together)
-        return Inference(mean(score), mean(right), batch_wise, list(confusion))
+    def _summary(self, rows: list[Row]) -> Inference:
+        batch_wise = None if self.regression else mean([row.batch_wise for row in rows])
+        total = torch.stack([row.counts for row in rows]).sum(0)  # (true tasks, T, bins) -> (T, bins)
+        own = torch.zeros_like(total)
+        for true, row in enumerate(rows):
+            own[true] = row.counts[true]
+        counts = torch.stack([own, total - own])  # (2, T, bins)
+        score, right = mean([row.score for row in rows]), mean([row.right_task for row in rows])
+        return Inference(score, right, batch_wise, [row.shares for row in rows], counts)
 
     def shared_softmax(self, tests: Sequence[Split]) -> float | None:
         """Accuracy over all classes at once, where one softmax spans all tasks; None elsewhere."""

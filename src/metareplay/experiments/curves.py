@@ -2,18 +2,27 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from metareplay.benchmarks.base import Benchmark
 from metareplay.benchmarks.toy import REGRESSION_DOMAINS, REGRESSION_FUNCTIONS
 from metareplay.evaluation.evaluate import Evaluator
-from metareplay.inference.criteria import total_entropy
-from metareplay.inference.predictive import log_likelihoods
+from metareplay.inference.criteria import disagreement, single_entropies, total_entropy
+from metareplay.inference.predictive import log_likelihoods, log_predictive
+from metareplay.posteriors.flow import FlowFamily
+from metareplay.posteriors.implicit import ImplicitFamily
+from metareplay.seeding import generator_for
+
+SINGLE_SAMPLES = 4
+"""How many single weight samples the maps show beside the mean."""
+WEIGHT_SAMPLES = 500
+CHOSEN_WEIGHTS = 24
 
 
-def predictive_picture(evaluator: Evaluator, benchmark: Benchmark) -> dict[str, Tensor] | None:
-    """Tensors for the figure of 1D regression (mean and standard deviation) or of 2D classification (entropy); None otherwise."""
+def predictive_picture(evaluator: Evaluator, benchmark: Benchmark) -> dict[str, Tensor]:
+    """Tensors for the figure of 1D regression (mean and standard deviation) or of 2D classification (entropy); none otherwise."""
     if benchmark.scaling.tensors:
-        return None  # the axes would not be in the user's units
+        return {}  # the axes would not be in the user's units
     if benchmark.input_shape == (1,) and evaluator.regression:
         found = _lines(evaluator)
         if benchmark.name == "regression-1d":
@@ -21,10 +30,26 @@ def predictive_picture(evaluator: Evaluator, benchmark: Benchmark) -> dict[str, 
     elif benchmark.input_shape == (2,) and not evaluator.regression:
         found = _maps(evaluator)
     else:
-        return None
+        return {}
+    if isinstance(evaluator.model.family, ImplicitFamily | FlowFamily):  # other families know no dependence between weights
+        found |= weight_samples(evaluator)
     for index, task in enumerate(benchmark):
         found |= {f"train_x_{index}": task.train.x, f"train_y_{index}": task.train.y}
     return found
+
+
+@torch.no_grad()
+def weight_samples(evaluator: Evaluator) -> dict[str, Tensor]:
+    """Samples of a few weights, drawn by lot, from each task's posterior (T, S, K), and which weights they are (K,)."""
+    model = evaluator.model
+    common = torch.nonzero(model.born == 0).flatten()  # those that every task has; (W,)
+    lot = torch.randperm(len(common), generator=generator_for(evaluator.seed, "picture of weights"))
+    chosen = common[lot[:CHOSEN_WEIGHTS]].sort().values  # (K,)
+    drawn = []
+    for task in range(model.num_tasks):
+        generator = generator_for(evaluator.seed, "picture of weights", task)
+        drawn.append(model.posterior(task).rsample(WEIGHT_SAMPLES, generator=generator)[:, chosen].cpu())  # (S, W) -> (S, K)
+    return {"weights": torch.stack(drawn), "weight_index": chosen.cpu()}
 
 
 def _lines(evaluator: Evaluator, points: int = 401) -> dict[str, Tensor]:
@@ -42,10 +67,17 @@ def _true_functions(x: Tensor) -> Tensor:
 
 
 def _maps(evaluator: Evaluator, points: int = 101) -> dict[str, Tensor]:
+    """Over a plane: entropy and disagreement (T, G, G), probabilities (T, C, G, G), entropy under single weight samples (T, K, G, G)."""
     axis = torch.linspace(-8, 8, points)
     grid = torch.cartesian_prod(axis, axis).flip(1)  # row-major over (y, x): columns are (x, y)
-    entropy = []
+    found: dict[str, list[Tensor]] = {"entropy": [], "agree": [], "probability": [], "sample_entropy": []}
+    classes = max(head.stop - head.start for head in evaluator.model.heads)
     for task in range(evaluator.model.num_tasks):
-        scores = total_entropy(log_likelihoods(evaluator.outputs(grid, task)))  # (G*G,)
-        entropy.append(scores.view(points, points).float())
-    return {"grid_x": axis, "grid_y": axis.clone(), "entropy": torch.stack(entropy)}
+        log_probs = log_likelihoods(evaluator.outputs(grid, task))  # (S, G*G, C)
+        probability = log_predictive(log_probs).exp().T  # (G*G, C) -> (C, G*G)
+        found["entropy"].append(total_entropy(log_probs).view(points, points).float())
+        found["probability"].append(pad(probability, (0, 0, 0, classes - len(probability))).view(-1, points, points).half())
+        if len(log_probs) > 1:  # a point estimate agrees with itself
+            found["agree"].append(disagreement(log_probs).view(points, points).half())
+            found["sample_entropy"].append(single_entropies(log_probs[:SINGLE_SAMPLES]).view(-1, points, points).half())
+    return {"grid_x": axis, "grid_y": axis.clone(), **{name: torch.stack(maps) for name, maps in found.items() if maps}}

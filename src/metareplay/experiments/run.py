@@ -1,7 +1,6 @@
 """One run: learn a benchmark's tasks, test them, leave a folder that says everything. Can be killed at any moment and resumed."""
 
 import json
-import platform
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,13 +9,16 @@ from typing import Any
 import torch
 import yaml
 from safetensors.torch import save
+from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark, Split, Task
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
-from metareplay.evaluation.evaluate import backward_transfer, during, final
+from metareplay.evaluation.evaluate import Inference, backward_transfer, during, final
+from metareplay.evaluation.uncertainty import EDGES, calibration_error
 from metareplay.experiments.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.curves import predictive_picture
+from metareplay.experiments.environment import environment, peak_memory_mib
 from metareplay.experiments.held_out import HeldOut
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
@@ -27,7 +29,6 @@ from metareplay.inference.criteria import CRITERIA
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
-from metareplay.version import __version__
 
 
 class Interrupted(MetaReplayError):  # noqa: N818
@@ -62,6 +63,8 @@ class Run:
         """The final figures as they were before fine-tuning on coresets, once it has begun."""
         self.tuned: list[float] | None = None
         """All tasks' scores after fine-tuning."""
+        self.reliability: list[list[list[float]]] | None = None
+        """What a reliability diagram shows of each task (T, 3, bins), as last tested; None for regression."""
         self.seconds = {"train": 0.0, "evaluate": 0.0}
         self.serial = 0
 
@@ -113,7 +116,7 @@ class Run:
             self._log(f"{self.config.method} on {self.benchmark.name} (scenario {self.benchmark.scenario.value}), seed {self.config.seed}")
             return None
         self.matrix, self.seconds, self.serial = found.facts["matrix"], found.facts["seconds"], found.facts["serial"]
-        self.before, self.tuned = found.facts.get("before"), found.facts.get("tuned")
+        self.before, self.tuned, self.reliability = (found.facts.get(key) for key in ("before", "tuned", "reliability"))
         self.learner.restore(found.facts, found.tensors)
         kept = metrics.read_bytes()[: found.facts["metrics_bytes"]] if metrics.exists() else b""
         write_atomically(metrics, kept)  # what was logged after the checkpoint will be logged again
@@ -131,7 +134,8 @@ class Run:
     def _fine_tune(self, tests: Sequence[Split], found: Checkpoint | None) -> None:
         """Update all posteriors on the coresets, and test again."""
         if found is None:
-            began, results = time.perf_counter(), self._results(tests)
+            began = time.perf_counter()
+            results = self._results(tests, self.learner.evaluator.inferred(tests))
             self.before = {key: results[key] for key in ("tgiven_final", "tinfer_final", "batch_wise", "mse")}
             self.seconds["evaluate"] += time.perf_counter() - began
             trainer = self.learner.begin_update()
@@ -176,6 +180,7 @@ class Run:
             "matrix": self.matrix,
             "before": self.before,
             "tuned": self.tuned,
+            "reliability": self.reliability,
             "seconds": self.seconds,
             "serial": self.serial,
             "metrics_bytes": (self.out / "metrics.jsonl").stat().st_size,
@@ -185,7 +190,9 @@ class Run:
     def _test(self, index: int, tests: Sequence[Split]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
         began, learned = time.perf_counter(), index < len(self.benchmark)
-        row = [self.learner.evaluator.given(task, test) for task, test in enumerate(tests)]
+        found = [self.learner.evaluator.tested(task, test) for task, test in enumerate(tests)]
+        row, bins = [each.score for each in found], [each.reliability.tolist() for each in found if each.reliability is not None]
+        self.reliability = bins or None
         if learned:
             self.matrix.append(row)
         else:
@@ -200,7 +207,8 @@ class Run:
     def _finish(self, tests: Sequence[Split]) -> dict[str, Any]:
         """Infer tasks, write the results and the model."""
         began = time.perf_counter()
-        results = self._results(tests)
+        inferred = self.learner.evaluator.inferred(tests)
+        results = self._results(tests, inferred)
         self.seconds["evaluate"] += time.perf_counter() - began
         results["seconds"] = {name: round(value, 3) for name, value in self.seconds.items()}
         results["peak_memory_mib"] = peak_memory_mib()
@@ -208,16 +216,27 @@ class Run:
             results["task_boundaries"] = boundary_figures(read_signals(self.out))
         tasks = [TaskInfo(*task) for task in self.outlines]
         save_model(self.out / "model", self.learner, tasks, self.benchmark.scaling.tensors, self.benchmark.inputs)
-        if (picture := predictive_picture(self.learner.evaluator, self.benchmark)) is not None:
-            write_atomically(self.out / "predictive.safetensors", save({name: value.contiguous() for name, value in picture.items()}))
+        self._write_tensors("uncertainty.safetensors", self._uncertainty(inferred))
+        self._write_tensors("predictive.safetensors", predictive_picture(self.learner.evaluator, self.benchmark))
         write_atomically(self.out / "results.json", json.dumps(results, indent=1))
         self._log("finished")
         return results
 
-    def _results(self, tests: Sequence[Split]) -> dict[str, Any]:
+    def _write_tensors(self, name: str, tensors: dict[str, Tensor]) -> None:
+        if tensors:
+            write_atomically(self.out / name, save({key: value.contiguous() for key, value in tensors.items()}))
+
+    def _uncertainty(self, inferred: dict[str, Inference]) -> dict[str, Tensor]:
+        """What pictures of uncertainty show: scores in bins by criterion (2, T, bins), and the reliability of each task (T, 3, bins)."""
+        found = {f"scores.{name}": result.counts for name, result in inferred.items() if name != "grad"}  # grad only compares
+        if self.reliability is not None:
+            found["reliability"] = torch.tensor(self.reliability, dtype=torch.float64)
+        return {**found, "edges": EDGES} if inferred else found
+
+    def _results(self, tests: Sequence[Split], inferred: dict[str, Inference]) -> dict[str, Any]:
         evaluator, regression = self.learner.evaluator, self.benchmark.problem == "regression"
         matrix = self.matrix if self.tuned is None else [*self.matrix[:-1], self.tuned]  # the last row is what the run ends with
-        inferred, softmax = evaluator.inferred(tests), evaluator.shared_softmax(tests)
+        softmax = evaluator.shared_softmax(tests)
         accuracy: dict[str, Any] = {"tgiven_during": None, "tgiven_final": None, "forgetting": None, "backward_transfer": None}
         found: dict[str, Any] = {"tinfer_final": None, "batch_wise": None, "mse": None}
         if regression:
@@ -237,6 +256,7 @@ class Run:
             **accuracy,
             **found,
             "task_inference_accuracy": {name: result.right_task for name, result in inferred.items()},
+            "calibration_error": self._calibration_error(),
             "batch_wise_size": self.config.inference.batch_wise,
             "tgiven_matrix": self.matrix,
             "tgiven_fine_tuned": self.tuned,
@@ -245,6 +265,10 @@ class Run:
             "parameters": self.learner.model.parameter_counts(),
             "environment": environment(self.config.threads),
         }
+
+    def _calibration_error(self) -> float | None:
+        """Over all tasks' test inputs, the task being known."""
+        return None if self.reliability is None else calibration_error(torch.tensor(self.reliability, dtype=torch.float64).sum(0))
 
     def _identity(self) -> dict[str, Any]:
         config, benchmark = self.config, self.benchmark
@@ -266,28 +290,6 @@ class Run:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         if text.startswith(("passed over", "resumed")):
             self.observer.message(text)
-
-
-def peak_memory_mib() -> float | None:
-    """The most memory that this process had at any moment; None where the system does not say."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if platform.system() == "Darwin" else 2**10), 1)  # bytes there, KiB elsewhere
-
-
-def environment(threads: int) -> dict[str, Any]:
-    """What a run was made with."""
-    return {
-        "metareplay": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "platform": platform.platform(terse=True),
-        "processor": platform.machine(),
-        "threads": threads,
-    }
 
 
 def finished_results(folder: Path, config: RunConfig) -> dict[str, Any] | None:

@@ -66,9 +66,14 @@ def disagreement(log_probs: Tensor) -> Tensor:
     return log_probs.exp().std(0, correction=0).mean(-1)
 
 
+def single_entropies(log_probs: Tensor) -> Tensor:
+    """H{p(y | w, x)} of each weight sample; (S, B, C) -> (S, B)."""
+    return _entropy(log_probs)
+
+
 def expected_entropy(log_probs: Tensor) -> Tensor:
     """E_w H{p(y | w, x)}: the aleatoric part of SM eq. entropy:decomposition; (S, B, C) -> (B,)."""
-    return _entropy(log_probs).mean(0)
+    return single_entropies(log_probs).mean(0)
 
 
 def knowledge_uncertainty(log_probs: Tensor) -> Tensor:

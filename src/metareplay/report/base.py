@@ -44,6 +44,13 @@ TASK_GIVEN = (
     Measure(("forgetting",), "Forgetting", "percent", "Accuracy on earlier tasks lost by the end, in percentage points; 0 is best.", False),
     Measure(("backward_transfer",), "Backward transfer", "percent", "What later tasks changed on earlier ones, in percentage points."),
 )
+CALIBRATION = Measure(
+    ("calibration_error",),
+    "Calibration error",
+    "percent",
+    "Mean gap between confidence and accuracy, task known (15 bins); 0 is best.",
+    False,
+)
 MSE = (
     Measure(("mse", "tgiven_during"), "MSE TGiven-During", "mse", "Squared error on each task right after learning it, task known.", False),
     Measure(("mse", "tgiven_final"), "MSE TGiven-Final", "mse", "Squared error on all tasks after the last one, task known.", False),

@@ -37,8 +37,12 @@ PAGE = Theme(ink="#010203", muted="#010204", line="#010205", paper="#010206")
 """Stand-ins that `inline_svg` turns into the colours of the page, whatever they are."""
 
 _PAGE_COLOURS = {PAGE.ink: "currentColor", PAGE.muted: "var(--muted)", PAGE.line: "var(--line)", PAGE.paper: "var(--card)"}
-_FORMATS = ("svg", "png")
-_NO_METADATA: dict[str, Any] = {"Date": None, "Creator": None, "Format": None, "Type": None}
+_NO_METADATA: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    "png": {"Software": None},
+}
+"""By format, what would differ from day to day or says nothing about the figure."""
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -68,15 +72,14 @@ def plain(names: Sequence[str]) -> list[str]:
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as .svg or .png, the same bytes for the same figure; the file appears whole or not at all."""
+    """Write a figure as .svg, .pdf or .png, the same bytes for the same figure; the file appears whole or not at all."""
     path = Path(path)
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in _FORMATS:
-        raise ConfigError(f"a figure cannot be saved as {path.name!r}; give a name that ends in .svg or .png")
+    if kind not in _NO_METADATA:
+        raise ConfigError(f"a figure cannot be saved as {path.name!r}; give a name that ends in .svg, .pdf or .png")
     buffer = io.BytesIO()
-    metadata = _NO_METADATA if kind == "svg" else {"Software": None}
     with _drawing("path", path.name):
-        figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=200, metadata=_NO_METADATA[kind])
     return write_atomically(path, buffer.getvalue())
 
 
@@ -87,7 +90,7 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
     """
     buffer = io.StringIO()
     with _drawing("none", name):
-        figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
+        figure.savefig(buffer, format="svg", metadata=_NO_METADATA["svg"])
     svg = buffer.getvalue()
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
@@ -106,6 +109,6 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
 @contextmanager
 def _drawing(text: str, salt: str) -> Iterator[None]:
     """Draw text as paths or leave it text ("none"); scripts that matplotlib's font lacks are left to the viewer's fonts."""
-    with matplotlib.rc_context({"svg.fonttype": text, "svg.hashsalt": salt}), warnings.catch_warnings():
+    with matplotlib.rc_context({"svg.fonttype": text, "svg.hashsalt": salt, "pdf.fonttype": 42}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
         yield

@@ -7,10 +7,10 @@ from pathlib import Path
 from metareplay.errors import DataError
 from metareplay.files import write_atomically
 from metareplay.report import html
-from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, lookup
+from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, lookup, show_number
 from metareplay.report.canvas import PAGE, inline_svg
 from metareplay.report.figures import comparison_figure
-from metareplay.report.pictures import pictures, predictive_picture
+from metareplay.report.pictures import pictures, predictive_pictures
 from metareplay.report.runs import Group, find_runs, group_runs
 from metareplay.report.sections import description, headline, headline_criterion, how_to_repeat, results_table, tasks_table
 
@@ -49,7 +49,7 @@ def _single(group: Group) -> tuple[str, str, str]:
 
 
 def _method(group: Group, prefix: str) -> str:
-    numbers = headline(group), predictive_picture(group, prefix), results_table(group), tasks_table(group)
+    numbers = headline(group), predictive_pictures([group], prefix), results_table(group), tasks_table(group)
     return "\n".join((*numbers, pictures(group, prefix), how_to_repeat(group)))
 
 
@@ -85,7 +85,32 @@ def _comparison(groups: Sequence[Group], name: str) -> str:
     headers = ("Method", "Seeds", *(m.label for m in measures), "Memory ×", *(["Network"] if networks else []))
     note = "Percentages. " if not all(group.regression for group in groups) else ""
     note += "Blue: the best mean of a column. Memory: numbers trained for all tasks, as a multiple of one task's posterior."
-    return f'{_comparison_drawing(groups, name)}{html.table(headers, rows, sortable=True)}<p class="note">{escape(note)}</p>'
+    table = f'{html.table(headers, rows, sortable=True)}<p class="note">{escape(note)}</p>'
+    return "".join((_winners(groups), _comparison_drawing(groups, name), table, predictive_pictures(groups, name)))
+
+
+def _winners(groups: Sequence[Group]) -> str:
+    """Who came out best, as cards."""
+    cards = []
+    for measure in _headline_measures(groups):
+        values = [estimate(group.results, *measure.path) for group in groups]
+        best = sorted(_best(values, measure))
+        if best and (value := values[best[0]]) is not None:
+            error = "" if value.standard_error is None else f"± {show_number(value.standard_error, measure.kind)} "
+            unit = error + ("%" if measure.kind == "percent" else "")
+            names = ", ".join(groups[i].label for i in best[:3]) + (f" and {len(best) - 3} more" if len(best) > 3 else "")
+            order = "Highest" if measure.higher_is_better else "Lowest"
+            cards.append(html.Card(f"{order} {measure.label}", show_number(value.mean, measure.kind), unit.strip(), names))
+    return html.cards(cards) if cards else ""
+
+
+def _headline_measures(groups: Sequence[Group]) -> list[Measure]:
+    if all(group.regression for group in groups):
+        return list(MSE[1:])
+    every = [run for group in groups for run in group.results]
+    criterion = headline_criterion(every)
+    inferred = [Measure(("tinfer_final", criterion), f"TInfer-Final ({criterion})", "percent", "")] if criterion else []
+    return [TASK_GIVEN[1], *inferred, TASK_GIVEN[2]]
 
 
 def _measures(groups: Sequence[Group]) -> list[Measure]:

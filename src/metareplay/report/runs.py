@@ -32,16 +32,18 @@ class Run:
     config_text: str | None
     config: dict[str, str]
     history: list[dict[str, Any]]
+    computed: Tensors | None = None
+    """What stands for ``predictive.safetensors``, if it was computed anew."""
 
     def predictive(self) -> Tensors | None:
         """The arrays for the figure of a toy problem, if the run kept them."""
-        path = self.folder / "predictive.safetensors"
-        if not path.exists():
-            return None
-        try:
-            return {name: np.asarray(array, dtype=np.float64) for name, array in load_file(path).items()}
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"{path} cannot be read ({error}); delete it to make the report without its figure") from error
+        if self.computed is not None:
+            return self.computed
+        return _read_arrays(self.folder / "predictive.safetensors")
+
+    def uncertainty(self) -> Tensors | None:
+        """Uncertainties and confidences in bins, if the run kept them."""
+        return _read_arrays(self.folder / "uncertainty.safetensors")
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,15 @@ def _read_text(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}); repeat the run to write it anew") from error
+
+
+def _read_arrays(path: Path) -> Tensors | None:
+    if not path.exists():
+        return None
+    try:
+        return {name: np.asarray(array, dtype=np.float64) for name, array in load_file(path).items()}
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path} cannot be read ({error}); delete it to make the report without its figure") from error
 
 
 def _read_config(folder: Path, text: str | None) -> dict[str, str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from metareplay.report import html
 from metareplay.report.base import (
+    CALIBRATION,
     CRITERIA,
     MISSING,
     MSE,
@@ -69,7 +70,7 @@ def results_table(group: Group) -> str:
     regression = group.regression
     rows = [
         [html.text_cell(m.label, m.meaning), html.estimate_cell(value, m.kind)]
-        for m in (MSE if regression else TASK_GIVEN)
+        for m in (MSE if regression else (*TASK_GIVEN, CALIBRATION))
         if (value := estimate(runs, *m.path)) is not None
     ]
     parts = [html.table(("Error" if regression else "Task known", "MSE" if regression else "%"), rows)]

@@ -1,0 +1,102 @@
+"""``metareplay figure``: one figure of finished runs, as files for a paper."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from metareplay.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from metareplay.report.drawings import Drawing, Kind
+    from metareplay.report.runs import Group, Run
+
+HELP = """Draw a figure of finished runs as SVG, PDF and PNG. metareplay list figures names them; all draws those that apply.
+
+Seeds of one method are taken together. Of several methods, the figures of the toy problems stand side by side.
+
+[bold]Examples[/]
+
+  metareplay figure all runs/demo
+
+  metareplay figure regression runs/pr-avb runs/vcl --out regression.pdf
+
+  metareplay figure weights runs/pr-avb --out figures
+"""
+
+ALL = "all"
+FORMATS = ("svg", "pdf", "png")
+
+
+class ThemeName(StrEnum):
+    """Colours of everything that is not data."""
+
+    LIGHT = "light"
+    DARK = "dark"
+
+
+def figure(
+    name: Annotated[str, typer.Argument(help="Name of the figure (metareplay list figures), or all.")],
+    folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with seed-0, seed-1, ... inside.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A file that ends in .svg, .pdf or .png, or a folder for all three. Default: figures in the first folder."),
+    ] = None,
+    theme: Annotated[ThemeName, typer.Option(help="Colours of text and axes.")] = ThemeName.LIGHT,
+) -> None:
+    """Write the files and say where they are."""
+    from metareplay.report.canvas import DARK, LIGHT, save_figure
+    from metareplay.report.drawings import DRAWINGS
+    from metareplay.report.runs import find_runs, group_runs
+
+    if name != ALL and name not in DRAWINGS:
+        raise ConfigError(f"figure {name!r} is unknown; choose one of {', '.join([ALL, *DRAWINGS])}")
+    groups, colours = group_runs(find_runs(folders).runs), DARK if theme is ThemeName.DARK else LIGHT
+    found: dict[str, Drawing] = {}
+    for kind in DRAWINGS.values() if name == ALL else [DRAWINGS[name]]:
+        for part in [groups] if kind.together else [[group] for group in groups]:
+            members = _with_arrays(part, kind, must=name != ALL)
+            label = "" if len(part) == len(groups) else f"{_slug(part[0].label)}-"
+            found |= {f"{label}{_slug(drawing.name)}": drawing for drawing in kind.draw(members, colours)}
+    if not found:
+        raise DataError(f"these runs have nothing that figure {name!r} could show; metareplay list figures says what each one is for")
+    for path, drawing in _targets(found, out or folders[0] / "figures"):
+        drawing.figure.patch.set(facecolor=colours.paper, alpha=1.0)
+        typer.echo(f"figure: {save_figure(drawing.figure, path)}")
+
+
+def _targets(found: "dict[str, Drawing]", out: Path) -> "Iterator[tuple[Path, Drawing]]":
+    """Where each drawing goes."""
+    if out.suffix.lower().removeprefix(".") in FORMATS:
+        if len(found) > 1:
+            raise ConfigError(f"--out {out} is one file, but there are {len(found)} figures ({', '.join(found)}); give a folder")
+        yield from ((out, drawing) for drawing in found.values())
+    else:
+        yield from ((out / f"{stem}.{ending}", drawing) for stem, drawing in found.items() for ending in FORMATS)
+
+
+def _with_arrays(groups: "list[Group]", kind: "Kind", *, must: bool) -> "list[Group]":
+    """The groups with what this kind of figure needs: from their folders or, if asked for, computed from their models."""
+    if not must or not kind.needs:
+        return groups
+    return [group if _keeps(group, kind) else replace(group, runs=(_computed(group, kind), *group.runs[1:])) for group in groups]
+
+
+def _keeps(group: "Group", kind: "Kind") -> bool:
+    return any((arrays := run.predictive()) is not None and set(kind.needs) <= set(arrays) for run in group.runs)
+
+
+def _computed(group: "Group", kind: "Kind") -> "Run":
+    from metareplay.experiments.redraw import predictions_of, weights_of
+
+    run = group.runs[0]
+    arrays = weights_of(run.folder) if kind.needs == ("weights",) else predictions_of(run.folder)
+    return replace(run, computed={key: tensor.double().numpy() for key, tensor in arrays.items()})
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^\w.=-]+", "-", text).strip("-")

@@ -1,0 +1,109 @@
+"""Drawings by name from run folders: what there is, and what is left out where a run kept nothing for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from metareplay.errors import DataError
+from metareplay.report.canvas import LIGHT
+from metareplay.report.drawings import DRAWINGS, Drawing
+from metareplay.report.runs import Group, find_runs, group_runs
+
+MakeRun = Callable[..., Path]
+Results = Callable[..., dict[str, Any]]
+Add = Callable[..., None]
+MODES = {"benchmark": "modes-2d", "num_tasks": 3, "task_names": ["a", "b", "c"], "tgiven_matrix": [[99.0]] * 3, "task_confusion": None}
+
+
+def draw(name: str, groups: list[Group]) -> list[Drawing]:
+    return list(DRAWINGS[name].draw(groups, LIGHT))
+
+
+def groups_in(*folders: Path) -> list[Group]:
+    return group_runs(find_runs(folders).runs)
+
+
+@pytest.fixture
+def modes(make_run: MakeRun, make_results: Results, add_modes_arrays: Add) -> Path:
+    folder = make_run("modes", make_results(**MODES))
+    add_modes_arrays(folder)
+    return folder
+
+
+def test_a_run_without_extra_files_has_curves_matrix_and_confusions(make_run: MakeRun, make_results: Results) -> None:
+    groups = groups_in(make_run("run", make_results()))
+    found = {name: [drawing.name for drawing in draw(name, groups)] for name in DRAWINGS}
+    confusions = [f"confusion-{name}" for name in ("ent", "conf", "agree", "ku")]
+    assert {name: names for name, names in found.items() if names} == {
+        "curves": ["curves"],
+        "matrix": ["matrix"],
+        "confusion": confusions,
+    }
+
+
+def test_uncertainties_of_seeds_are_added_up(make_run: MakeRun, make_results: Results, add_uncertainty_arrays: Add, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        add_uncertainty_arrays(make_run(f"runs/seed-{seed}", make_results(seed=seed, calibration_error=10.0 + seed)))
+    (one,), (two,) = groups_in(tmp_path / "runs/seed-0"), groups_in(tmp_path / "runs")
+    titles = [[axes.get_title() for axes in draw("uncertainty", [group])[0].figure.axes] for group in (one, two)]
+    assert titles[0] == titles[1]  # the same scores twice
+    assert titles[0][0].startswith("ent: own task surer in 9")
+    (drawing,) = draw("reliability", [two])
+    assert "10.50 points" in drawing.caption
+
+
+def test_the_plane_has_boundaries_maps_and_samples(modes: Path) -> None:
+    groups = groups_in(modes)
+    (maps,), (singles,) = draw("maps", groups), draw("samples", groups)
+    assert len(draw("boundaries", groups)) == len(draw("weights", groups)) == 1
+    rows = [axes.get_ylabel().split("\n")[0] for axes in maps.figure.axes if axes.get_images() and axes.get_ylabel()]
+    assert rows == ["ent", "conf", "agree"]
+    assert len([axes for axes in maps.figure.axes if axes.get_images()]) == 9
+    titles = [axes.get_title() for axes in singles.figure.axes if axes.get_title()]
+    assert titles == ["mean prediction", "sample 1", "sample 2"]
+
+
+def test_several_methods_have_entropy_and_agreement_below_one_another(
+    modes: Path, make_run: MakeRun, make_results: Results, add_modes_arrays: Add
+) -> None:
+    other = make_run("other", make_results("pr-dirac", **MODES))
+    add_modes_arrays(other)
+    arrays = load_file(other / "predictive.safetensors")
+    save_file({name: array for name, array in arrays.items() if name not in ("agree", "sample_entropy")}, other / "predictive.safetensors")
+    (maps,) = draw("maps", groups_in(modes, other))
+    rows = [axes.get_ylabel().split("\n")[0] for axes in maps.figure.axes if axes.get_images() and axes.get_ylabel()]
+    assert rows == ["pr-bbb, ent", "pr-bbb, agree", "pr-dirac, ent"]
+    assert draw("samples", groups_in(other)) == []
+
+
+def test_folders_of_earlier_versions_show_their_entropy(modes: Path) -> None:
+    kept = ("entropy", "grid_x", "grid_y", *(f"train_{axis}_{task}" for axis in "xy" for task in range(3)))
+    arrays = load_file(modes / "predictive.safetensors")
+    save_file({name: arrays[name] for name in kept}, modes / "predictive.safetensors")
+    groups = groups_in(modes)
+    assert [len(draw(name, groups)) for name in ("maps", "boundaries", "samples", "weights")] == [1, 0, 0, 0]
+
+
+def test_a_method_without_task_inference_has_one_posterior(
+    make_run: MakeRun, make_regression_results: Results, add_regression_arrays: Add
+) -> None:
+    folders = [
+        make_run("pr", make_regression_results("pr-avb")),
+        make_run("pf", make_regression_results("vcl", task_inference_accuracy={})),
+    ]
+    for folder in folders:
+        add_regression_arrays(folder)
+    (drawing,) = draw("regression", groups_in(*folders))
+    assert [axes.get_title() for axes in drawing.figure.axes if axes.get_title()] == ["pr-avb", "vcl"]
+    assert "one posterior for all tasks" in [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+
+
+def test_a_missing_array_is_named(modes: Path) -> None:
+    arrays = load_file(modes / "predictive.safetensors")
+    del arrays["train_x_1"]
+    save_file(arrays, modes / "predictive.safetensors")
+    with pytest.raises(DataError, match=r"predictive\.safetensors lacks 'train_x_1'"):
+        draw("maps", groups_in(modes))
