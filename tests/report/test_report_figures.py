@@ -19,6 +19,7 @@ from metareplay.report import (
     save_figure,
 )
 from metareplay.report.base import Estimate
+from metareplay.report.boundary_figure import boundary_figure
 from metareplay.report.canvas import PAGE, inline_svg
 
 NAMES = ["0/1", "2/3"]
@@ -215,3 +216,12 @@ def test_names_of_tasks_are_drawn_as_they_are(name: str) -> None:
 def test_a_single_task_can_be_drawn() -> None:
     assert texts(confusion_figure(np.array([[100.0]]), ["only"])) == ["100"]
     assert texts(matrix_figure(np.array([[0.1]]), ["only"], error=True)) == ["0.1"]
+
+
+def test_task_boundaries_are_drawn_over_several_runs() -> None:
+    signals = [np.random.default_rng(seed).random((3, 50, 2)) for seed in range(2)]
+    for bounds in ((0.9, 0.2), (0.2, 0.9)):  # a range of thresholds, and none
+        drawn = boundary_figure(signals, [bounds, bounds], 10)
+        for axes in drawn.axes:
+            assert len(axes.patches) == (bounds[0] > bounds[1])
+            assert axes.get_xlim() == (0, 150)

@@ -8,7 +8,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from metareplay.errors import DataError
+from metareplay.experiments.boundaries import NAMES as SIGNAL_NAMES
+from metareplay.experiments.boundaries import SIGNALS, WINDOW, over_runs, read_signals, thresholds
 from metareplay.report.base import CRITERIA, estimate, fine_tuned_row, mean_matrix, show_number, task_names
+from metareplay.report.boundary_figure import boundary_figure
 from metareplay.report.canvas import Theme
 from metareplay.report.figures import confusion_figure, learning_curves_figure, matrix_figure
 from metareplay.report.map_figures import Map, MapRow, Plane, boundaries_figure, maps_figure
@@ -171,6 +174,20 @@ def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         yield Drawing("samples", "Single weight samples", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True)
 
 
+def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
+    """Loss and uncertainty of every training batch, and the thresholds that find the boundaries of tasks in all seeds."""
+    runs = [run for group in groups[:1] for run in group.runs if (run.folder / SIGNALS).is_dir()]
+    if not runs or any(len(task_names(run.results)) < 2 for run in runs):
+        return
+    signals = [read_signals(run.folder) for run in runs]
+    found = [over_runs([thresholds(signal[..., number]) for signal in signals]) for number in range(len(SIGNAL_NAMES))]
+    shares = " and ".join(f"{each.viable_share:.1f} % for {name}" for name, each in zip(SIGNAL_NAMES, found, strict=True))
+    drawn = boundary_figure([signal.numpy() for signal in signals], [each[:2] for each in found], WINDOW, theme=theme)
+    range_ = f"A threshold in the grey range finds every boundary and nothing else; it is {shares} of the signal's range."
+    caption = f"Means over {WINDOW} iterations. {range_}"
+    yield Drawing("task-boundaries", "Task boundaries", caption + (f" {len(runs)} seeds." if len(runs) > 1 else ""), drawn, wide=True)
+
+
 def weights(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Joint densities and correlations of some weights under each task's posterior."""
     found = [(group, run, arrays) for group in groups[:1] if (one := _first_with(group, "weights")) for run, arrays in [one]]
@@ -186,6 +203,7 @@ DRAWINGS: dict[str, Kind] = {
     "confusion": Kind("true task against inferred task, for each criterion", confusion),
     "uncertainty": Kind("histograms of uncertainty about own inputs and other tasks' inputs", uncertainty),
     "reliability": Kind("confidence against accuracy", reliability),
+    "task-boundaries": Kind("loss and uncertainty of every training batch, thresholds that find where a task begins", task_boundaries),
     "regression": Kind("1D regression: predictive posteriors, methods side by side", regression, True, ("mean",)),
     "boundaries": Kind("2D classification: training data, decision boundaries, methods side by side", boundaries, True, ("probability",)),
     "maps": Kind("2D classification: uncertainty (ent, conf, agree) over the plane", maps, True, ("entropy", "probability")),
