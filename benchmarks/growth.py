@@ -17,7 +17,7 @@ SHAPES: dict[str, tuple[str, str, dict[str, object]]] = {
             "hypernet__task_embedding_size": 16,
         },
     ),
-    "mse, fast shape": ("pr-bbb", "mlp-400-400", {}),
+    "mse, the fast pr-bbb": ("pr-bbb", "mlp-400-400", {"fast": True}),
 }
 LATER = (19, 99)
 """Tasks 20 and 100."""

@@ -20,6 +20,13 @@ def run(*arguments: str, out: Path) -> dict[str, object]:
     return found
 
 
+def prediction_table(data_dir: str | None) -> str:
+    """What ``python -m benchmarks.prediction`` prints; it learns a model first."""
+    given = () if data_dir is None else ("--data-dir", data_dir)
+    command = [sys.executable, "-m", "benchmarks.prediction", *given]
+    return subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout.strip()
+
+
 def memory_table(data_dir: str | None) -> str:
     """Peak resident memory of all five tasks of split-mnist, few steps each."""
     if data_dir is None:

@@ -16,6 +16,7 @@ ROWS: dict[str, tuple[str, dict[str, object]]] = {
     "pr-dirac": ("pr-dirac", {}),
     "pr-dirac-sr": ("pr-dirac-sr", {}),
     "pr-bbb, published, 1 sample": ("pr-bbb", {"posterior__train_samples": 1}),
+    "pr-bbb, fast, 1 sample": ("pr-bbb", {"fast": True}),
     "pr-radial, 10 samples": ("pr-radial", {"posterior__train_samples": 10}),
     "pr-ssge, S = 10, 1 and 10": (
         "pr-ssge",
