@@ -52,7 +52,8 @@ def test_infinite_patience_predicts_the_same_bit_for_bit(criterion: str, folder:
 @pytest.mark.parametrize("way", [{"adaptive": 4.0}, {"predictive": "moments"}, {"autocast": True}], ids=["adaptive", "moments", "bfloat16"])
 def test_faster_ways_decide_alike(way: dict[str, Any], folder: Path, x: Array) -> None:
     plain, fast = loaded(folder), loaded(folder, **way)
-    assert np.mean(plain.predict(x) == fast.predict(x)) >= 0.9
+    expected = loaded(folder, samples=2000) if "predictive" in way else plain  # 40 weight samples alone agree in 80 % with 2000
+    assert np.mean(expected.predict(x) == fast.predict(x)) >= 0.9
     assert np.mean(plain.predict(x[:60], task=0) == fast.predict(x[:60], task=0)) >= 0.98
     assert fast.predict_task(x, batch_wise=60) == plain.predict_task(x, batch_wise=60)
     found = fast.predict_full(x)

@@ -38,10 +38,10 @@ def mlp_output_moments(
         own.append(F.linear(h.square() + spread, variances[weight], variances[bias]))  # by the layer's own weights; (B, D) -> (B, H)
         variance = own[-1] + F.linear(spread, weights[weight].square()) if index else own[-1]  # and by its inputs' variances; (B, H)
         h = F.linear(h, weights[weight], weights[bias])  # (B, D) -> (B, H)
-    g = torch.eye(h.shape[1], device=h.device, dtype=h.dtype)[columns].expand(len(x), -1, -1)  # (B, C, outputs)
+    g = torch.eye(h.shape[1], device=h.device, dtype=h.dtype)[columns].unsqueeze(0)  # the same for all inputs: (1, C, outputs)
     covariance = _shared(g, own[-1])
     for index in reversed(range(1, len(mlp.layers))):
-        g = g @ weights[f"layers.{index}.weight"]  # by the inputs of the layer; (B, C, H) -> (B, C, D)
+        g = g @ weights[f"layers.{index}.weight"]  # by the inputs of the layer; (B or 1, C, H) -> (B or 1, C, D)
         covariance = covariance + _shared(g, rests[index - 1])
         g = g * slopes[index - 1].unsqueeze(1)  # by the pre-activations before them
         covariance = covariance + _shared(g, own[index - 1])
@@ -58,10 +58,11 @@ def activation_moments(activation: nn.Module, mean: Tensor, variance: Tensor) ->
     std = variance.clamp_min(1e-16).sqrt()
     if isinstance(activation, nn.ReLU):
         z = mean / std
-        below, density = torch.special.ndtr(-z), torch.exp(-0.5 * z.square()) / sqrt(2 * pi)
-        above = 1 - below
+        tilt = torch.erf(z * sqrt(0.5))  # 2 Phi(z) - 1
+        above, density = 0.5 + 0.5 * tilt, torch.exp(-0.5 * z.square()) * sqrt(0.5 / pi)
         first = torch.addcmul(density, z, above)  # E[max(0, z + e)]
-        second = above + z * (z * above * below + density * (below - above)) - density.square()  # its variance, exact at z >> 0
+        both = 0.25 * (1 - tilt.square())  # Phi(z) Phi(-z)
+        second = above + z * (z * both - density * tilt) - density.square()  # its variance, exact at z >> 0
         return std * first, variance * second.clamp_min(0.0), above
     points, masses = (torch.from_numpy(part).to(mean) for part in np.polynomial.hermite_e.hermegauss(NODES))
     masses = (masses / masses.sum()).view(-1, 1, 1)  # (Q, 1, 1)
