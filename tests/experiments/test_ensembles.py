@@ -14,6 +14,7 @@ from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.recipe_book import recipe_for
 from metareplay.hypernets.ensemble import EnsembleMap
+from metareplay.hypernets.replay_distance import SquaredChange
 from metareplay.hypernets.hypernet import PerTaskHypernetworks
 from metareplay.inference.criteria import CRITERIA
 from metareplay.inference.predictive import predictive_outputs
@@ -57,6 +58,7 @@ def test_the_loss_of_an_ensemble_is_the_mean_of_its_members(penalty: str, target
             state = {name.removeprefix("inner."): tensor for name, tensor in whole.state_dict().items()}
             chosen = {f"task_embeddings.{task}": state[f"task_embeddings.{task * MEMBERS + member}"] for task in range(2)}
             own.load_state_dict({**{name: tensor for name, tensor in state.items() if "task_embeddings" not in name}, **chosen})
+        alone.strategy.change = SquaredChange(alone.strategy.checkpoint)  # type: ignore[attr-defined]
         terms.append(loss(alone))
     assert len({float(each.data.detach()) for each in terms}) == MEMBERS
     for name in ("data", "replay"):
