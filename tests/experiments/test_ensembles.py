@@ -14,8 +14,8 @@ from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.recipe_book import recipe_for
 from metareplay.hypernets.ensemble import EnsembleMap
-from metareplay.hypernets.replay_distance import SquaredChange
 from metareplay.hypernets.hypernet import PerTaskHypernetworks
+from metareplay.hypernets.replay_distance import SquaredChange
 from metareplay.inference.criteria import CRITERIA
 from metareplay.inference.predictive import predictive_outputs
 from metareplay.posteriors.divergences import replay_divergence
