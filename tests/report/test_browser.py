@@ -133,9 +133,9 @@ def test_no_text_is_cut_off(browser: Browser, pages: dict[str, Path], name: str)
     assert outside == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_the_page(browser: Browser, pages: dict[str, Path], scheme: str) -> None:
-    browser.open(pages["one"], scheme=scheme)
+@pytest.mark.parametrize(("name", "scheme"), [("one", "light"), ("many", "dark")])
+def test_text_stands_out_from_the_page(browser: Browser, pages: dict[str, Path], name: str, scheme: str) -> None:
+    browser.open(pages[name], scheme=scheme)
     paper, ink, labels = browser.run(f"""{LIGHTNESS}
         const style = getComputedStyle(document.body);
         const texts = [...document.querySelectorAll('figure svg text')].filter(t => !/#|rgb/.test(t.getAttribute('style') ?? ''));

@@ -58,7 +58,8 @@ def style_axes(axes: Axes, theme: Theme, *, frame: Sequence[str] = ("left", "bot
     for side, spine in axes.spines.items():
         spine.set_visible(side in frame)
         spine.set_color(theme.line)
-    axes.tick_params(colors=theme.muted, labelcolor=theme.muted, labelsize=9, length=3)
+    axes.tick_params(which="both", colors=theme.muted, labelcolor=theme.muted, labelsize=9)  # a log axis may name its small ticks too
+    axes.tick_params(length=3)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set_color(theme.ink)
         label.set_fontsize(10)
