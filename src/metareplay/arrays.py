@@ -53,7 +53,7 @@ def unpack(dataset: Any) -> Unpacked:
         size = len(dataset)
     except TypeError as error:
         raise DataError("the dataset has no length; give a map-style dataset (with __len__ and __getitem__)") from error
-    items = [dataset[index] for index in range(size)]
+    items = [_item(dataset, index) for index in range(size)]
     if not items:
         raise DataError("the dataset is empty; every task needs at least one example")
     for index, item in enumerate(items):
@@ -69,6 +69,14 @@ def unpack(dataset: Any) -> Unpacked:
         )
     extra = [_plain(item[2]) for item in items] if all(len(item) > 2 for item in items) else None
     return Unpacked(torch.stack(inputs), [item[1] for item in items], extra)
+
+
+def _item(dataset: Any, index: int) -> Any:
+    try:
+        return dataset[index]
+    except Exception as error:  # whatever the user's dataset does
+        reason = (str(error).splitlines() or [""])[0]
+        raise DataError(f"item {index} of the dataset cannot be read ({type(error).__name__}: {reason}); correct or remove it") from error
 
 
 def _input(value: Any, index: int) -> Tensor:

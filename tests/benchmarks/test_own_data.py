@@ -149,7 +149,14 @@ def test_whole_numbers_can_be_real_targets_and_real_ones_classes() -> None:
 
 REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
     (examples(NINE), {}, ConfigError, "say with --tasks-by classes:2"),
-    (examples(NINE), {"tasks_by": "classes:2"}, ConfigError, "classes:2 does not fit 9 classes"),
+    (
+        examples(NINE),
+        {"tasks_by": "classes:2"},
+        ConfigError,
+        "classes:2 does not fit 9 classes; write sizes that add up to 9, e.g. classes:2,7",
+    ),
+    (examples(NINE[:3]), {"tasks_by": "classes:2"}, ConfigError, "does not fit 3 classes; write sizes that add up to 3, e.g. classes:3"),
+    (examples(NINE[:1]), {"tasks_by": "classes:2"}, ConfigError, "the data have a single class"),
     (examples(NINE), {"tasks_by": "classes:2,3"}, ConfigError, "sizes that add up to 9"),
     (examples(NINE), {"tasks_by": "classes:1"}, ConfigError, "at least two classes"),
     (examples(NINE), {"tasks_by": "classes:two"}, ConfigError, "write how many classes"),

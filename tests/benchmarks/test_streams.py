@@ -10,7 +10,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from metareplay.benchmarks.base import Benchmark, Scenario
 from metareplay.benchmarks.streams import dataset_benchmark, stream_benchmark
-from metareplay.errors import DataError
+from metareplay.errors import ConfigError, DataError
 
 
 def dataset(labels: tuple[Any, Any], task: int | None = None, size: int = 10) -> TensorDataset:
@@ -36,6 +36,15 @@ class Plain:
         return len(self.inner)
 
     def __getitem__(self, index: int) -> Any:
+        return self.inner[index]
+
+
+class Broken(Plain):
+    """A dataset with an item that cannot be read."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 7:
+            raise OSError("the disk is full of holes")
         return self.inner[index]
 
 
@@ -75,6 +84,16 @@ def test_a_share_is_kept_for_testing_without_a_test_stream() -> None:
     assert [task.test.y.bincount().tolist() for task in found] == [[3, 3], [3, 3]]
     together = torch.cat([found[0].train.x, found[0].test.x])
     assert torch.equal(together.sort(0).values, dataset((0, 1)).tensors[0].sort(0).values)
+
+
+def test_test_sets_are_found_by_their_task_labels() -> None:
+    found = stream_benchmark([dataset((0, 1), 3), dataset((2, 3), 5)], test=[dataset((2, 3), 5, size=2), dataset((0, 1), 3, size=4)])
+    assert [len(task.test.x) for task in found] == [8, 4]
+
+
+def test_an_unknown_scenario_is_refused() -> None:
+    with pytest.raises(ConfigError, match="scenario='all' is unknown; choose task, domain, class"):
+        stream_benchmark([dataset((0, 1))], scenario="all")
 
 
 def test_a_stream_of_real_targets() -> None:
@@ -117,7 +136,14 @@ BAD: list[tuple[Any, Any, str]] = [
     ([TensorDataset(torch.zeros(0, 2), torch.zeros(0))], None, "dataset 0 of the stream: the dataset is empty"),
     ([TensorDataset(torch.zeros(3, 2))], None, "item 0 of the dataset is no pair"),
     ([dataset((0, 0))], None, "task 'task-0' has the single class 0"),
-    ([dataset((0, 1)), (np.zeros((4, 5)), [0, 1, 0, 1])], None, r"'task-1' has inputs of shape \(5,\), the first \(3,\)"),
+    ([dataset((0, 1)), (np.zeros((4, 5)), [0, 1, 0, 1])], None, r"'task-1' has inputs of shape \(5,\), the first task \(3,\)"),
+    ([dataset((0, 1))], [(np.zeros((4, 5)), [0, 1, 0, 1])], r"'task-0' has test inputs of shape \(5,\), the first task \(3,\)"),
+    ([dataset((0, 1), 0)], [dataset((0, 1), 4)], "the test stream has a task labelled 4, the stream only 0"),
+    (
+        [Broken(dataset((0, 1)))],
+        None,
+        r"dataset 0 of the stream: item 7 of the dataset cannot be read \(OSError: the disk is full of holes\)",
+    ),
     ([dataset((0, 1))], [dataset((0, 5))], "the test label 5 has no training examples"),
     ([(np.full((4, 2), np.nan), [0, 1, 0, 1])], None, "NaN or infinite values"),
     ([(np.zeros((4, 2)), [0, 1, 0])], None, "4 inputs but 3 targets"),

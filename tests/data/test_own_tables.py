@@ -85,6 +85,9 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("a,kind,season\n1,x,s\nnan,y,s\n", {}, r"line 3: column 'a' is missing"),
     ("a,kind,season\n1,x,s\ninf,y,s\n", {}, r"line 3: column 'a' is infinite"),
     ("a,kind,season\n1,x,s\n2,y,s\n3,y,s\nlots,y,s\n", {}, r"line 5: the cell 'lots' in column 'a' is no number, but most others are"),
+    ("a,kind,season\n1,0.5,s\n2,1.5,s\n3,2,s\n4,lots,s\n", {}, r"line 5: the cell 'lots' in column 'kind' is no number"),
+    ("a;kind;season\n0,5;x;s\n1,5;y;s\n2;y;s\n", {}, r"line 2: the cell '0,5' in column 'a' has a decimal comma"),
+    ("a;kind;season\n1;0,5;s\n2;1,5;s\n3;2;s\n", {}, r"line 2: the cell '0,5' in column 'kind' has a decimal comma"),
     ("a,kind,season\n,x,s\n,y,s\n", {"missing": "fill"}, "column 'a' is empty"),
     ("a,kind,season\n,x,s\n,y,s\n", {"missing": "drop"}, "every row has a missing value"),
     ("kind,season\nx,s\ny,s\n", {}, "no column left for the inputs besides 'kind', 'season'"),
@@ -103,6 +106,34 @@ def test_a_bad_table_names_file_and_row(text: str, settings: dict[str, Any], mes
     with pytest.raises(DataError, match=message) as caught:
         read(table(text), **settings)
     assert "\n" not in str(caught.value)
+
+
+NUMBERED = "a,kind,season,id\n" + "".join(
+    f"{row},{kind},{season},{row}\n" for row, (kind, season) in enumerate(zip("123x", "567y", strict=True))
+)
+
+
+def test_labels_tasks_and_ignored_columns_may_be_mostly_numbers(table: Callable[[str], Path]) -> None:
+    found = read(table(NUMBERED.replace("y,3", "y,3b")), ignore=["id"])
+    assert found.labels == ("1", "2", "3", "x")
+    assert found.tasks == ("5", "6", "7", "y")
+    assert found.x.tolist() == [[0], [1], [2], [3]]
+
+
+def test_a_test_file_may_lack_the_one_label_that_is_no_number(table: Callable[[str], Path], tmp_path: Path) -> None:
+    other = tmp_path / "test.csv"
+    other.write_text(NUMBERED.rpartition("3,x")[0], encoding="utf-8")
+    found = read(table(NUMBERED), test_path=str(other), ignore=["id"])
+    assert found.labels == ("1", "2", "3", "x")
+    assert found.y.tolist() == [0, 1, 2, 3, 0, 1, 2]
+    other.write_text(NUMBERED.replace("3,x", "many,x"), encoding="utf-8")
+    with pytest.raises(DataError, match=r"test\.csv, line 5: the cell 'many' in column 'a' is no number"):
+        read(table(NUMBERED), test_path=str(other), ignore=["id"])
+
+
+def test_endings_may_be_in_capitals(table: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "PLANTS.CSV").write_text(GOOD, encoding="utf-8")
+    assert torch.equal(read(tmp_path / "PLANTS.CSV").x, read(table(GOOD)).x)
 
 
 def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:

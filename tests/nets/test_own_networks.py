@@ -51,6 +51,12 @@ def text(outputs):
 def broken(outputs):
     raise ValueError("no such thing\\nas this")
 
+def frozen(outputs):
+    return nn.Linear(3, outputs).requires_grad_(False)
+
+def lazy(outputs):
+    return nn.LazyLinear(outputs)
+
 number = 3
 """
 
@@ -105,6 +111,8 @@ def test_names_that_lead_nowhere_are_refused(name: str, words: str, folder: Path
         ("three", r"takes a, b, c; it must take"),
         ("text", "returned a str, no nn.Module"),
         ("broken", r"failed for inputs of shape \(3,\) and 2 outputs: ValueError: no such thing$"),
+        ("frozen", r"the weight 'weight' is frozen \(requires_grad=False\).*register_buffer"),
+        ("lazy", "the weight 'weight' of a lazy layer has no shape yet"),
     ],
 )
 def test_functions_that_build_no_network_are_refused(function: str, words: str, folder: Path) -> None:

@@ -118,9 +118,10 @@ def _sizes(text: str, classes: int) -> list[int]:
     if len(sizes) == 1 and classes % sizes[0] == 0 and classes:
         return sizes * (classes // sizes[0])
     if len(sizes) == 1 or sum(sizes) != classes:
-        raise ConfigError(
-            f"--tasks-by {text} does not fit {classes} classes; write sizes that add up to {classes}, e.g. classes:2,{classes - 2}"
-        )
+        if classes < 2:
+            raise ConfigError(f"--tasks-by {text}: the data have a single class, so there is nothing to tell apart; add another class")
+        example = f"classes:2,{classes - 2}" if classes > 3 else f"classes:{classes}"
+        raise ConfigError(f"--tasks-by {text} does not fit {classes} classes; write sizes that add up to {classes}, e.g. {example}")
     return sizes
 
 

@@ -13,7 +13,7 @@ from metareplay.benchmarks.own import benchmark_of
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.base import Examples, Place
 from metareplay.data.settings import DataSettings
-from metareplay.errors import DataError
+from metareplay.errors import ConfigError, DataError
 
 
 class _Part(NamedTuple):
@@ -39,19 +39,20 @@ def stream_benchmark(
 
     Each element is a map-style dataset of (input, target) or (input, target, task), something that holds one in its attribute
     ``dataset``, or a pair of arrays (X, y). One dataset whose items carry several task labels is split by them.
-    ``test`` has the same tasks in the same order; without it a share of each task and class is kept for testing.
+    ``test`` has the same tasks, found by their labels where each has its own, else in the same order; without it a share of each task
+    and class is kept for testing.
     """
+    wanted = None if scenario is None else _scenario(scenario)
     train = _parts(datasets, "stream")
-    tests = None if test is None else _parts(test, "test stream")
-    if tests is not None and len(tests) != len(train):
-        raise DataError(f"the stream has {len(train)} tasks but the test stream {len(tests)}; give one test dataset for each task")
+    tests = None if test is None else _in_order(_parts(test, "test stream"), train)
     names, tasks = _names(train), []
     for index, part in enumerate(train):
-        if part.x.shape[1:] != train[0].x.shape[1:]:
-            raise DataError(f"task {names[index]!r} has inputs of shape {tuple(part.x.shape[1:])}, the first {tuple(train[0].x.shape[1:])}")
         other = None if tests is None else tests[index]
+        for what, found in (("inputs", part), ("test inputs", other)):
+            if found is not None and found.x.shape[1:] != train[0].x.shape[1:]:
+                shapes = tuple(found.x.shape[1:]), tuple(train[0].x.shape[1:])
+                raise DataError(f"task {names[index]!r} has {what} of shape {shapes[0]}, the first task {shapes[1]}; they must be alike")
         tasks.append(_task(names[index], part, other, problem, test_share, data_seed))
-    wanted = None if scenario is None else Scenario(scenario)
     return assemble(name, problem, wanted, tasks, standardise=standardise)
 
 
@@ -113,6 +114,25 @@ def _split_by_label(element: Any) -> list[_Part]:
         rows = [row for row, other in enumerate(labels) if other == label]
         parts.append(_Part(x[rows], [y[row] for row in rows], label))
     return parts
+
+
+def _scenario(name: Scenario | str) -> Scenario:
+    if name not in list(Scenario):
+        raise ConfigError(f"scenario={name!r} is unknown; choose {', '.join(Scenario)}")
+    return Scenario(name)
+
+
+def _in_order(tests: list[_Part], train: Sequence[_Part]) -> list[_Part]:
+    """The test sets in the order of the tasks."""
+    if len(tests) != len(train):
+        raise DataError(f"the stream has {len(train)} tasks but the test stream {len(tests)}; give one test dataset for each task")
+    by_label = {part.label: part for part in tests}
+    labels = {part.label for part in train}
+    if None in labels | set(by_label) or len(labels) < len(train) or len(by_label) < len(tests):
+        return tests
+    if odd := [label for label in by_label if label not in labels]:
+        raise DataError(f"the test stream has a task labelled {odd[0]!r}, the stream only {', '.join(map(repr, labels))}; make them alike")
+    return [by_label[part.label] for part in train]
 
 
 def _names(parts: Sequence[_Part]) -> list[str]:

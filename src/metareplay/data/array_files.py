@@ -25,7 +25,7 @@ def read_array(path: Path) -> np.ndarray:
 
 def read_arrays(path: Path, test_path: Path | None) -> Examples:
     """Examples of a .npz file."""
-    if path.suffix != ".npz":
+    if path.suffix.lower() != ".npz":
         raise DataError(f"{path} is one array without labels; save both with numpy.savez: {NAMES}")
     arrays = _load(path)
     train = {name: arrays[key] for name in ("x", "y", "task") for key in (name, f"{name}_train") if key in arrays}
@@ -84,7 +84,7 @@ def _load(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as file:  # numpy does not close a broken archive
             found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray) != (path.suffix == ".npy"):
+            if isinstance(found, np.ndarray) != (path.suffix.lower() == ".npy"):
                 raise DataError(f"{path} has the wrong ending; .npy is one array, .npz an archive with the array x")
             return {"x": found} if isinstance(found, np.ndarray) else {name.lower(): found[name] for name in found.files}
     except FileNotFoundError as error:

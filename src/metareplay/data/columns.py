@@ -23,6 +23,8 @@ class Column:
 
     kind: Literal["number", "text", "image", "other"]
     values: np.ndarray
+    doubt: str | None = None
+    """Why this text was hardly meant as categories; as the name of a task, or where the column is ignored, that does not matter."""
 
 
 @dataclass(frozen=True)
@@ -63,20 +65,33 @@ class Table:
 
 
 def text_column(name: str, cells: Sequence[str | None], where: Callable[[int], str]) -> Column:
-    """A column of cells as they are written: numbers if all are, else text."""
+    """A column of cells as they are written: numbers if all are, else text, with a doubt where most cells are numbers."""
     texts = [None if cell is None or cell in MISSING else cell for cell in cells]
     numbers = as_numbers(texts)
     if numbers is not None:
         return Column("number", numbers)
     seen = list(dict.fromkeys(text for text in texts if text is not None))
     words = {text for text in seen if as_numbers([text]) is None}
-    if 2 * len(words) < len(seen):  # mostly numbers: a slip of the pen rather than a category
-        row = next(row for row, text in enumerate(texts) if text in words)
-        raise DataError(
-            f"{where(row)}: the cell {texts[row]!r} in column {name!r} is no number, but most others are; correct it, "
-            "or leave it empty if the value is missing"
-        )
-    return Column("text", _objects(texts))
+    commas = {text for text in words if as_numbers([text.replace(",", ".", 1)]) is not None}
+    odd, advice = words, "is no number, but most others are; correct it, or leave it empty if the value is missing"
+    if 2 * len(commas) > len(seen):
+        odd, advice = commas, "has a decimal comma; write numbers with a decimal point"
+    elif 2 * len(words) >= len(seen):
+        return Column("text", _objects(texts))
+    row = next(row for row, text in enumerate(texts) if text in odd)  # mostly numbers: a slip of the pen rather than a category
+    return Column("text", _objects(texts), f"{where(row)}: the cell {texts[row]!r} in column {name!r} {advice}")
+
+
+def refuse_doubtful(table: Table, inputs: Sequence[str], label: str) -> None:
+    """Refuse numbers with a slip of the pen among the inputs, and in a label that looks like a real target."""
+    for name in inputs:
+        if (doubt := table.columns[name].doubt) is not None:
+            raise DataError(doubt)
+    column = table.columns[label]
+    if column.doubt is not None:
+        numbers = [as_numbers([str(text).replace(",", ".", 1)]) for text in set(column.values.tolist()) - {None}]
+        if len(numbers) > MOST_VALUES or any(number is not None and not float(number[0]).is_integer() for number in numbers):
+            raise DataError(column.doubt)
 
 
 def as_numbers(texts: Sequence[str | None]) -> np.ndarray | None:
@@ -99,9 +114,12 @@ def joined(train: Table, test: Table) -> Table:
     columns = {}
     for name, column in train.columns.items():
         other = test.column(name, "the training data have it")
+        doubt = column.doubt or other.doubt
+        if column.kind != other.kind and doubt is not None:  # numbers in one file, mostly numbers in the other
+            column, other = (Column("text", _objects(written(each))) for each in (column, other))
         if column.kind != other.kind:
             raise DataError(f"column {name!r} holds {column.kind} in {train.source()} but {other.kind} in {test.source()}; make them alike")
-        columns[name] = replace(column, values=np.concatenate([column.values, other.values]))
+        columns[name] = Column(column.kind, np.concatenate([column.values, other.values]), doubt)
     marks = np.concatenate([np.zeros(len(train), dtype=bool), np.ones(len(test), dtype=bool)])
     return Table(columns, (*train.places, *test.places), marks)
 
@@ -152,6 +170,8 @@ def encode_columns(table: Table, described: Sequence[Mapping[str, Any]], *, gaps
             parts.append(_one_hot(table, name, column, entry["values"], gaps))
             continue
         if column.kind != "number":
+            if column.doubt is not None:
+                raise DataError(column.doubt)
             raise DataError(f"{table.where(0)}: column {name!r} holds {column.kind}, but numbers are needed, as in the training data")
         numbers = column.values.astype(np.float64)
         wrong = np.isinf(numbers) if gaps else ~np.isfinite(numbers)
@@ -189,6 +209,6 @@ def _gap(table: Table, row: int, name: str, *, infinite: bool = False) -> str:
     if infinite:
         return f"{table.where(row)}: column {name!r} is infinite; correct it"
     return (
-        f"{table.where(row)}: column {name!r} is missing; fill it in, or choose --set data.missing=drop (leave such rows out) or "
-        "data.missing=fill (the first task's mean)"
+        f"{table.where(row)}: column {name!r} is missing; fill it in, or learn with --set data.missing=drop (leaves such rows out) or "
+        "data.missing=fill (the first task's mean; predict then takes it too)"
     )

@@ -30,10 +30,10 @@ def read_inputs(path: Path, known: Mapping[str, Any], shape: tuple[int, ...]) ->
     """Inputs with the model's shape; flat rows are reshaped to it. ``known`` is what the model stored of its data's files."""
     if not path.exists():
         raise DataError(f"{path} does not exist")
-    if path.suffix in (".npy", ".npz"):
+    if path.suffix.lower() in (".npy", ".npz"):
         x = read_array(path)
         found = Inputs(as_inputs(x, path).numpy() if known and x.dtype == np.uint8 else x)
-    elif path.suffix in TABLE_ENDINGS:
+    elif path.suffix.lower() in TABLE_ENDINGS:
         found = _table(path, known)
     else:
         found = _images(path, known)
@@ -46,7 +46,7 @@ def _table(path: Path, known: Mapping[str, Any]) -> Inputs:
         table = read_table(path)
         x = encode_columns(table, known["columns"], gaps="fill" in known)
         return Inputs(np.where(np.isnan(x), np.array(known["fill"], dtype=np.float32), x) if "fill" in known else x)
-    if path.suffix in CSV_ENDINGS:
+    if path.suffix.lower() in CSV_ENDINGS:
         return Inputs(read_numbers(path))
     table = read_table(path)
     pictures = [name for name, column in table.columns.items() if column.kind == "image"]

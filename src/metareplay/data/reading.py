@@ -22,8 +22,8 @@ from metareplay.data.idx import idx_files, read_pair
 from metareplay.data.pixels import IMAGE_ENDINGS
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.data.sources import DATA_VARIABLE
-from metareplay.data.tables import examples_of
-from metareplay.errors import DataError
+from metareplay.data.tables import TASK_NAME, examples_of
+from metareplay.errors import ConfigError, DataError
 
 KINDS = (
     "a CSV or parquet table, arrays (.npz), a folder of images by class (or by task and class), a folder with IDX files, CIFAR's binary "
@@ -69,29 +69,33 @@ def _source(path: Path, settings: DataSettings) -> Source:
     refuse_pickled(path)
     if (found := cifar_files(path)) is not None:
         _no_test_path(path, test)
+        _no_columns(path, settings)
         return Source(found[1], partial(_cifar, *found))
     if path.is_file():
         return _file(path, test, settings)
     if pairs := idx_files(path):
         _no_test_path(path, test)
+        _no_columns(path, settings)
         return Source(list(pairs.values()), partial(_idx, path, pairs))
     if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
         _no_test_path(path, test)
         files = sorted(file for file in path.rglob("*") if file.is_file())
         return Source(files, lambda: examples_of(read_saved(path), settings))
-    tables = sorted(file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix in TABLE_ENDINGS)
+    tables = sorted(file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix.lower() in TABLE_ENDINGS)
     if tables and not image_files(path):
         _no_test_path(path, test)
         return Source(tables, lambda: examples_of(_tables(path, tables), settings))
+    _no_columns(path, settings)
     files = [*image_files(path), *(image_files(test) if test is not None and test.is_dir() else [])]
     return Source(files, lambda: read_folder(path, test, settings.image_size))
 
 
 def _file(path: Path, test: Path | None, settings: DataSettings) -> Source:
     files = [path] if test is None else [path, test]
-    if path.suffix in (".npz", ".npy"):
+    if path.suffix.lower() in (".npz", ".npy"):
+        _no_columns(path, settings)
         return Source(files, lambda: read_arrays(path, test))
-    if path.suffix in TABLE_ENDINGS:
+    if path.suffix.lower() in TABLE_ENDINGS:
         return Source(
             files, lambda: examples_of(read_table(path) if test is None else joined(read_table(path), read_table(test)), settings)
         )
@@ -102,24 +106,24 @@ def _file(path: Path, test: Path | None, settings: DataSettings) -> Source:
 
 def read_table(path: Path) -> Table:
     """A table of one file."""
-    if path.suffix not in TABLE_ENDINGS:
+    if path.suffix.lower() not in TABLE_ENDINGS:
         raise DataError(f"{path} is no table; give {', '.join(TABLE_ENDINGS)}")
-    return read_parquet_table([path]) if path.suffix == ".parquet" else read_csv(path)
+    return read_parquet_table([path]) if path.suffix.lower() == ".parquet" else read_csv(path)
 
 
 def _tables(folder: Path, files: Sequence[Path]) -> Table:
     """Tables in a folder: names that begin with train and test are told apart."""
-    if len({file.suffix for file in files}) > 1:
+    if len({file.suffix.lower() for file in files}) > 1:
         raise DataError(f"{folder} holds tables of several kinds ({files[0].name}, {files[-1].name}); name one of them with --data")
     named = {split: [file for file in files if file.stem.lower().startswith(split)] for split in ("train", "test")}
     train, test = named["train"], named["test"]
     if not train:
         train, test = [file for file in files if file not in test], test
-    if not train or any(file.suffix != ".parquet" and len(part) > 1 for part in (train, test) for file in part):
+    if not train or any(file.suffix.lower() != ".parquet" and len(part) > 1 for part in (train, test) for file in part):
         raise DataError(
             f"{folder} holds {len(files)} tables ({files[0].name}, ...); name one with --data, and its test set with --test-data"
         )
-    parts = [read_parquet_table(part) if part[0].suffix == ".parquet" else read_csv(part[0]) for part in (train, test) if part]
+    parts = [read_parquet_table(part) if part[0].suffix.lower() == ".parquet" else read_csv(part[0]) for part in (train, test) if part]
     return parts[0] if len(parts) == 1 else joined(*parts)
 
 
@@ -150,6 +154,16 @@ def _pixels(parts: Sequence[tuple[np.ndarray, np.ndarray]], places: tuple[Place,
     test = torch.arange(len(x)) >= len(parts[0][0]) if len(parts) == 2 else None
     inputs = {"kind": "images", "mode": "L" if x.shape[1] == 1 else "RGB", "size": list(x.shape[2:]), "resize": False}
     return Examples(torch.from_numpy(x), y, known, places, test=test, inputs=inputs)
+
+
+def _no_columns(path: Path, settings: DataSettings) -> None:
+    """Refuse names of columns where there are none: labels and tasks are then what the files or folders say."""
+    by_column = settings.tasks_by is not None and not settings.tasks_by.startswith(BY_CLASSES) and settings.tasks_by != TASK_NAME
+    named = {"--label": settings.label, "--ignore": settings.ignore, "--split-by": settings.split_by}
+    options = [option for option, value in named.items() if value] + (["--tasks-by"] if by_column else [])
+    if options:
+        hint = "; tasks of its classes are made by --tasks-by classes:2" if by_column else ""
+        raise ConfigError(f"{options[0]} names a column, but {path} is no table and has none; leave it out{hint}")
 
 
 def _no_test_path(path: Path, test: Path | None) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from metareplay.data.base import Examples, encode_labels, encode_tasks
-from metareplay.data.columns import Table, describe_columns, encode_columns, label_name, written
+from metareplay.data.columns import Table, describe_columns, encode_columns, label_name, refuse_doubtful, written
 from metareplay.data.pixels import read_pixels
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import DataError
@@ -23,6 +23,7 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
     names = [name for name in table.columns if name not in special]
     images = [name for name in names if table.columns[name].kind == "image"]
     notes: list[str] = []
+    refuse_doubtful(table, names, label)
     if settings.missing == "drop" and not images:
         table = _without_gaps(table, names, notes)
     kept = table

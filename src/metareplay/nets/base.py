@@ -10,7 +10,7 @@ from metareplay.errors import ConfigError
 def check_image_shape(network: str, shape: Sequence[int], smallest: int) -> tuple[int, int, int]:
     """Channels, height and width of the inputs; anything but images that are large enough is refused."""
     if len(shape) != 3:
-        hint = f"; give single-channel images the shape {(1, *shape)}" if len(shape) == 2 else ", or choose an MLP"
+        hint = f"; give single-channel images the shape {(1, *shape)}" if len(shape) == 2 else "; choose an MLP"
         raise ConfigError(f"{network} needs images as (channels, height, width), but the inputs have shape {tuple(shape)}{hint}")
     channels, height, width = shape
     if min(height, width) < smallest:

@@ -66,6 +66,16 @@ def build_own(name: str, function: Callable[..., Any], input_shape: tuple[int, .
         raise ConfigError(f"network={name!r} failed for inputs of shape {input_shape} and {outputs} outputs: {_words(error)}") from error
     if not isinstance(network, nn.Module):
         raise ConfigError(f"network={name!r} returned a {type(network).__name__}, no nn.Module; {HOW}")
+    for weight, parameter in network.named_parameters():
+        if isinstance(parameter, nn.UninitializedParameter):
+            raise ConfigError(
+                f"network={name!r}: the weight {weight!r} of a lazy layer has no shape yet; use the layer that is told its inputs"
+            )
+        if not parameter.requires_grad:
+            raise ConfigError(
+                f"network={name!r}: the weight {weight!r} is frozen (requires_grad=False), but every weight gets a posterior and would "
+                "not stay as it is; keep what is fixed as a buffer (register_buffer), or compute such features beforehand"
+            )
     return network
 
 
