@@ -525,3 +525,9 @@ def test_every_setting_means_something_to_some_method() -> None:
     for key in setting_descriptions():
         variants = (flat, flat | {"strategy.penalty": "fisher"}, flat | {"data.path": None})
         assert any(why_senseless(key, method, given) is None for method in METHODS.values() for given in variants), key
+
+
+@pytest.mark.parametrize(("key", "value", "words"), [("device", "gpu", "cuda:N"), ("training.autocast", "bfloat16", "true or false")])
+def test_refusals_say_what_is_allowed(key: str, value: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        build_config({}, {key: value}, "test")

@@ -173,6 +173,10 @@ def _sentence(error: ValidationError) -> str:
     key = ".".join(str(part) for part in first["loc"])
     came = "" if isinstance(first["input"], dict) else f"={first['input']!r}"
     message = str(first["msg"]).removeprefix("Value error, ")
+    if first["type"] == "string_pattern_mismatch":
+        message = f"is no value of this setting ({setting_descriptions().get(key, '')})"
+    if first["type"] == "bool_parsing":
+        message = f"choose true or false ({setting_descriptions().get(key, '')})"
     return f"{key}{came}: {message[0].lower()}{message[1:]}"
 
 
