@@ -17,6 +17,8 @@ from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_w
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.seeding import generator_for
 
+SCORED_AT_ONCE = 500
+"""Inputs whose log-likelihoods are held at once."""
 VARIANCE = "variance"
 """The only criterion of regression: the task with the lowest predictive variance."""
 
@@ -122,9 +124,7 @@ class Evaluator:
         settings = self.settings
         wanted = {**wanted, **{criterion.name: criterion.score for criterion in criteria}, LOG_PREDICTIVE: log_predictive}
         if settings.adaptive is None:
-            return [
-                {name: f(log_probs) for name, f in wanted.items()} for log_probs in (log_likelihoods(self.outputs(x, t)) for t in tasks)
-            ]
+            return [_of_log_likelihoods(self.outputs(x, task), wanted) for task in tasks]
         heads = [self.model.heads[task] for task in tasks]
         samples = [self._samples(task) for task in tasks]
         return adaptive_statistics(samples, x, wanted, criteria, heads, settings)
@@ -205,6 +205,16 @@ class Evaluator:
             predicted = log_predictive(log_likelihoods(self.outputs(test.x, task, every_output=True))).argmax(-1)  # (S, N, C) -> (N,)
             hits.append(float(100.0 * (predicted == test.y + self.model.heads[task].start).double().mean()))
         return mean(hits)
+
+
+def _of_log_likelihoods(outputs: Tensor, wanted: Mapping[str, Statistic]) -> dict[str, Tensor]:
+    """Statistics of the log-likelihoods of outputs (S, N, C), a few inputs at a time: float64 needs no more memory than fits the cache."""
+    found: dict[str, list[Tensor]] = {name: [] for name in wanted}
+    for part in outputs.split(SCORED_AT_ONCE, dim=1):
+        log_probs = log_likelihoods(part)
+        for name, statistic in wanted.items():
+            found[name].append(statistic(log_probs))
+    return {name: torch.cat(values) for name, values in found.items()}
 
 
 def mean(values: Sequence[float]) -> float:

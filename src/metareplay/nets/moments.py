@@ -35,7 +35,9 @@ def mlp_output_moments(
             h, spread, slope = activation_moments(mlp.activation, h, variance)
             slopes.append(slope)
             rests.append((spread - slope.square() * variance).clamp_min(0.0))
-        own.append(F.linear(h.square() + spread, variances[weight], variances[bias]))  # by the layer's own weights; (B, D) -> (B, H)
+        own.append(
+            F.linear(torch.addcmul(spread, h, h), variances[weight], variances[bias])
+        )  # by the layer's own weights; (B, D) -> (B, H)
         variance = own[-1] + F.linear(spread, weights[weight].square()) if index else own[-1]  # and by its inputs' variances; (B, H)
         h = F.linear(h, weights[weight], weights[bias])  # (B, D) -> (B, H)
     g = torch.eye(h.shape[1], device=h.device, dtype=h.dtype)[columns].unsqueeze(0)  # the same for all inputs: (1, C, outputs)
