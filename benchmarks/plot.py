@@ -4,6 +4,7 @@ from pathlib import Path
 
 from metareplay.report.canvas import BLUE, LIGHT, ORANGE, new_figure, save_figure, style_axes
 
+LEFT = 0.5
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "steps"
 
 
@@ -23,8 +24,8 @@ def draw(table: str) -> None:
     floors = [floor for _, _, floor, _ in rows]
     axes.scatter(floors, places, color=LIGHT.ink, marker="|", s=240, linewidths=2, zorder=4, label="arithmetic floor")
     for place, (*_, ours) in zip(places, rows, strict=True):
-        axes.annotate(f"{ours:.1f}", (ours, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9, color=LIGHT.muted)
-    axes.set(yticks=list(places), yticklabels=[name for name, *_ in rows], xscale="log", xlim=(0.7, 400))
+        axes.annotate(f"{ours:.1f}", (LEFT, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9, color="#ffffff")
+    axes.set(yticks=list(places), yticklabels=[name for name, *_ in rows], xscale="log", xlim=(LEFT, 400))
     axes.set_xticks([1, 2, 5, 10, 20, 50, 100, 200], labels=["1", "2", "5", "10", "20", "50", "100", "200"])
     axes.minorticks_off()
     axes.invert_yaxis()
