@@ -42,7 +42,7 @@ def planned_runs(
     found = []
     for seed in seeds:
         for method in methods:
-            defaults, source = default_settings(table.benchmark, method, table.network, published=True)
+            defaults, source = default_settings(table.benchmark, method, table.network)
             config = shortened(build_config(defaults, {**table.settings, **(given or {}), "seed": seed}, "settings"), budget)
             found.append(PlannedRun(method, config, out / method / f"seed-{seed}", source))
     return found
