@@ -32,7 +32,7 @@ class Recipe:
     @property
     def name(self) -> str:
         """How lists show it."""
-        return f"{self.benchmark}/{self.method}/{self.network}{' (fast)' if self.fast else ''}"
+        return f"{self.benchmark}/{self.method}/{self.network}{'/fast' if self.fast else ''}"
 
 
 @cache
