@@ -181,10 +181,12 @@ def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         return
     signals = [read_signals(run.folder) for run in runs]
     found = [over_runs([thresholds(signal[..., number]) for signal in signals]) for number in range(len(SIGNAL_NAMES))]
-    shares = " and ".join(f"{each.viable_share:.1f} % for {name}" for name, each in zip(SIGNAL_NAMES, found, strict=True))
+    shares = ", ".join(
+        f"{each.viable_share:.1f} % of its range for {name}" if each.viable_share > 0 else f"none for {name}"
+        for name, each in zip(SIGNAL_NAMES, found, strict=True)
+    )
     drawn = boundary_figure([signal.numpy() for signal in signals], [each[:2] for each in found], WINDOW, theme=theme)
-    range_ = f"A threshold in the grey range finds every boundary and nothing else; it is {shares} of the signal's range."
-    caption = f"Means over {WINDOW} iterations. {range_}"
+    caption = f"Means over {WINDOW} iterations. Thresholds that find every boundary and nothing else (grey): {shares}."
     yield Drawing("task-boundaries", "Task boundaries", caption + (f" {len(runs)} seeds." if len(runs) > 1 else ""), drawn, wide=True)
 
 
