@@ -5,7 +5,7 @@ from pathlib import Path
 from metareplay.report.canvas import BLUE, LIGHT, ORANGE, new_figure, save_figure, style_axes
 
 LEFT = 0.5
-PICTURE = Path(__file__).parents[1] / "docs" / "images" / "steps"
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "steps.svg"
 
 
 def draw(table: str) -> None:
@@ -34,5 +34,4 @@ def draw(table: str) -> None:
     axes.set_axisbelow(True)
     axes.legend(frameon=False, fontsize=9, loc="lower right", labelcolor=LIGHT.ink)
     figure.patch.set_alpha(1.0)
-    for suffix in ("svg", "png"):
-        save_figure(figure, PICTURE.with_suffix(f".{suffix}"))
+    save_figure(figure, PICTURE)

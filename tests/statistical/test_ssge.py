@@ -116,6 +116,21 @@ def test_shifts_and_the_order_of_samples_mean_nothing(rng: Generator) -> None:
     torch.testing.assert_close(ssge_score(3 * samples, 3 * points, ratio=0.9), found / 3)  # the median width scales along
 
 
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("own", [True, False])
+def test_many_weights_in_blocks_are_as_one(around: bool, own: bool, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks are worked on in single precision; means a thousand times the spread must not drown it."""
+    centre = 100 * torch.randn(50, generator=rng)
+    samples = centre + 0.1 * torch.randn(12, 50, generator=rng)
+    points = samples if own else centre + 0.1 * torch.randn(4, 50, generator=rng)
+    whole = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
+    apart = ssge_score(samples, points.clone(), ratio=0.95, around_gaussian=around)  # not known to be the samples themselves
+    monkeypatch.setattr("metareplay.posteriors.ssge.BLOCK", 7)
+    blocks = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
+    torch.testing.assert_close(apart, whole, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(blocks, whole, rtol=1e-3, atol=1e-3 * float(whole.abs().max()))
+
+
 NEAR_SINGULAR: dict[str, tuple[Tensor, float | None]] = {
     "all equal": (torch.ones(20, 3), None),
     "one sample": (torch.ones(1, 3), None),
