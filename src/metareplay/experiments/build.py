@@ -18,7 +18,7 @@ from metareplay.hypernets.settings import HypernetSettings
 from metareplay.hypernets.task_maps import PerTaskParameters, SharedParameters, TaskMap
 from metareplay.likelihoods import Categorical, Gaussian
 from metareplay.model import ContinualModel, HeadLayout
-from metareplay.nets.registry import network_factory
+from metareplay.nets.registry import build_seeded, network_factory
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.avb import AVBMatching
 from metareplay.posteriors.base import PosteriorFamily, PriorMatching
@@ -219,16 +219,13 @@ def build_strategy(config: RunConfig) -> Strategy:
 
 def check_size(config: RunConfig, model: ContinualModel, expected_tasks: int) -> None:
     """Refuse a hypernetwork that outgrows what it generates, where the configuration asks for that."""
-    if not config.kind().has_hypernetwork:
+    settings = config.hypernet
+    if not config.kind().has_hypernetwork or not (settings.smaller_than_posterior or settings.smaller_than_network):
         return
-    counts, settings = model.parameter_counts(), config.hypernet
-    if config.kind().task_map == "per-task-hypernetwork":
-        trained = counts["per_task"]
-    else:
-        trained = counts["trained"] + counts["per_task"] * max(0, expected_tasks - model.num_tasks)
+    trained, posterior, network = final_sizes(config, model, expected_tasks)
     limits = {
-        "smaller_than_posterior": (settings.smaller_than_posterior, counts["posterior"], "parameters of one task's posterior"),
-        "smaller_than_network": (settings.smaller_than_network, counts["main_network"], "weights of the main network"),
+        "smaller_than_posterior": (settings.smaller_than_posterior, posterior, "parameters of one task's posterior"),
+        "smaller_than_network": (settings.smaller_than_network, network, "weights of the main network"),
     }
     for key, (wanted, limit, words) in limits.items():
         if wanted and trained >= limit:
@@ -237,3 +234,20 @@ def check_size(config: RunConfig, model: ContinualModel, expected_tasks: int) ->
                 f"{limit:,} {words}; choose a smaller hypernet.chunk_size or narrower hypernet.hidden, "
                 f"or allow it with hypernet.{key}=false"
             )
+
+
+def final_sizes(config: RunConfig, model: ContinualModel, expected_tasks: int) -> tuple[int, int, int]:
+    """Trained parameters, those of one task's posterior and weights of the main network, once all expected tasks are there.
+
+    Outputs that come with a task make the posterior larger; the tasks to come are taken to bring as many as those so far.
+    """
+    counts, tasks = model.parameter_counts(), max(expected_tasks, model.num_tasks)
+    if model.layout in (HeadLayout.SINGLE, HeadLayout.SHARED) or tasks == model.num_tasks:
+        alone = config.kind().task_map == "per-task-hypernetwork"
+        trained = counts["per_task"] if alone else counts["trained"] + counts["per_task"] * (tasks - model.num_tasks)
+        return trained, counts["posterior"], counts["main_network"]
+    generator = torch.Generator().manual_seed(0)  # only shapes matter
+    spec = WeightSpec.of(build_seeded(model.factory, model.outputs * tasks // model.num_tasks, generator))
+    posterior = model.family.num_parameters(spec)
+    task_map = build_embedded(config, posterior, generator)
+    return task_map.num_parameters() + tasks * task_map.per_task_parameters(), posterior, spec.numel
