@@ -48,6 +48,7 @@ def test_numbers_stay_and_text_becomes_one_input_per_value(table: Callable[[str]
         (["b", "a", "b"], ("a", "b")),
         (["10", "9", "x"], ("10", "9", "x")),
         (["2.0", "3", "2"], (2, 3)),
+        (["01", "1", "10"], ("01", "1", "10")),
     ],
 )
 def test_labels_are_sorted_and_keep_their_kind(column: list[str], labels: tuple[Any, ...], table: Callable[[str], Path]) -> None:
@@ -57,6 +58,17 @@ def test_labels_are_sorted_and_keep_their_kind(column: list[str], labels: tuple[
         labels = ("10", "nine", "x")
     found = read(table("a,y\n" + rows), label=None, tasks_by=None)
     assert found.labels == labels
+
+
+def test_codes_that_begin_with_a_zero_are_names_as_labels_and_tasks_and_numbers_as_inputs(
+    table: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "more.csv").write_text("month,y,task\n03,2,7\n")
+    found = read(table("month,y,task\n01,02,007\n02,1,7\n12,02,007\n"), label="y", tasks_by="task", test_path=str(tmp_path / "more.csv"))
+    assert found.x.tolist() == [[1], [2], [12], [3]]
+    assert [found.labels[index] for index in found.y] == ["02", "1", "02", "2"]
+    assert found.task is not None
+    assert [found.tasks[index] for index in found.task] == ["007", "7", "007", "7"]
 
 
 def test_labels_with_a_fraction_are_real_targets(table: Callable[[str], Path]) -> None:

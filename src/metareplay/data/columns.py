@@ -1,5 +1,6 @@
 """Columns of a user's table as inputs: numbers as they are, text as one input per value (one-hot)."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,6 +14,8 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None
 """Texts that stand for a missing value."""
 MOST_VALUES = 50
 """A text column with more different values than this is taken for an identifier or free text."""
+CODE = re.compile(r"0[0-9]+")
+"""What looks like a number but was rather meant as a name."""
 LABEL_NAMES = ("label", "target", "class", "y")
 """Columns that are taken for the label unless another is named."""
 
@@ -25,6 +28,17 @@ class Column:
     values: np.ndarray
     doubt: str | None = None
     """Why this text was hardly meant as categories; as the name of a task, or where the column is ignored, that does not matter."""
+    codes: np.ndarray | None = None
+    """Numbers as they are written, where some begin with a zero, as in 01: as labels or tasks they are names."""
+
+    @property
+    def names(self) -> np.ndarray:
+        """The values where they name something instead of measuring it."""
+        return self.values if self.codes is None else self.codes
+
+    def rows(self, chosen: np.ndarray) -> "Column":
+        """Only some rows, chosen by truth values (N,)."""
+        return replace(self, values=self.values[chosen], codes=None if self.codes is None else self.codes[chosen])
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,7 @@ class Table:
 
     def keep(self, rows: np.ndarray) -> "Table":
         """Only some rows, chosen by truth values (N,)."""
-        columns = {name: replace(column, values=column.values[rows]) for name, column in self.columns.items()}
+        columns = {name: column.rows(rows) for name, column in self.columns.items()}
         places, start = [], 0
         for text, names in self.places:
             kept = rows[start : start + len(names)]
@@ -69,7 +83,8 @@ def text_column(name: str, cells: Sequence[str | None], where: Callable[[int], s
     texts = [None if cell is None or cell in MISSING else cell for cell in cells]
     numbers = as_numbers(texts)
     if numbers is not None:
-        return Column("number", numbers)
+        coded = any(CODE.fullmatch(text) for text in set(texts) if text is not None)
+        return Column("number", numbers, codes=_objects(texts) if coded else None)
     seen = list(dict.fromkeys(text for text in texts if text is not None))
     words = {text for text in seen if as_numbers([text]) is None}
     commas = {text for text in words if as_numbers([text.replace(",", ".", 1)]) is not None}
@@ -119,7 +134,9 @@ def joined(train: Table, test: Table) -> Table:
             column, other = (Column("text", _objects(written(each))) for each in (column, other))
         if column.kind != other.kind:
             raise DataError(f"column {name!r} holds {column.kind} in {train.source()} but {other.kind} in {test.source()}; make them alike")
-        columns[name] = Column(column.kind, np.concatenate([column.values, other.values]), doubt)
+        coded = column.codes is not None or other.codes is not None
+        codes = np.concatenate([_objects(written(each)) for each in (column, other)]) if coded else None
+        columns[name] = Column(column.kind, np.concatenate([column.values, other.values]), doubt, codes)
     marks = np.concatenate([np.zeros(len(train), dtype=bool), np.ones(len(test), dtype=bool)])
     return Table(columns, (*train.places, *test.places), marks)
 
@@ -199,8 +216,8 @@ def _one_hot(table: Table, name: str, column: Column, values: Sequence[str], gap
 
 def written(column: Column) -> list[str | None]:
     """A column's values as text; numbers without a needless fraction, as they are written in tables."""
-    if column.kind != "number":
-        return [None if value is None else str(value) for value in column.values.tolist()]
+    if column.kind != "number" or column.codes is not None:
+        return [None if value is None else str(value) for value in column.names.tolist()]
     numbers = column.values.tolist()
     return [None if value != value else str(int(value)) if float(value).is_integer() else str(value) for value in numbers]
 

@@ -23,13 +23,15 @@ from metareplay.files import write_atomically
 
 SMALLEST = 1_000_000
 """Bytes below which reading the files again is as quick."""
+READING = 2
+"""To be raised whenever the same files are read differently; what was stored before is then read anew."""
 
 
 def through_cache(what: str, files: Sequence[Path], read: Callable[[], Examples]) -> Examples:
     """The examples of some files; ``what`` says how they are read. The cache's name changes with both."""
     if sum(file.stat().st_size for file in files) < SMALLEST:
         return read()
-    key = hashlib.sha256(json.dumps([what, [str(file) for file in files]]).encode()).hexdigest()
+    key = hashlib.sha256(json.dumps([READING, what, [str(file) for file in files]]).encode()).hexdigest()
     path = cache_path(f"own-{key[:16]}", files)
     found = None if path is None else _load(path)
     if found is not None:

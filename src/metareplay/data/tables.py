@@ -28,7 +28,7 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
         table = _without_gaps(table, names, notes)
     kept = table
     task, tasks = (None, ()) if by is None else encode_tasks(written(kept.columns[by]), kept.places)
-    y, labels = encode_labels(kept.columns[label].values, f"label in column {label!r}", kept.places)
+    y, labels = encode_labels(kept.columns[label].names, f"label in column {label!r}", kept.places)
     marks = _test_marks(kept, settings.split_by)
     test = None if marks is None else torch.from_numpy(marks)
     if images:
