@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import compiled, growth, processes, steps
+from benchmarks import compiled, growth, penalties, processes, steps
 from benchmarks.plot import draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -14,6 +14,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "15"))
 PARTS: dict[str, Callable[[], str]] = {
     "steps": lambda: steps.table(ROUNDS, os.cpu_count() or 1),
     "growth": lambda: growth.table(ROUNDS),
+    "penalties": lambda: penalties.table(os.environ.get("METAREPLAY_DATA")),
     "prediction": lambda: processes.prediction_table(os.environ.get("METAREPLAY_DATA")),
     "memory": lambda: processes.memory_table(os.environ.get("METAREPLAY_DATA")),
     "start": processes.start_table,
