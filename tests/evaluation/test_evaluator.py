@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from metareplay.benchmarks.base import Scenario, Split
 from metareplay.evaluation.evaluate import Evaluator, backward_transfer, during, final
@@ -28,9 +28,10 @@ def linear_model(
     task_map: Callable[[int], TaskMap] = PerTaskParameters,
     layout: HeadLayout = HeadLayout.SINGLE,
     regression: bool = False,
+    factory: Callable[[int], nn.Module] | None = None,
 ) -> ContinualModel:
     model = ContinualModel(
-        lambda outputs: MLP((inputs,), (), outputs),
+        factory or (lambda outputs: MLP((inputs,), (), outputs)),
         family,
         lambda size, _: task_map(size),
         layout,
@@ -173,6 +174,18 @@ def test_one_softmax_over_all_classes() -> None:
     judge = evaluator(model)
     assert judge.shared_softmax(tests) == (50 + 100) / 2
     assert judge.inferred(tests) == {}
+
+
+def test_one_softmax_does_not_know_the_task_by_its_batch_norm_statistics() -> None:
+    """Inputs are 5 or 7; with the statistics of the last task (mean 6) they are told apart, with the first one's (mean 0) not."""
+    make = lambda outputs: nn.Sequential(nn.BatchNorm1d(1, affine=False), nn.Linear(1, outputs))  # noqa: E731
+    model = linear_model(1, DiracFamily(), [2, 2], task_map=SharedParameters, layout=HeadLayout.GROWING, factory=make)
+    set_theta(model, 0, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -9.0, -9.0])  # the sign of the normalised input decides between classes 0 and 1
+    for buffers in model.buffers(1):
+        next(value for name, value in buffers.items() if "mean" in name).fill_(6.0)
+    first = Split(torch.tensor([[5.0], [7.0]]), torch.tensor([0, 1]))
+    judge = evaluator(model)
+    assert judge.shared_softmax([first, first]) == (100 + 0) / 2  # the second task's classes are 2 and 3
 
 
 def test_no_shared_softmax_elsewhere(two_tasks: ContinualModel) -> None:

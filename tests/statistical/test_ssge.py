@@ -166,8 +166,8 @@ def test_the_ratio_fixes_the_number_of_eigenfunctions() -> None:
     assert {ratio: number_of_eigenfunctions(eigenvalues, None, ratio) for ratio in ratios} == ratios
     assert number_of_eigenfunctions(eigenvalues, None, None) == 4  # the last one is too small to be trusted
     assert number_of_eigenfunctions(eigenvalues, 2, None) == 2
-    assert number_of_eigenfunctions(eigenvalues, 2, 0.5) == 1
-    assert number_of_eigenfunctions(eigenvalues, 9, 0.86) == 3
+    assert number_of_eigenfunctions(eigenvalues, 2, 0.5) == 2  # a fixed number needs no ratio
+    assert number_of_eigenfunctions(eigenvalues, 9, 0.86) == 4
 
 
 def test_the_median_is_over_pairs_of_different_samples() -> None:

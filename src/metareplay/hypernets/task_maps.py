@@ -108,7 +108,7 @@ class SharedParameters(TaskMap):
         return 0
 
     def num_parameters(self) -> int:
-        return self.num_outputs
+        return self.shared.numel()
 
 
 @final

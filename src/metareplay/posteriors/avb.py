@@ -97,7 +97,8 @@ class AVBMatching:
         weights = q.rsample(max(samples, least), generator=generator)  # (n, W)
         ratio = self._ratio(weights)  # f_D, or f~_D with adaptive contrast; (n,)
         if contrast is None:
-            return ratio.mean()  # E_q f_D(w), second equation of sm:sec:avb; (n,) -> ()
+            count = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1
+            return ratio.mean() / count  # E_q f_D(w), second equation of sm:sec:avb; with statistics f_D is the whole batch's; (n,) -> ()
         return (contrast.log_prob(weights) - cast(HasLogProb, p).log_prob(weights) + ratio).mean()  # log r - log p + f~_D; (n,) -> ()
 
     def _ratio(self, weights: Tensor) -> Tensor:

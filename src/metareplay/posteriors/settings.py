@@ -38,7 +38,9 @@ class PosteriorSettings(Settings):
         10, ge=1, description="SSGE: weight samples S that estimate the gradient of the log-density; the prior term is taken there"
     )
     ssge_width: float | None = Field(None, gt=0, description="SSGE: width of the RBF kernel; null: the samples' median distance")
-    ssge_eigenfunctions: int | None = Field(None, ge=1, description="SSGE: at most so many eigenfunctions J; null: no limit")
+    ssge_eigenfunctions: int | None = Field(
+        None, ge=1, description="SSGE: so many eigenfunctions J, if there are; null: as ssge_ratio says"
+    )
     ssge_ratio: float = Field(0.95, gt=0, le=1, description="SSGE: share of the eigenvalues' sum that the J largest exceed; 1: all")
     avb_hidden: tuple[int, ...] = Field((10, 10), description="AVB: widths of the discriminator's hidden layers")
     avb_activation: Activation = Field("sigmoid", description="AVB: activation of the discriminator")

@@ -131,9 +131,11 @@ def median_distance(squares: Tensor) -> float:
 
 
 def number_of_eigenfunctions(eigenvalues: Tensor, most: int | None, ratio: float | None) -> int:
-    """J, from eigenvalues in falling order: never those too small to be trusted."""
+    """J, fixed or else by the eigenvalues in falling order: never those too small to be trusted."""
     kept = int((eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[0]).sum())
+    if most is not None:
+        return min(kept, most)
     if ratio is not None:
         share = eigenvalues.cumsum(0) / eigenvalues.sum()
         kept = min(kept, int((share <= ratio).sum()) + 1)  # the least J with sum_j<=J lambda_j / sum_j lambda_j > tau
-    return kept if most is None else min(kept, most)
+    return kept
