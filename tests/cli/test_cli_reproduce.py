@@ -15,7 +15,15 @@ def test_a_table_is_run_printed_written_and_not_repeated(command: Callable[..., 
     rows = ("reproduce", "gmm", "--rows", "pr-dirac,SP-Dirac", "--seeds", 2, "--jobs", 2, "--out", out, *OPTIONS)
     answer = command(*rows)
     assert answer.code == 0, answer.err
-    for words in ("2D modes: accuracies (sm:tab:gmm)", "PR-Dirac", "SP-Dirac", "TInfer-Final ent", "44.90 ± 5.74", "0.2 %", "shortened"):
+    for words in (
+        "2D modes: accuracies (sm:tab:gmm)",
+        "PR-Dirac",
+        "SP-Dirac",
+        "TInfer-Final ent",
+        "44.90 ± 5.74",
+        "0.2 %",
+        "not as long as",
+    ):
         assert words in answer.out
     table = json.loads((out / "table.json").read_text())
     assert {figure["seeds"] for figure in table["figures"] if figure["figure"] == "ent"} == {2}
@@ -40,6 +48,17 @@ def test_a_dry_run_lists_and_runs_nothing(command: Callable[..., Any], tmp_path:
     assert not (tmp_path / "gmm").exists()
 
 
+def test_a_dry_run_without_the_data_says_so(command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    options = ("--rows", "pr-dirac", "--dry-run", "--data-dir", tmp_path / "nosuch")
+    answer = command("reproduce", "split-mnist", *options)
+    assert answer.code == 0, answer.err
+    assert "pr-dirac cannot be timed" in answer.out
+    assert "nosuch" in answer.out
+    assert "1 of 1 runs cannot be estimated" in answer.out
+    assert "0 s of training" not in answer.out
+
+
 def test_one_failing_row_leaves_the_others(command: Callable[..., Any], tmp_path: Path) -> None:
     bad = ("--set", "training.learning_rate=1e30")
     out = tmp_path / "gmm"
@@ -54,6 +73,8 @@ def test_one_failing_row_leaves_the_others(command: Callable[..., Any], tmp_path
     [
         (("gmn",), "did you mean 'gmm'"),
         (("gmm", "--rows", "foo"), "has no row 'foo'"),
+        (("gmm", "--rows", ","), "names no row"),
+        (("gmm", "--set", "method=vcl"), "the row says which method it is"),
         (("gmm", "--budget", "2"), "must lie above 0"),
         (("gmm", "--set", "training.iteration=3"), "training.iteration"),
     ],

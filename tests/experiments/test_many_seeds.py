@@ -1,6 +1,9 @@
 """Seeds side by side, each in a process of its own: the same figures as alone, and one failure spoils nothing."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +66,19 @@ def test_a_stop_before_all_seeds_have_run_says_how_to_go_on(tmp_path: Path, tiny
     Run(config, tmp_path / "many" / "seed-0").execute()
     with pytest.raises(MetaReplayError, match="--resume"):
         run_seeds(with_seeds(config, 0, 1), tmp_path / "many", jobs=1, resume=True, should_stop=lambda: True)
+
+
+def test_a_seed_whose_parent_was_killed_while_it_started_saves_its_state_and_ends(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
+    request = {"config": tiny_config("pr-bbb").model_dump(mode="json"), "resume": True, "tensorboard": False, "parent": os.getpid() + 10**6}
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    ended = subprocess.run(
+        [sys.executable, "-m", "metareplay.experiments.seeds", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert "continue with --resume" in ended.stderr
+    assert not (tmp_path / "results.json").exists()
 
 
 def test_every_seed_can_write_for_tensorboard(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:

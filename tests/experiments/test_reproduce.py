@@ -1,11 +1,13 @@
 """The paper's tables as data, the runs they take, and ours beside the paper's."""
 
 import json
+from io import StringIO
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.errors import ConfigError
@@ -14,7 +16,7 @@ from metareplay.experiments.methods import METHODS
 from metareplay.experiments.paper_tables import PaperRow, paper_table, paper_tables, result_path
 from metareplay.experiments.reproduce import chosen_rows, planned_runs, shortened
 from metareplay.inference.criteria import CRITERIA
-from metareplay.report.paper_comparison import Comparison, compare, comparison_cells, finished
+from metareplay.report.paper_comparison import Comparison, compare, comparison_cells, finished, paper_comparison_table
 
 TABLE = paper_table("gmm")
 NAMES = [
@@ -75,6 +77,11 @@ def test_tables_are_found_by_label_and_others_refused() -> None:
         paper_table("gmn")
 
 
+@pytest.mark.parametrize(("label", "name"), [("tab:gmm", "gmm"), ("tab:split:mnist", "split-mnist"), ("tab:split:cifar", "split-cifar-10")])
+def test_tables_of_the_main_text_are_known(label: str, name: str) -> None:
+    assert paper_table(label).name == name
+
+
 def test_rows_are_chosen_by_either_name() -> None:
     assert [row.method for row in chosen_rows(TABLE, ["VCL-multihead", "pr-bbb"])] == ["pr-bbb", "vcl"]
     assert chosen_rows(TABLE, []) == TABLE.own_rows
@@ -103,6 +110,50 @@ def test_a_budget_shortens_training_and_fine_tuning(tmp_path: Path) -> None:
     for wrong in (0.0, -1.0, 1.5):
         with pytest.raises(ConfigError, match="must lie above 0 and not above 1"):
             shortened(config, wrong)
+
+
+def test_the_budget_is_what_the_runs_have(tmp_path: Path) -> None:
+    rows = chosen_rows(TABLE, ["sp-dirac"])
+    assert planned_runs(TABLE, rows, range(1), tmp_path)[0].budget == 1.0
+    assert planned_runs(TABLE, rows, range(1), tmp_path, budget=0.5)[0].budget == pytest.approx(0.5, abs=1e-4)
+    assert planned_runs(TABLE, rows, range(1), tmp_path, given={"training.iterations": 1000})[0].budget == pytest.approx(1000 / 10001)
+    assert planned_runs(TABLE, rows, range(1), tmp_path, given={"training.epochs": 3})[0].budget is None
+
+
+@pytest.mark.parametrize("key", ["method", "benchmark", "network", "seed"])
+def test_a_row_stays_what_the_table_says(key: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"--set {key} is not possible here"):
+        planned_runs(TABLE, chosen_rows(TABLE, ["sp-dirac"]), range(1), tmp_path, given={key: "vcl"})
+
+
+def test_run_times_are_compared_with_the_same_settings_for_all(tmp_path: Path) -> None:
+    table = paper_table("runtimes")
+    configs = {run.method: run.config for run in planned_runs(table, table.own_rows, range(1), tmp_path)}
+    assert {(config.training.iterations, config.training.batch_size) for config in configs.values()} == {(2000, 128)}
+    assert (configs["pr-ssge"].posterior.ssge_samples, configs["pf-ssge"].posterior.prior_samples) == (10, 1)
+    assert {configs[name].hypernet.hidden for name in ("pr-dirac", "pr-bbb", "pr-ssge", "hnet-fine-tuning")} == {(100, 100)}
+
+
+def test_boundaries_are_those_that_suit_all_runs() -> None:
+    """Thresholds from 2 to 6 suit one run, from 5 to 9 the other: from 5 to 6 suit both, a tenth of the range from 0 to 10."""
+    bounds = {"at_boundaries": 6.0, "elsewhere": 2.0, "lowest": 0.0, "highest": 10.0}
+    other = bounds | {"at_boundaries": 9.0, "elsewhere": 5.0}
+    runs = [results(50.0) | {"task_boundaries": {"loss": each}} for each in (bounds, other)]
+    row = PaperRow("signals", "pr-bbb", {"boundary_loss": (14.11, None)})
+    (found,) = compare(paper_table("task-boundaries"), [row], {"pr-bbb": runs})
+    assert (found.ours, found.error, found.seeds) == (pytest.approx(10.0), None, 2)
+
+
+def test_a_narrow_terminal_shows_everything_too() -> None:
+    rows = chosen_rows(TABLE, ["pr-bbb"])
+    entries = compare(TABLE, rows, {"pr-bbb": [results(70.0), results(80.0)]}, {"pr-bbb": 0.25})
+    for width in (72, 128, 200):
+        console = Console(width=width, record=True, file=StringIO())
+        console.print(paper_comparison_table(TABLE, entries, width))
+        text = console.export_text()
+        assert "…" not in text
+        for words in ("PR-BbB", "75.00 ± 5.00", "81.07 ± 6.78", "25 %", "3 s"):
+            assert words in text, (width, words)
 
 
 def results(ent: float, seconds: float = 2.0) -> dict[str, Any]:

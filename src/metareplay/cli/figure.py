@@ -55,7 +55,10 @@ def figure(
 
     if name != ALL and name not in DRAWINGS:
         raise ConfigError(f"figure {name!r} is unknown; choose one of {', '.join([ALL, *DRAWINGS])}")
-    groups, colours = group_runs(find_runs(folders).runs), DARK if theme is ThemeName.DARK else LIGHT
+    runs, unfinished = find_runs(folders)
+    if unfinished:
+        typer.echo(f"left out, not finished: {', '.join(map(str, unfinished))}", err=True)
+    groups, colours = group_runs(runs), DARK if theme is ThemeName.DARK else LIGHT
     found: dict[str, Drawing] = {}
     for kind in DRAWINGS.values() if name == ALL else [DRAWINGS[name]]:
         for part in [groups] if kind.together else [[group] for group in groups]:
@@ -75,6 +78,8 @@ def _targets(found: "dict[str, Drawing]", out: Path) -> "Iterator[tuple[Path, Dr
         if len(found) > 1:
             raise ConfigError(f"--out {out} is one file, but there are {len(found)} figures ({', '.join(found)}); give a folder")
         yield from ((out, drawing) for drawing in found.values())
+    elif re.fullmatch(r"\.[a-z]{3,4}", out.suffix.lower()) and not out.is_dir():
+        raise ConfigError(f"--out {out}: figures are written as {', '.join(FORMATS)}; end the name in one of these, or give a folder")
     else:
         yield from ((out / f"{stem}.{ending}", drawing) for stem, drawing in found.items() for ending in FORMATS)
 

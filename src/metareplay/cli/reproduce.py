@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metareplay.errors import DataError, MetaReplayError
+from metareplay.errors import ConfigError, DataError, MetaReplayError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +52,10 @@ def reproduce(
     from metareplay.experiments.reproduce import chosen_rows, planned_runs
 
     chosen = paper_table(table)
-    wanted = chosen_rows(chosen, [name.strip() for name in (rows or "").split(",") if name.strip()])
+    names = [name.strip() for name in (rows or "").split(",") if name.strip()]
+    if rows is not None and not names:
+        raise ConfigError(f"--rows {rows!r} names no row; leave it out for all rows of {chosen.name}")
+    wanted = chosen_rows(chosen, names)
     given: dict[str, Any] = dict(parse_setting(pair) for pair in set_ or [])
     given.setdefault("threads", max(1, (os.cpu_count() or 1) // jobs) if benchmark_named(chosen.benchmark).needs_data else 1)
     if data_dir is not None:
@@ -64,7 +67,7 @@ def reproduce(
         _list(console, chosen, plan)
         return
     failures = _run(console, plan, jobs, quiet=quiet)
-    _show(console, chosen, wanted, plan, folder, budget)
+    _show(console, chosen, wanted, plan, folder)
     if failures:
         raise MetaReplayError("; ".join(failures) + ". The other runs are kept; call it again to try the rest")
 
@@ -92,14 +95,20 @@ def _run(console: "Console", plan: "list[PlannedRun]", jobs: int, *, quiet: bool
     return found + ([f"{left} of {len(plan)} runs have not finished"] if left > 0 else [])
 
 
-def _show(console: "Console", table: "PaperTable", rows: Any, plan: "list[PlannedRun]", folder: Path, budget: float) -> None:
+def _show(console: "Console", table: "PaperTable", rows: Any, plan: "list[PlannedRun]", folder: Path) -> None:
+    from rich.console import Console
+
     from metareplay.report import compare, finished, paper_comparison_table, write_comparison, write_report
+    from metareplay.report.paper_comparison import WIDE
 
     results = finished(plan)
     if not results:
         return
-    entries = compare(table, rows, results, budget)
-    console.print(paper_comparison_table(table, entries))
+    entries = compare(table, rows, results, {run.method: run.budget for run in plan})
+    if console.is_terminal:
+        console.print(paper_comparison_table(table, entries, console.width))
+    else:  # a file or a pipe has room
+        Console(width=WIDE).print(paper_comparison_table(table, entries))
     markdown, data = write_comparison(folder, table, entries)
     console.print(f"table: {markdown}, {data}", highlight=False)
     try:
@@ -118,25 +127,31 @@ def _list(console: "Console", table: "PaperTable", plan: "list[PlannedRun]") -> 
     for column in ("run", "steps a task", "time", "settings"):
         shown.add_column(column, justify="right" if column in ("steps a task", "time") else "left", overflow="fold")
     guesses: dict[str, float | None] = {}
-    total = 0.0
+    total, unknown = 0.0, 0
     for run in plan:
         done = (run.folder / "results.json").is_file()
         if run.method not in guesses and not done:
-            guesses[run.method] = _guess(run)
+            guesses[run.method] = _guess(console, run)
         guess = 0.0 if done else guesses[run.method]
         total += guess or 0.0
+        unknown += guess is None
         length = run.config.training.iterations or f"{run.config.training.epochs} epochs"
         time = "finished" if done else "unknown" if guess is None else show_duration(guess)
         shown.add_row(f"{run.method} seed {run.config.seed}", str(length), time, run.source)
     console.print(shown, highlight=False)
-    console.print(f"about {show_duration(total)} of training one after another on this machine, tests not counted", highlight=False)
+    if unknown:
+        console.print(f"the time of {unknown} of {len(plan)} runs cannot be estimated", highlight=False)
+    if unknown < len(plan):
+        words = "one after another on this machine, tests not counted"
+        console.print(f"about {show_duration(total)} of training {words}", highlight=False)
 
 
-def _guess(run: "PlannedRun") -> float | None:
-    """Seconds of training; None where the data are not here yet."""
+def _guess(console: "Console", run: "PlannedRun") -> float | None:
+    """Seconds of training; None where the data are not at hand, which is said once a method."""
     from metareplay.experiments.estimate import seconds_of_run
 
     try:
         return seconds_of_run(run.config)
-    except DataError:
+    except DataError as problem:
+        console.print(f"[yellow]{run.method} cannot be timed:[/] {problem}", highlight=False)
         return None

@@ -35,7 +35,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 RUN_ENTRIES = frozenset(
     "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors uncertainty.safetensors figures "
-    f"tensorboard seeds.json summary.json progress.json request.json {LOCK}".split()
+    f"signals tensorboard seeds.json summary.json progress.json request.json {LOCK}".split()
 )
 """Everything that a run writes, beside the folders of its seeds."""
 

@@ -34,7 +34,9 @@ class PaperTable:
     network: str
     rows: tuple[PaperRow, ...]
     settings: dict[str, Any] = field(default_factory=dict)
-    """What all its runs need besides their recipes."""
+    """What its runs have instead of what their recipes say; keys that mean nothing to a method are passed over."""
+    other_labels: tuple[str, ...] = ()
+    """Tables of the paper's main text that show some of the same figures."""
 
     @property
     def own_rows(self) -> tuple[PaperRow, ...]:
@@ -52,14 +54,14 @@ def paper_tables() -> dict[str, PaperTable]:
         for row in entry.pop("rows"):
             figures = {key: (value[0], value[1]) for key, value in row["figures"].items()}
             rows.append(PaperRow(row["paper"], row.get("method"), figures, row.get("batch_wise", False)))
-        found[name] = PaperTable(name, rows=tuple(rows), **entry)
+        found[name] = PaperTable(name, rows=tuple(rows), other_labels=tuple(entry.pop("other_labels", ())), **entry)
     return found
 
 
 def paper_table(name: str) -> PaperTable:
     """A table by its plain name or its label in the paper."""
     tables = paper_tables()
-    by_label = {table.label: table for table in tables.values()}
+    by_label = {label: table for table in tables.values() for label in (table.label, *table.other_labels)}
     if name in tables or name in by_label:
         return tables.get(name) or by_label[name]
     near = difflib.get_close_matches(name, [*tables, *by_label], n=1)

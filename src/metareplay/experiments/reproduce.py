@@ -10,6 +10,14 @@ from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.paper_tables import PaperRow, PaperTable
 from metareplay.experiments.recipe_book import default_settings
 
+FIXED = {
+    "method": "the row says which method it is, choose rows with --rows",
+    "benchmark": "the table says which benchmark it is",
+    "network": "the table says which network it is",
+    "seed": "seeds are chosen by --seed and --seeds",
+}
+"""Settings that would make a run another row than the one it stands for."""
+
 
 @dataclass(frozen=True)
 class PlannedRun:
@@ -20,6 +28,8 @@ class PlannedRun:
     folder: Path
     source: str
     """Where its settings come from."""
+    budget: float | None = 1.0
+    """Its length as a share of the recipe's; None where they are told in different units."""
 
 
 def chosen_rows(table: PaperTable, names: Sequence[str]) -> tuple[PaperRow, ...]:
@@ -38,14 +48,27 @@ def planned_runs(
     table: PaperTable, rows: Sequence[PaperRow], seeds: range, out: Path, *, budget: float = 1.0, given: dict[str, Any] | None = None
 ) -> list[PlannedRun]:
     """Every run that the rows need, seed by seed, so that an interrupted table has all rows first; rows may share runs."""
+    if fixed := [key for key in FIXED if key in (given or {})]:
+        raise ConfigError(f"--set {fixed[0]} is not possible here: {FIXED[fixed[0]]}; use metareplay run for runs of your own")
     methods = dict.fromkeys(str(row.method) for row in rows)
     found = []
     for seed in seeds:
         for method in methods:
             defaults, source = default_settings(table.benchmark, method, table.network)
-            config = shortened(build_config(defaults, {**table.settings, **(given or {}), "seed": seed}, "settings"), budget)
-            found.append(PlannedRun(method, config, out / method / f"seed-{seed}", source))
+            defaults = {**defaults, **table.settings}  # those that mean nothing to a method are passed over
+            config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "settings"), budget)
+            share = _length_share(config, build_config(defaults, {}, "settings"))
+            found.append(PlannedRun(method, config, out / method / f"seed-{seed}", source, share))
     return found
+
+
+def _length_share(config: RunConfig, recipe: RunConfig) -> float | None:
+    """How long a run trains, as a share of its recipe; None where one counts iterations and the other epochs."""
+    for key in ("iterations", "epochs"):
+        own, full = getattr(config.training, key), getattr(recipe.training, key)
+        if own is not None and full is not None:
+            return float(own / full)
+    return None
 
 
 def shortened(config: RunConfig, budget: float) -> RunConfig:

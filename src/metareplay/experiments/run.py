@@ -301,10 +301,10 @@ def finished_results(folder: Path, config: RunConfig) -> dict[str, Any] | None:
         stored = _stored_settings(folder)
         results: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise CheckpointError(f"the finished run in {folder} is damaged ({error}); choose another --out, or --overwrite it") from error
+        raise CheckpointError(f"the finished run in {folder} is damaged ({error}); choose another --out, or remove the folder") from error
     refuse_changed_data(stored, config, folder)
     if build_config({}, stored, str(folder / "config.yaml")).fingerprint() != config.fingerprint():
-        raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or --overwrite it")
+        raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder")
     return results
 
 

@@ -94,7 +94,9 @@ def run_side_by_side(
 def _start(config: RunConfig, folder: Path, resume: bool, tensorboard: bool) -> "subprocess.Popen[str]":
     folder.mkdir(parents=True, exist_ok=True)
     request = folder / "request.json"
-    write_atomically(request, json.dumps({"config": config.model_dump(mode="json"), "resume": resume, "tensorboard": tensorboard}))
+    write_atomically(
+        request, json.dumps({"config": config.model_dump(mode="json"), "resume": resume, "tensorboard": tensorboard, "parent": os.getpid()})
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads)}
     command = [sys.executable, "-m", "metareplay.experiments.seeds", str(folder)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -124,7 +126,7 @@ def _child(folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text())
     (folder / "request.json").unlink()
     config = RunConfig.model_validate(request["config"])
-    asked, parent = stop_on_signal(), os.getppid()
+    asked, parent = stop_on_signal(), request["parent"]  # who may have been killed while this process started
     watchers: list[Observer] = [ProgressFile(folder / "progress.json")]
     if request["tensorboard"]:
         watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))

@@ -7,8 +7,10 @@ from math import sqrt
 from pathlib import Path
 
 from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
 
+from metareplay.experiments.boundaries import Thresholds, over_runs
 from metareplay.experiments.paper_tables import PaperRow, PaperTable, result_path
 from metareplay.experiments.reproduce import PlannedRun
 from metareplay.files import write_atomically
@@ -32,6 +34,8 @@ FIGURES: dict[str, tuple[str, Kind]] = {
 }
 SLACK_ERRORS, SLACK_POINTS = 3.0, 2.0
 """A figure falls short if it is worse than the paper's by more than so many standard errors plus so many points."""
+WIDE = 128
+"""Columns of a terminal that the whole table takes."""
 HEADER = ("Row", "Figure", "Ours", "Paper", "Standard errors", "Seeds", "Time a seed", "Budget")
 
 
@@ -51,7 +55,8 @@ class Comparison:
     lower_is_better: bool
     seconds: float | None
     """Mean seconds of training and testing a seed."""
-    budget: float
+    budget: float | None
+    """Length of the training as a share of the recipe's; None where that cannot be told."""
 
     @property
     def standard_errors(self) -> float | None:
@@ -79,24 +84,42 @@ def finished(runs: Sequence[PlannedRun]) -> dict[str, list[Results]]:
     return found
 
 
-def compare(table: PaperTable, rows: Sequence[PaperRow], results: Mapping[str, Sequence[Results]], budget: float = 1.0) -> list[Comparison]:
-    """Every figure of the rows beside the paper's."""
+def compare(
+    table: PaperTable, rows: Sequence[PaperRow], results: Mapping[str, Sequence[Results]], budgets: Mapping[str, float | None] | None = None
+) -> list[Comparison]:
+    """Every figure of the rows beside the paper's; ``budgets`` tells the length of each method's training, the recipe's by default."""
     found = []
     for row in rows:
         runs = results.get(str(row.method), [])
         seconds = [sum(run["seconds"].values()) for run in runs]
         spent = sum(seconds) / len(seconds) if seconds else None
         for figure, (paper, paper_error) in row.figures.items():
-            ours = estimate(runs, *result_path(table, row, figure))
+            ours = _estimate(table, row, figure, runs)
             lower = figure in ("seconds", "memory") or (table.benchmark == "regression-1d" and figure != "right_task")
             mean, error, seeds = (None, None, 0) if ours is None else ours
+            budget = (budgets or {}).get(str(row.method), 1.0)
             found.append(Comparison(row.paper, str(row.method), figure, mean, error, seeds, paper, paper_error, lower, spent, budget))
     return found
 
 
-def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison]) -> Table:
-    """One line per figure, for a terminal of 100 columns or more."""
-    shown = Table(title=f"{table.title} ({table.label})", box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", pad_edge=False)
+def _estimate(table: PaperTable, row: PaperRow, figure: str, runs: Sequence[Results]) -> Estimate | None:
+    """One figure over the runs; the thresholds that detect task boundaries are those that suit all runs together, as in the paper."""
+    if not figure.startswith("boundary_"):
+        return estimate(runs, *result_path(table, row, figure))
+    name = figure.removeprefix("boundary_")
+    known = [run["task_boundaries"][name] for run in runs if run.get("task_boundaries")]
+    if not known:
+        return None
+    joint = over_runs([Thresholds(*(each[field] for field in Thresholds._fields)) for each in known])
+    return Estimate(joint.viable_share, None, len(known))
+
+
+def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison], width: int = WIDE) -> RenderableType:
+    """One line per figure; where there is no room for all columns, each row has a heading of its own."""
+    title = f"{table.title} ({table.label})"
+    if width < WIDE:
+        return Group(f"[bold]{title}[/]", _narrow(table, entries), f"[dim]{caption(entries)}[/]")
+    shown = Table(title=title, box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", pad_edge=False)
     for number, column in enumerate(HEADER):
         shown.add_column(column, justify="left" if number < 2 else "right", no_wrap=number < 4)
     last = None
@@ -106,6 +129,21 @@ def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison]) -> 
         last = entry.row
         shown.add_row(*cells, style="bold red" if entry.falls_short else None)
     shown.caption, shown.caption_style = caption(entries), "dim"
+    return shown
+
+
+def _narrow(table: PaperTable, entries: Sequence[Comparison]) -> Table:
+    """Four columns; name, seeds, time and budget of a row stand above its figures."""
+    shown = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for number, column in enumerate(HEADER[1:5]):
+        shown.add_column(column, justify="right" if number else "left")
+    for entry, cells in zip(entries, comparison_cells(table, entries), strict=True):
+        if cells[0]:
+            shown.add_section()
+            shown.add_row(
+                f"[bold]{cells[0]}[/]", f"{cells[5]} seed{'' if cells[5] == '1' else 's'}", f"{cells[6]} each", f"{cells[7]} budget"
+            )
+        shown.add_row(*cells[1:5], style="bold red" if entry.falls_short else None)
     return shown
 
 
@@ -124,7 +162,7 @@ def comparison_cells(table: PaperTable, entries: Sequence[Comparison]) -> list[t
         last = entry.row
         name = entry.row if entry.method == entry.row.lower() else f"{entry.row} ({entry.method})"
         time = show_duration(entry.seconds) if entry.seconds is not None else MISSING
-        budget = "full" if entry.budget == 1 else f"{100 * entry.budget:g} %"
+        budget = "other" if entry.budget is None else "full" if entry.budget == 1 else f"{100 * entry.budget:.3g} %"
         distance = (MISSING if apart is None else f"{apart:+.1f}") + (" short" if entry.falls_short else "")
         cells = (show(ours, kind), show(paper, kind), distance, str(entry.seeds or MISSING))
         lines.append((name if first else "", label, *cells, *((time, budget) if first else ("", ""))))
@@ -141,7 +179,7 @@ def caption(entries: Sequence[Comparison]) -> str:
         f"{len(known)} of {len(entries)} figures measured, {short} short.",
     ]
     if any(entry.budget != 1 for entry in entries):
-        words.append("The training was shortened: the figures cannot be held against the paper's.")
+        words.append("The training was not as long as the recipe's: the figures cannot be held against the paper's.")
     return " ".join(words)
 
 

@@ -83,6 +83,8 @@ def read_results(folder: Path) -> Results:
     """Read and check a run's results.json."""
     path = folder / "results.json"
     text = _read_text(path)
+    if not folder.exists():
+        raise DataError(f"there is no folder {folder}; name a folder that metareplay run has written")
     if text is None:
         raise DataError(
             f"{folder} is no finished run: results.json is missing; "
