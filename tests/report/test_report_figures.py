@@ -1,6 +1,7 @@
 """Figures: what is drawn, and how it becomes a file or a part of a page."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -47,7 +48,9 @@ def regression_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple[
 def test_learning_curves_join_the_tasks_on_one_axis() -> None:
     figure = learning_curves_figure([history()], NAMES)
     assert figure is not None
-    assert [axes.get_ylabel() for axes in figure.axes] == ["total loss", "data", "prior matching"]  # replay is zero throughout
+    assert [axes.get_ylabel() for axes in figure.axes] == [
+        f"{name}\nin nats" for name in ("total loss", "data term", "prior matching")
+    ]  # replay is zero throughout
     (line,) = figure.axes[0].get_lines()
     assert list(line.get_xdata()) == [50, 100, 150, 200, 250, 300]
     assert figure.axes[-1].get_xlim() == (0, 300)
@@ -68,6 +71,41 @@ def test_losses_that_span_decades_get_a_logarithmic_axis_if_positive() -> None:
     assert [axes.get_yscale() for axes in figure.axes] == ["log", "linear", "linear"]
 
 
+@pytest.mark.parametrize("usual", [(0.002, 0.003), (-4.0, 7.0)])
+def test_losses_of_any_sign_can_be_read_beside_a_peak(usual: tuple[float, float]) -> None:
+    values = [0.0, *usual * 30, 85_000.0]
+    lines = [{"task": 0, "iteration": place, "loss": value} for place, value in enumerate(values)]
+    figure = learning_curves_figure([lines], ["only"])
+    assert figure is not None
+    axes = figure.axes[0]
+    assert axes.get_yscale() == "symlog"
+    figure.canvas.draw()
+    low, high = axes.get_ylim()
+    heights = axes.transAxes.inverted().transform(axes.transData.transform([(0, value) for value in (0.0, max(usual))]))[:, 1]
+    assert heights[1] - heights[0] > 0.07  # on a linear axis less than 0.0001
+    ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+    assert 0 in ticks
+    assert 3 <= len(ticks) <= 6
+    edges = [line.get_ydata()[0] for line in axes.get_lines() if line.get_linestyle() != "-"]
+    assert max(edges) in ticks
+    assert "linear" in figure.get_supxlabel()
+    assert "linear" not in str(learning_curves_figure([history()], NAMES).get_supxlabel())
+
+
+def test_ticks_of_losses_do_not_touch() -> None:
+    for values in ((1e-9, 0.0, 3e-4, 9e5), (-70.0, 0.4, 3e6, 2.0), (1e-8, 1e4), (90, 81_000), (0.0, 1e-5, 1e-5, 1.0)):
+        lines = [{"task": 0, "iteration": place, "loss": value} for place, value in enumerate(values * 9)]
+        figure = learning_curves_figure([lines], ["only"])
+        assert figure is not None
+        figure.canvas.draw()
+        axes = figure.axes[0]
+        low, high = axes.get_ylim()
+        shown = [label for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True) if low <= tick <= high]
+        boxes = sorted((label.get_window_extent() for label in shown), key=lambda box: box.y0)
+        assert len(boxes) >= 3
+        assert all(below.y1 < above.y0 for below, above in pairwise(boxes)), values
+
+
 def test_no_history_no_learning_curves() -> None:
     assert learning_curves_figure([[]], NAMES) is None
 
@@ -75,6 +113,7 @@ def test_no_history_no_learning_curves() -> None:
 def test_matrix_shows_its_numbers_and_leaves_unlearned_tasks_empty() -> None:
     figure = matrix_figure(np.array([[99.9, np.nan], [98.04, 97.0]]), NAMES)
     assert sorted(texts(figure)) == ["97.0", "98.0", "99.9"]
+    assert figure.axes[0].get_title() == "accuracy in %"
     assert figure.axes[0].get_ylabel() == "after learning task"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == NAMES
 
@@ -83,6 +122,21 @@ def test_errors_are_stronger_where_they_are_larger() -> None:
     figure = matrix_figure(np.array([[0.001, np.nan], [0.1, 0.01]]), NAMES, error=True)
     strength = [patch.get_alpha() for patch in figure.axes[0].patches]
     assert strength[0] < strength[2] < strength[1]
+
+
+def test_errors_stay_within_their_cells() -> None:
+    figure = matrix_figure(np.array([[0.00754, np.nan], [0.000123456, 123.4]]), ["polynomial-1", "polynomial-2"], error=True)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    assert axes.get_title() == "mean squared error"
+    assert [text.get_text() for text in axes.texts] == ["0.0075", "0.00012", "123"]
+    for text, cell in zip(axes.texts, axes.patches, strict=True):
+        box, room = text.get_window_extent(), cell.get_window_extent()
+        assert room.x0 < box.x0 < box.x1 < room.x1
+
+
+def test_a_confusion_says_what_it_counts_and_by_which_criterion() -> None:
+    assert confusion_figure(np.eye(2) * 100, NAMES, criterion="ent").axes[0].get_title() == "inputs in %\ninferred by ent"
 
 
 @pytest.mark.parametrize("value", [0.0, np.inf])
@@ -98,6 +152,9 @@ def test_many_tasks_are_drawn_as_an_image_without_numbers() -> None:
     (image,) = figure.axes[0].get_images()
     assert image.get_array().shape == (40, 40, 4)
     assert len(figure.axes[0].get_xticks()) <= 12
+    assert figure.axes[1].get_ylabel() == "inputs in %"  # the scale of colours
+    errors = matrix_figure(np.exp(np.eye(40)), names, error=True)
+    assert (errors.axes[1].get_ylabel(), errors.axes[1].get_yscale()) == ("mean squared error", "log")
 
 
 def test_comparison_marks_every_method_that_has_the_figure() -> None:

@@ -67,6 +67,11 @@ def style_axes(axes: Axes, theme: Theme, *, frame: Sequence[str] = ("left", "bot
     axes.title.set_fontsize(11)
 
 
+def note(figure: Figure, text: str, theme: Theme) -> None:
+    """A small line below everything: what a reader of the file alone has to know."""
+    figure.supxlabel(text, color=theme.muted, fontsize=8.5, linespacing=1.3)
+
+
 def plain(names: Sequence[str]) -> list[str]:
     """Names as they are, not as formulas: matplotlib would read what is between two dollar signs as mathematics."""
     return [name.replace("$", r"\$") for name in names]

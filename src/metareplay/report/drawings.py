@@ -54,8 +54,10 @@ def curves(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     stages = names if fine_tuned_row(group.results) is None else [*names, "fine-tuning"]
     drawn = learning_curves_figure([run.history for run in group.runs], stages, theme=theme)
     if drawn is not None:
-        lines = " One line per seed." if len(group.runs) > 1 else ""
-        yield Drawing("curves", "Learning curves", f"Each term of the loss while the tasks are learned in turn.{lines}", drawn, wide=True)
+        constant = ", up to a constant" if group.regression else ""
+        caption = f"Each term of the loss while the tasks are learned in turn, in nats over all training examples of a task{constant}."
+        caption += " One line per seed." if len(group.runs) > 1 else ""
+        yield Drawing("curves", "Learning curves", caption, drawn, wide=True)
 
 
 def matrix(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
@@ -64,7 +66,7 @@ def matrix(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     names = task_names(group.first)
     values = mean_matrix([run.get("tgiven_matrix") for run in group.results], len(names))
     if values is not None:
-        what = "Squared error" if group.regression else "Accuracy in %"
+        what = "Mean squared error" if group.regression else "Accuracy in %"
         tuned = "" if fine_tuned_row(group.results) is None else ", before fine-tuning"
         caption = f"{what} on each task (columns) after each task (rows){tuned}, task known.{_mean(group)}"
         yield Drawing("matrix", "Memory over time", caption, matrix_figure(values, names, error=group.regression, theme=theme))
@@ -78,7 +80,9 @@ def confusion(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         shares = mean_matrix([(run.get("task_confusion") or {}).get(name) for run in group.results], len(names))
         if shares is not None:
             caption = f"Share in % of each task's inputs (rows) given to each task (columns).{_mean(group)}"
-            yield Drawing(f"confusion-{name}", f"Tasks inferred by {name}", caption, confusion_figure(shares, names, theme=theme))
+            yield Drawing(
+                f"confusion-{name}", f"Tasks inferred by {name}", caption, confusion_figure(shares, names, criterion=name, theme=theme)
+            )
 
 
 def uncertainty(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
