@@ -1,5 +1,7 @@
 """Figures of uncertainties, of the plane, of weights, and of methods side by side."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from matplotlib.contour import ContourSet
@@ -41,7 +43,7 @@ def test_methods_stand_side_by_side_and_one_posterior_is_drawn_once() -> None:
     assert "one posterior for all tasks" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-def test_maps_share_one_scale_in_a_row_and_put_rows_on_the_vertical_axis() -> None:
+def test_maps_share_one_scale_by_unit_and_put_rows_on_the_vertical_axis() -> None:
     plane = Plane(np.linspace(-8, 8, 5), np.linspace(-4, 4, 3), [(np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([0, 1]))] * 2)
     maps = [Map(np.zeros((3, 5)), 0, "a"), Map(np.full((3, 5), 0.6), 1, "b")]
     figure = maps_figure(plane, [MapRow("ent", "nats", maps), MapRow("agree", "", maps[:1])], ["a", "b"])
@@ -49,6 +51,10 @@ def test_maps_share_one_scale_in_a_row_and_put_rows_on_the_vertical_axis() -> No
     assert [axes.get_title() for axes in images] == ["a", "b", "a"]
     assert [axes.get_images()[0].get_clim() for axes in images] == [(0.0, 0.6), (0.0, 0.6), (0.0, 1e-6)]
     assert list(images[0].get_images()[0].get_extent()) == [-8, 8, -4, 4]
+    finer = plane._replace(grid_x=np.linspace(-1, 1, 9), grid_y=np.linspace(-1, 1, 9))
+    several = [MapRow("one, ent", "nats", maps), MapRow("two, ent", "nats", [Map(np.full((9, 9), 0.1), 0)], finer)]
+    images = [axes for axes in maps_figure(plane, several, ["a", "b"]).axes if axes.get_images()]
+    assert [axes.get_images()[0].get_clim() for axes in images] == [(0.0, 0.6)] * 3  # colours of two methods can be compared
     with pytest.raises(DataError, match="a map has shape"):
         maps_figure(plane, [MapRow("ent", "nats", [Map(np.zeros((5, 3)), 0)])], ["a", "b"])
 
@@ -84,6 +90,20 @@ def test_many_bins_are_taken_together() -> None:
     assert heights.sum() == pytest.approx(100)
 
 
+@pytest.mark.parametrize("span", [1.5, 4, 8, 19, 21, 75, 99, 110, 290, 310, 1e4, 1e9])
+@pytest.mark.parametrize("highest", [0.69, 0.5, 0.013, 80])
+def test_labels_of_uncertainties_do_not_touch(span: float, highest: float) -> None:
+    counts = np.ones((2, 8))
+    figure = uncertainty_figure(np.logspace(np.log10(highest / span), np.log10(highest), 9), {"ent": counts, "agree": counts})
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    low, high = axes.get_xlim()
+    shown = [label for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True) if low <= tick <= high]
+    boxes = [label.get_window_extent() for label in shown]
+    assert len(boxes) >= 2
+    assert all(left.x1 + 3 < right.x0 for left, right in pairwise(boxes)), [label.get_text() for label in shown]
+
+
 def test_reliability_shows_accuracy_and_confidence_of_bins_that_have_inputs() -> None:
     rows = np.zeros((3, 10))
     rows[:, 6], rows[:, 9] = (4, 2.6, 2), (16, 15.2, 16)
@@ -114,3 +134,17 @@ def test_a_density_has_mass_one() -> None:
     heights = density(points, x, y)
     assert heights.sum() * (x[1] - x[0]) * (y[1] - y[0]) == pytest.approx(1, abs=1e-3)
     assert np.unravel_index(heights.argmax(), heights.shape) == pytest.approx((60, 60), abs=12)
+
+
+def test_a_density_is_as_wide_and_as_oblique_as_scotts_rule_says() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(500, 1)) * [1, -2] + rng.normal(size=(500, 2)) * 0.1  # close to a line
+    x = np.linspace(-10, 10, 101)
+    heights = density(points, x, x)
+    share = heights / heights.sum()
+    grid_x, grid_y = np.meshgrid(x, x)
+    means = [(share * grid).sum() for grid in (grid_x, grid_y)]
+    found = [(share * (grid - mean) ** 2).sum() for grid, mean in zip((grid_x, grid_y), means, strict=True)]
+    wanted = points.var(axis=0) * (1 + 500 ** (-1 / 3)) + (20 / 100) ** 2
+    assert found == pytest.approx(wanted.tolist(), rel=0.02)
+    assert (share * (grid_x - means[0]) * (grid_y - means[1])).sum() / np.sqrt(np.prod(found)) < -0.95

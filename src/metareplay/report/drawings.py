@@ -150,16 +150,17 @@ def maps(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         return
     names = task_names(found[0][0].first)
     rows: list[MapRow] = []
-    for group, _, arrays in found:
+    for group, run, arrays in found:
+        plane = _plane(run, arrays, len(names))
         wanted = ("ent", "conf", "agree") if len(found) == 1 else ("ent", "agree")
         by_criterion = {name: values for name, values in _uncertainties(arrays).items() if name in wanted}
         for name, values in by_criterion.items():
             titles = names if not rows or len(names) > _MOST_MAPS else [""] * len(names)  # above the first row only, where all have these
             panels = [Map(values[task], task, titles[task], _boundary(arrays, task)) for task in range(len(names))]
             label = name if len(found) == 1 else f"{group.label}, {name}"
-            rows += [MapRow(label, UNITS[name], panels[i : i + _MOST_MAPS]) for i in range(0, len(panels), _MOST_MAPS)]
+            rows += [MapRow(label, UNITS[name], panels[i : i + _MOST_MAPS], plane) for i in range(0, len(panels), _MOST_MAPS)]
     caption = "Uncertainty of each task's final prediction over the plane; it ought to be low only at the task's own (larger) points."
-    plane = _plane(*found[0][1:], len(names))
+    caption += " Each criterion has one scale of colours." if len(found) > 1 else ""
     yield Drawing("maps", "Uncertainty maps", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True)
 
 

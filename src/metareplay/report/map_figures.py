@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from metareplay.errors import DataError
@@ -45,27 +46,29 @@ class Map(NamedTuple):
 
 
 class MapRow(NamedTuple):
-    """Maps side by side with one scale of colours."""
+    """Maps side by side, over a plane of their own if they have one. All rows with one unit have one scale of colours."""
 
     label: str
     unit: str
     maps: Sequence[Map]
+    plane: Plane | None = None
 
 
 def maps_figure(plane: Plane, rows: Sequence[MapRow], names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
     """Rows of maps. Colours of points are tasks, shapes are classes; a task's own points are larger, its decision boundary is dashed."""
-    for panel in (panel for row in rows for panel in row.maps):
-        if panel.values.shape != (len(plane.grid_y), len(plane.grid_x)):
-            raise DataError(f"a map has shape {panel.values.shape}, but its axes have {(len(plane.grid_y), len(plane.grid_x))} points")
+    highest: dict[str, float] = {}
+    for own, unit, panel in ((row.plane or plane, row.unit, panel) for row in rows for panel in row.maps):
+        if panel.values.shape != (len(own.grid_y), len(own.grid_x)):
+            raise DataError(f"a map has shape {panel.values.shape}, but its axes have {(len(own.grid_y), len(own.grid_x))} points")
+        highest[unit] = max(highest.get(unit, 1e-6), float(np.nanmax(panel.values)))
     columns = max(len(row.maps) for row in rows)
     side = 2.3 if columns <= 3 else 1.75
     figure = new_figure(1.1 + side * columns, 0.8 + (side + 0.12) * len(rows))
     panels = figure.subplots(len(rows), columns, sharex=True, sharey=True, squeeze=False)
     for row, line in zip(rows, panels, strict=True):
-        highest = max(max(float(np.nanmax(panel.values)) for panel in row.maps), 1e-6)
         image: Any = None
         for panel, axes in zip(row.maps, line, strict=False):
-            image = _map(axes, plane, panel, highest, theme)
+            image = _map(axes, row.plane or plane, panel, highest[row.unit], theme)
         for axes in line[len(row.maps) :]:
             axes.set_visible(False)
         line[0].set_ylabel(f"{plain([row.label])[0]}\nx₂" if row.label else "x₂")
@@ -119,6 +122,8 @@ def _map(axes: Axes, plane: Plane, panel: Map, highest: float, theme: Theme) -> 
             style: dict[str, Any] = {"marker": MARKERS[number % 5], "color": colour, "edgecolors": edge, "linewidths": 0.6}
             axes.scatter(chosen[:, 0], chosen[:, 1], size, zorder=place, **style)
     axes.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(4))
     return image
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from metareplay.report.canvas import BLUE, LIGHT, VERMILION, Theme, new_figure, plain, style_axes
@@ -95,10 +95,13 @@ def _histogram(axes: Axes, edges: Array, both: Array, theme: Theme) -> None:
         axes.stairs(shares, limits, color=colour, linewidth=1.4, label=label, linestyle="-" if row == 0 else (0, (5, 1.5)))
     axes.set_xscale("log")
     axes.set_xlim(limits[0], limits[-1])
-    if limits[-1] > 100 * limits[0]:
+    span = limits[-1] / limits[0]
+    if span > 300:
         axes.xaxis.set_major_locator(LogLocator(numticks=6))
-    else:
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0), numticks=6))
+    else:  # so few that labels stay apart
+        locator = MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0) if span < 20 else (1.0, 3.0), numticks=6)
+        axes.xaxis.set_major_locator(locator)
+    if limits[0] > 3e-4:
         axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylim(bottom=0)

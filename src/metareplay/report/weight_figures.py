@@ -54,14 +54,15 @@ def weights_figure(samples: Array, index: Array, names: Sequence[str], *, theme:
 
 
 def density(points: Array, x: Array, y: Array) -> Array:
-    """Kernel density of points (S, 2) over a grid (len(y), len(x)): Gaussians half as wide as Scott's rule says, as it blurs bent ones."""
-    widths = points.std(axis=0, ddof=1) * len(points) ** (-1 / 6) / 2  # (2,)
-    least = np.array([np.ptp(x), np.ptp(y)]) / 100
-    widths = np.maximum(widths, np.maximum(least, 1e-12))
-    along_x = np.exp(-0.5 * ((x[:, None] - points[:, 0]) / widths[0]) ** 2)  # (len(x), S)
-    along_y = np.exp(-0.5 * ((y[:, None] - points[:, 1]) / widths[1]) ** 2)  # (len(y), S)
-    total = along_y @ along_x.T / (len(points) * 2 * np.pi * widths.prod())
-    return np.asarray(total, dtype=np.float64)
+    """Kernel density of points (S, 2) over a grid (len(y), len(x)): Gaussians with the covariance of the points, scaled by Scott's rule."""
+    least = np.maximum(np.array([np.ptp(x), np.ptp(y)]) / 100, 1e-12)  # points on a line have no width of their own; (2,)
+    kernel = np.cov(points.T) * len(points) ** (-1 / 3) + np.diag(least**2)  # Scott in 2D: standard deviations times n^(-1/6); (2, 2)
+    root = np.linalg.cholesky(np.linalg.inv(kernel))  # kernel^-1 = root root^T
+    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) @ root  # (len(y) * len(x), 2)
+    centres = points @ root  # (S, 2)
+    along = [(grid[:, None, i] - centres[None, :, i]) ** 2 for i in range(2)]  # (len(y) * len(x), S) each
+    total = np.exp(-0.5 * (along[0] + along[1])).mean(axis=1) * np.prod(np.diag(root)) / (2 * np.pi)  # |kernel|^(-1/2) = |root|
+    return np.asarray(total.reshape(len(y), len(x)), dtype=np.float64)
 
 
 def correlations(samples: Array) -> Array:
