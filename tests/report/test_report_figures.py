@@ -7,9 +7,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.figure import Figure
 
 from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.experiments.boundaries import Thresholds, thresholds
 from metareplay.report import (
     DARK,
     comparison_figure,
@@ -20,7 +22,7 @@ from metareplay.report import (
     save_figure,
 )
 from metareplay.report.base import Estimate
-from metareplay.report.boundary_figure import boundary_figure
+from metareplay.report.boundary_figure import boundary_figure, grace_period
 from metareplay.report.canvas import PAGE, inline_svg
 
 NAMES = ["0/1", "2/3"]
@@ -171,10 +173,13 @@ def test_comparison_marks_every_method_that_has_the_figure() -> None:
 def test_regression_shows_bands_points_truth_and_the_inferred_task() -> None:
     x, mean, std, points = regression_arrays()
     figure = regression_figure(x, mean, std, points, ["left", "right"], truth=np.stack([x, -x]))
-    axes, strip = figure.axes
-    assert axes.get_xlim() == (-6, 6)
+    (axes,) = figure.axes
+    (strip,) = axes.child_axes
+    assert strip.get_xlabel() == "x"
+    assert "task inferred" in figure.get_supxlabel()
+    assert axes.get_xlim() == strip.get_xlim() == (-6, 6)
     assert [len(offsets.get_offsets()) for offsets in axes.collections if len(offsets.get_offsets()) > 1] == [2, 2]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right", "truth"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right", "truth", "training points", "± 1 std. dev."]
     first = np.asarray(strip.collections[0].get_paths()[0].vertices)
     assert first[:, 0].min() == -6
     assert first[:, 0].max() == pytest.approx(0, abs=0.2)  # the left task is surer to the left of zero
@@ -186,15 +191,18 @@ def test_regression_shows_bands_points_truth_and_the_inferred_task() -> None:
 def test_regression_without_truth_has_no_dashes() -> None:
     x, mean, std, points = regression_arrays()
     figure = regression_figure(x, mean, std, points, ["left", "right"])
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right", "training points", "± 1 std. dev."]
 
 
 def test_regression_without_uncertainty_infers_no_task() -> None:
     x, mean, std, points = regression_arrays()
     figure = regression_figure(x, mean, np.zeros_like(std), points, ["left", "right"])
-    axes, strip = figure.axes
-    assert len(strip.collections) == 0
-    assert strip.get_xlabel() == "x"
+    (axes,) = figure.axes
+    assert axes.child_axes == []
+    assert axes.get_xlabel() == "x"
+    assert axes.spines["bottom"].get_visible()
+    assert figure.get_supxlabel() == ""
+    assert "± 1 std. dev." not in [text.get_text() for text in figure.legends[0].get_texts()]
     bold = [line for line in axes.get_lines() if line.get_label() in ("left", "right")]
     assert [np.isfinite(np.asarray(line.get_ydata())).all() for line in bold] == [True, True]
 
@@ -277,8 +285,20 @@ def test_a_single_task_can_be_drawn() -> None:
 
 def test_task_boundaries_are_drawn_over_several_runs() -> None:
     signals = [np.random.default_rng(seed).random((3, 50, 2)) for seed in range(2)]
-    for bounds in ((0.9, 0.2), (0.2, 0.9)):  # a range of thresholds, and none
-        drawn = boundary_figure(signals, [bounds, bounds], 10)
-        for axes in drawn.axes:
-            assert len(axes.patches) == (bounds[0] > bounds[1])
-            assert axes.get_xlim() == (0, 150)
+    found = [Thresholds(0.9, 0.2, 0.0, 1.0), Thresholds(0.2, 0.9, 0.0, 1.0)]  # a range of thresholds, and none
+    drawn = boundary_figure(signals, found)
+    titles = [axes.get_title(loc="left") for axes in drawn.axes]
+    assert titles == ["thresholds without error: 70.0 % of the range", "no threshold is without error"]
+    assert [len(axes.patches) for axes in drawn.axes] == [1, 0]
+    assert [axes.get_xlim() for axes in drawn.axes] == [(0, 150)] * 2
+    legend = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert legend[0] == "mean over 10 iterations"
+    assert legend[2] == "highest elsewhere, after a grace period of 40 iterations"  # tasks of 50 iterations keep their last window
+
+
+def test_the_grace_period_is_the_papers_or_leaves_a_window() -> None:
+    signal = torch.rand(2, 1500)
+    for iterations, grace in ((1500, 1000), (300, 290), (5, 0)):
+        assert grace_period(iterations) == grace
+        means = signal[:, :iterations].double().unfold(1, min(10, iterations), 1).mean(-1)
+        assert thresholds(signal[:, :iterations]).elsewhere == pytest.approx(float(means[:, grace:].max()))

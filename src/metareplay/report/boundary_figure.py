@@ -7,40 +7,65 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
+from metareplay.experiments.boundaries import GRACE, WINDOW, Thresholds
 from metareplay.report.canvas import BLUE, LIGHT, VERMILION, Theme, new_figure, style_axes
 
 Array = npt.NDArray[Any]
-LABELS = ("loss in nats", "entropy in nats")
 DRAWN = 4000
 """Points of a line; a longer signal is thinned, each point then the highest of its neighbours, so that no peak is lost."""
 
 
-def boundary_figure(signals: Sequence[Array], bounds: Sequence[tuple[float, float]], window: int, *, theme: Theme = LIGHT) -> Figure:
-    """Both signals of some runs, each (T, I, 2); ``bounds`` are the lowest value at a boundary and the highest elsewhere, per signal."""
-    figure = new_figure(7.6, 4.4)
+def boundary_figure(
+    signals: Sequence[Array],
+    found: Sequence[Thresholds],
+    *,
+    labels: Sequence[str] = ("loss in nats", "entropy in nats"),
+    theme: Theme = LIGHT,
+) -> Figure:
+    """Both signals of some runs, each (T, I, 2), and what bounds the thresholds of each signal."""
+    tasks, iterations, _ = signals[0].shape
+    figure = new_figure(7.6, 4.8)
     panels = figure.subplots(2, 1, sharex=True)
-    for number, axes in enumerate(panels):
+    for number, (axes, each, label) in enumerate(zip(panels, found, labels, strict=True)):
         style_axes(axes, theme)
-        low, high = sorted(bounds[number])
-        works = bounds[number][0] > bounds[number][1]
-        if works:
-            axes.axhspan(low, high, color=theme.muted, alpha=0.18, linewidth=0)
-        for task in range(1, signals[0].shape[0]):
-            axes.axvline(task * signals[0].shape[1], color=theme.line, linewidth=0.8, zorder=0)
+        if each.viable_share > 0:
+            axes.axhspan(each.elsewhere, each.at_boundaries, color=theme.muted, alpha=0.18, linewidth=0)
+        for task in range(1, tasks):
+            axes.axvline(task * iterations, color=theme.line, linewidth=0.8, zorder=0)
         for run in signals:
-            _line(axes, run[..., number], window)
-        axes.axhline(bounds[number][0], color=VERMILION, linewidth=1.1, linestyle=(0, (5, 3)))
-        axes.axhline(bounds[number][1], color=theme.ink, linewidth=1.1, linestyle=(0, (1, 2)))
-        axes.set_ylabel(LABELS[number])
+            _line(axes, run[..., number], WINDOW)
+        axes.axhline(each.at_boundaries, color=VERMILION, linewidth=1.1, linestyle=(0, (5, 3)))
+        axes.axhline(each.elsewhere, color=theme.ink, linewidth=1.1, linestyle=(0, (1, 2)))
+        axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
-    span = signals[0].shape[0] * signals[0].shape[1]
-    panels[1].set_xlim(0, span)
+        share = (
+            f"thresholds without error: {each.viable_share:.1f} % of the range"
+            if each.viable_share > 0
+            else "no threshold is without error"
+        )
+        axes.set_title(share, loc="left", color=theme.ink, fontsize=10)
+    panels[1].set_xlim(0, tasks * iterations)
     panels[1].set_xlabel("training iteration, all tasks one after another")
+    figure.align_ylabels(list(panels))
     handles = [panels[0].plot([], [], color=BLUE)[0], *(panels[0].lines[-3:-1])]
-    names = ("mean over a window", "lowest at a boundary", "highest elsewhere")
-    figure.legend(handles, names, loc="outside upper center", ncols=3, frameon=False, labelcolor=theme.ink, fontsize=9)
+    grace = grace_period(iterations)
+    names = [
+        f"mean over {min(WINDOW, iterations)} iterations",
+        "lowest at a boundary",
+        f"highest elsewhere, after a grace period of {grace} iterations",
+    ]
+    if any(each.viable_share > 0 for each in found):
+        handles.append(Patch(color=theme.muted, alpha=0.18, linewidth=0))
+        names.append("thresholds without error")
+    figure.legend(handles, names, loc="outside upper center", ncols=2, frameon=False, labelcolor=theme.ink, fontsize=9)
     return figure
+
+
+def grace_period(iterations: int) -> int:
+    """The first iterations of a task in which nothing is detected; a short task keeps its last window."""
+    return min(GRACE, iterations - min(WINDOW, iterations))
 
 
 def _line(axes: Axes, signal: Array, window: int) -> None:

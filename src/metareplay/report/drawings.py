@@ -11,7 +11,7 @@ from metareplay.errors import DataError
 from metareplay.experiments.boundaries import NAMES as SIGNAL_NAMES
 from metareplay.experiments.boundaries import SIGNALS, WINDOW, over_runs, read_signals, thresholds
 from metareplay.report.base import CRITERIA, estimate, fine_tuned_row, mean_matrix, show_number, task_names
-from metareplay.report.boundary_figure import boundary_figure
+from metareplay.report.boundary_figure import boundary_figure, grace_period
 from metareplay.report.canvas import Theme
 from metareplay.report.figures import confusion_figure, learning_curves_figure, matrix_figure
 from metareplay.report.map_figures import Map, MapRow, Plane, boundaries_figure, maps_figure
@@ -127,6 +127,9 @@ def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         methods[label] = Curves(x, arrays["mean"], std, points, arrays.get("truth"), shared)
     caption = "Mean and one standard deviation of each task's final prediction; dots are training points"
     caption += ", dashes the truth." if any(each.truth is not None for each in methods.values()) else "."
+    caption += (
+        " Strip: the task inferred, whose standard deviation is the smallest." if any(each.infers for each in methods.values()) else ""
+    )
     drawn = regression_methods_figure(methods, names, theme=theme)
     yield Drawing("regression", "Predictions", caption + _seeds(found), drawn, wide=True)
 
@@ -190,8 +193,10 @@ def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         f"{each.viable_share:.1f} % of its range for {name}" if each.viable_share > 0 else f"none for {name}"
         for name, each in zip(SIGNAL_NAMES, found, strict=True)
     )
-    drawn = boundary_figure([signal.numpy() for signal in signals], [each[:2] for each in found], WINDOW, theme=theme)
-    caption = f"Means over {WINDOW} iterations. Thresholds that find every boundary and nothing else (grey): {shares}."
+    labels = ("loss in nats, up to a constant", "predictive variance") if groups[0].regression else ("loss in nats", "entropy in nats")
+    drawn = boundary_figure([signal.numpy() for signal in signals], found, labels=labels, theme=theme)
+    caption = f"Means over {WINDOW} iterations. Thresholds that find every boundary and nothing else (grey): {shares}. "
+    caption += f"The first {grace_period(signals[0].shape[1])} iterations of a task are a grace period, in which nothing is detected."
     yield Drawing("task-boundaries", "Task boundaries", caption + (f" {len(runs)} seeds." if len(runs) > 1 else ""), drawn, wide=True)
 
 

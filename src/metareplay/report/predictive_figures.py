@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from metareplay.errors import DataError
-from metareplay.report.canvas import LIGHT, PALETTE, Theme, new_figure, plain, style_axes
+from metareplay.report.canvas import LIGHT, PALETTE, Theme, new_figure, note, plain, style_axes
 
 Array = NDArray[np.floating]
 Points = Sequence[tuple[Array, Array]]
@@ -34,6 +36,11 @@ class Curves(NamedTuple):
         return bool(np.any(self.std > 0))
 
     @property
+    def infers(self) -> bool:
+        """Whether a task can be inferred from the smallest uncertainty."""
+        return self.uncertain and not self.shared
+
+    @property
     def shared(self) -> bool:
         """Whether one curve stands for all tasks."""
         return self.one_posterior or (len(self.mean) > 1 and bool(np.all(self.mean == self.mean[0]) and np.all(self.std == self.std[0])))
@@ -56,28 +63,25 @@ def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str
         _check_shapes({"mean": curves.mean, "std": curves.std, "truth": curves.truth}, (len(names), len(curves.x)), len(curves.train))
     columns = 1 if len(methods) == 1 else 2 if len(methods) in (2, 4) else 3
     rows = -(-len(methods) // columns)
-    figure = new_figure(7.4 if columns < 3 else 9.6, 0.5 + (3.5 if columns == 1 else 2.6) * rows)
-    grid = figure.subplots(2 * rows, columns, sharex=True, squeeze=False, height_ratios=[18, 1] * rows)
-    inferred = any(curves.uncertain and not curves.shared for curves in methods.values())
-    for place, (label, curves) in enumerate(methods.items()):
-        row, column = divmod(place, columns)
-        axes, strip = grid[2 * row, column], grid[2 * row + 1, column]
-        _posteriors(axes, strip, curves, names, theme)
+    figure = new_figure(7.4 if columns < 3 else 9.6, 0.5 + 3.5 if columns == 1 else 0.9 + 2.6 * rows)
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for place, (axes, (label, curves)) in enumerate(zip(panels.flat, methods.items(), strict=False)):
+        lowest = _posteriors(axes, curves, names, theme)
         axes.set_title(plain([label])[0], color=theme.ink, fontsize=11)
-        axes.set_ylabel("y" if column == 0 else "")
-        strip.set_xlabel("x" if place + columns >= len(methods) else "")
-    for axes in grid[:, len(methods) % columns :][-2:].flat if len(methods) % columns else ():
+        axes.set_ylabel("y" if place % columns == 0 else "")
+        lowest.set_xlabel("x" if place + columns >= len(methods) else "")
+    for axes in list(panels.flat)[len(methods) :]:
         axes.set_visible(False)
-    _frame(grid[::2], list(methods.values()))
-    if inferred and len(methods) == 1:
-        grid[1, 0].set_xlabel("x      (strip: the task inferred from the smallest uncertainty)")
+    _frame(panels, list(methods.values()))
+    if any(curves.infers for curves in methods.values()):
+        note(figure, "strip: the task inferred, whose standard deviation is the smallest; its mean is bold there", theme)
     _legend(figure, names, methods, theme)
     return figure
 
 
-def _posteriors(axes: Axes, strip: Axes, curves: Curves, names: Sequence[str], theme: Theme) -> None:
-    style_axes(axes, theme, frame=("left",))
-    style_axes(strip, theme, frame=())
+def _posteriors(axes: Axes, curves: Curves, names: Sequence[str], theme: Theme) -> Axes:
+    """Draw one method; the axes with the ticks of x, which are those of a strip below where there is something to infer."""
+    style_axes(axes, theme)
     x, uncertain, shared = curves.x, curves.uncertain, curves.shared
     chosen = np.argmin(curves.std, axis=0)  # (T, N) -> (N,)
     for task, name in enumerate(plain(names)):
@@ -91,17 +95,26 @@ def _posteriors(axes: Axes, strip: Axes, curves: Curves, names: Sequence[str], t
         if curves.truth is not None:
             axes.plot(x, curves.truth[task], color=theme.ink, linewidth=1.2, linestyle=DASHES, alpha=0.75, zorder=4)
         axes.scatter(*curves.train[task], s=22, color=colour, edgecolors=theme.paper, linewidths=0.7, zorder=5)
-        if uncertain and not shared:
-            strip.fill_between(x, 0, 1, where=(chosen == task).tolist(), step="mid", color=colour, linewidth=0)
-    axes.tick_params(axis="x", length=0, labelbottom=False)
+    axes.tick_params(labelbottom=not curves.infers, labelleft=True)
+    return _strip(axes, x, chosen, len(names), theme) if curves.infers else axes
+
+
+def _strip(axes: Axes, x: Array, chosen: NDArray[np.integer], tasks: int, theme: Theme) -> Axes:
+    """The chosen task (N,) by its colour, in place of the axes' bottom line."""
+    strip = axes.inset_axes((0, -0.075, 1, 0.05), sharex=axes)
+    style_axes(strip, theme, frame=())
+    for task in range(tasks):
+        colour = PALETTE[task % len(PALETTE)]
+        strip.fill_between(x, 0, 1, where=(chosen == task).tolist(), step="mid", color=colour, linewidth=0)
+    axes.spines["bottom"].set_visible(False)
+    axes.tick_params(axis="x", length=0)
     strip.set(yticks=[], ylim=(0, 1))
-    strip.tick_params(labelbottom=True)
+    return strip
 
 
 def _legend(figure: Figure, names: Sequence[str], methods: Mapping[str, Curves], theme: Theme) -> None:
     if len(names) > len(PALETTE):
         return
-    axes = figure.axes[0]
     entries: list[tuple[str, dict[str, Any]]] = []
     if not all(curves.shared for curves in methods.values()):
         entries += [(name, {"color": PALETTE[task], "linewidth": 2.4}) for task, name in enumerate(plain(names))]
@@ -109,10 +122,16 @@ def _legend(figure: Figure, names: Sequence[str], methods: Mapping[str, Curves],
         entries.append(("one posterior for all tasks", {"color": theme.ink, "linewidth": 2.4}))
     if any(curves.truth is not None for curves in methods.values()):
         entries.append(("truth", {"color": theme.ink, "linewidth": 1.2, "linestyle": DASHES, "alpha": 0.75}))
-    handles = [axes.plot([], [], **style)[0] for _, style in entries]
-    labels = [label for label, _ in entries]
-    columns = len(labels) if sum(map(len, labels)) + 6 * len(labels) < 75 else 3
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, labelcolor=theme.ink, fontsize=10)
+    handles: list[Any] = [Line2D([], [], **style) for _, style in entries]
+    handles.append(Line2D([], [], linestyle="", marker="o", markersize=5.5, color=theme.muted))
+    labels = [*(label for label, _ in entries), "training points"]
+    if any(curves.uncertain for curves in methods.values()):
+        handles.append(Patch(color=theme.muted, alpha=0.25, linewidth=0))
+        labels.append("± 1 std. dev.")
+    parts = {columns: np.array_split(labels, columns) for columns in range(1, len(labels) + 1)}  # as the legend fills its columns
+    wide = {columns: sum(max(map(len, part)) + 9 for part in split) for columns, split in parts.items()}  # in characters
+    columns = max((columns for columns in wide if wide[columns] < 13 * figure.get_figwidth()), default=1)
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, labelcolor=theme.ink, fontsize=9)
 
 
 def _frame(panels: Any, methods: Sequence[Curves]) -> None:
