@@ -180,6 +180,7 @@ def write_modes_arrays(folder: Path) -> None:
     arrays["probability"] = np.stack([np.stack([right, 1 - right])] * 3)
     arrays["agree"] = arrays["entropy"] / 2
     arrays["sample_entropy"] = np.stack([arrays["entropy"], 0 * arrays["entropy"]], axis=1)
+    arrays["sample_probability"] = np.stack([arrays["probability"], 1 - arrays["probability"]], axis=1)
     arrays["weights"] = rng.normal(size=(3, 40, 5))
     arrays["weight_index"] = np.arange(5)
     save_file({name: array.astype(np.float32) for name, array in arrays.items()}, folder / "predictive.safetensors")

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.contour import ContourSet
 from safetensors.numpy import load_file, save_file
 
 from metareplay.errors import DataError
@@ -64,6 +66,14 @@ def test_the_plane_has_boundaries_maps_and_samples(modes: Path) -> None:
     assert len([axes for axes in maps.figure.axes if axes.get_images()]) == 9
     titles = [axes.get_title() for axes in singles.figure.axes if axes.get_title()]
     assert titles == ["mean prediction", "sample 1", "sample 2"]
+    rows = [axes.get_ylabel().split("\n")[0] for axes in singles.figure.axes if axes.get_images() and axes.get_ylabel()]
+    assert rows == [f"{task}, {criterion}" for task in "abc" for criterion in ("ent", "conf")]
+    shown = [axes for axes in singles.figure.axes if axes.get_images()]
+    lack = np.asarray(shown[4].get_images()[0].get_array())  # the first sample of the first task, conf
+    right = 1 / (1 + np.exp(-np.linspace(-8, 8, 60)))
+    assert lack == pytest.approx(np.minimum(right, 1 - right) * np.ones((60, 1)), abs=1e-6)
+    assert all(any(isinstance(found, ContourSet) for found in axes.collections) for axes in shown)  # the boundaries of single samples
+    assert "confidence" in singles.caption
 
 
 def test_several_methods_have_entropy_and_agreement_below_one_another(
@@ -77,6 +87,30 @@ def test_several_methods_have_entropy_and_agreement_below_one_another(
     rows = [axes.get_ylabel().split("\n")[0] for axes in maps.figure.axes if axes.get_images() and axes.get_ylabel()]
     assert rows == ["pr-bbb, ent", "pr-bbb, agree", "pr-dirac, ent"]
     assert draw("samples", groups_in(other)) == []
+
+
+def test_folders_without_probabilities_of_samples_show_their_entropies(modes: Path) -> None:
+    arrays = load_file(modes / "predictive.safetensors")
+    del arrays["sample_probability"]
+    save_file(arrays, modes / "predictive.safetensors")
+    (singles,) = draw("samples", groups_in(modes))
+    rows = [axes.get_ylabel().split("\n")[0] for axes in singles.figure.axes if axes.get_images() and axes.get_ylabel()]
+    assert rows == ["a", "b", "c"]
+    assert singles.caption.startswith("Entropy under")
+
+
+def test_methods_of_different_versions_stand_in_one_figure(
+    modes: Path, make_run: MakeRun, make_results: Results, add_modes_arrays: Add
+) -> None:
+    other = make_run("other", make_results("pr-dirac", **MODES))
+    add_modes_arrays(other)
+    arrays = load_file(other / "predictive.safetensors")
+    coarse = {name: arrays[name][::2].copy() for name in ("grid_x", "grid_y")}
+    coarse |= {name: arrays[name][..., ::2, ::2].copy() for name in ("entropy", "probability", "agree")}
+    save_file(arrays | coarse, other / "predictive.safetensors")
+    (maps,) = draw("maps", groups_in(modes, other))
+    sizes = [axes.get_images()[0].get_array().shape for axes in maps.figure.axes if axes.get_images()]
+    assert sizes == [(60, 60)] * 6 + [(30, 30)] * 6
 
 
 def test_folders_of_earlier_versions_show_their_entropy(modes: Path) -> None:

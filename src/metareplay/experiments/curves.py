@@ -15,6 +15,8 @@ from metareplay.seeding import generator_for
 
 SINGLE_SAMPLES = 4
 """How many single weight samples the maps show beside the mean."""
+FINEST, COARSEST, MAP_BYTES = 181, 61, 3_700_000
+"""Points of a map along each axis: the most and the fewest, and what all maps of a run may take on disk."""
 WEIGHT_SAMPLES = 500
 CHOSEN_WEIGHTS = 24
 
@@ -66,18 +68,30 @@ def _true_functions(x: Tensor) -> Tensor:
     return torch.stack([torch.where((x >= low) & (x <= high), function(x), torch.nan) for function, (low, high) in functions])
 
 
-def _maps(evaluator: Evaluator, points: int = 101) -> dict[str, Tensor]:
-    """Over a plane: entropy and disagreement (T, G, G), probabilities (T, C, G, G), entropy under single weight samples (T, K, G, G)."""
+def map_points(tasks: int, classes: int, singles: int) -> int:
+    """So many points along each axis that the maps of all tasks fit ``MAP_BYTES``."""
+    each = 4 + 2 + 2 * classes + singles * (2 + 2 * classes)  # bytes of a point: entropy, disagreement, probabilities, single samples
+    return min(FINEST, max(COARSEST, int((MAP_BYTES / (tasks * each)) ** 0.5)))
+
+
+def _maps(evaluator: Evaluator) -> dict[str, Tensor]:
+    """Over a plane: entropy and disagreement (T, G, G), probabilities (T, C, G, G); of single samples (T, K, G, G) and (T, K, C, G, G)."""
+    model = evaluator.model
+    classes = max(head.stop - head.start for head in model.heads)
+    points = map_points(model.num_tasks, classes, min(SINGLE_SAMPLES, evaluator.settings.samples))
     axis = torch.linspace(-8, 8, points)
     grid = torch.cartesian_prod(axis, axis).flip(1)  # row-major over (y, x): columns are (x, y)
-    found: dict[str, list[Tensor]] = {"entropy": [], "agree": [], "probability": [], "sample_entropy": []}
-    classes = max(head.stop - head.start for head in evaluator.model.heads)
-    for task in range(evaluator.model.num_tasks):
+    found: dict[str, list[Tensor]] = {"entropy": [], "agree": [], "probability": [], "sample_entropy": [], "sample_probability": []}
+    for task in range(model.num_tasks):
         log_probs = log_likelihoods(evaluator.outputs(grid, task))  # (S, G*G, C)
+        missing = (0, 0, 0, classes - log_probs.shape[-1])  # a task may have fewer classes
         probability = log_predictive(log_probs).exp().T  # (G*G, C) -> (C, G*G)
         found["entropy"].append(total_entropy(log_probs).view(points, points).float())
-        found["probability"].append(pad(probability, (0, 0, 0, classes - len(probability))).view(-1, points, points).half())
+        found["probability"].append(pad(probability, missing).view(-1, points, points).half())
         if len(log_probs) > 1:  # a point estimate agrees with itself
+            singles = log_probs[:SINGLE_SAMPLES]  # (K, G*G, C)
             found["agree"].append(disagreement(log_probs).view(points, points).half())
-            found["sample_entropy"].append(single_entropies(log_probs[:SINGLE_SAMPLES]).view(-1, points, points).half())
+            found["sample_entropy"].append(single_entropies(singles).view(-1, points, points).half())
+            probability = pad(singles.exp().mT, missing)  # (K, G*G, C) -> (K, C, G*G)
+            found["sample_probability"].append(probability.view(len(singles), -1, points, points).half())
     return {"grid_x": axis, "grid_y": axis.clone(), **{name: torch.stack(maps) for name, maps in found.items() if maps}}

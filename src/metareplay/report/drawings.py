@@ -168,16 +168,24 @@ def maps(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 
 
 def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
-    """Entropy over the plane under single weight samples, beside that of the mean prediction."""
+    """Entropy and lack of confidence over the plane under single weight samples, beside those of the mean prediction."""
     found = [(group, run, arrays) for group in groups[:1] if (one := _first_with(group, "sample_entropy")) for run, arrays in [one]]
     for group, run, arrays in found:
         names = task_names(group.first)
-        rows = []
+        by_criterion = {"ent": np.concatenate([_get(run, arrays, "entropy")[:, None], arrays["sample_entropy"]], axis=1)}
+        classes = None
+        if {"sample_probability", "probability"} <= set(arrays):  # runs of earlier versions kept entropies only
+            classes = np.concatenate([arrays["probability"][:, None], arrays["sample_probability"]], axis=1)  # (T, 1 + K, C, rows, columns)
+            by_criterion["conf"] = np.clip(1 - classes.max(axis=2), 0, 1)  # (T, 1 + K, rows, columns)
+        rows: list[MapRow] = []
         for task, name in enumerate(names):
-            singles = [Map(values, task, f"sample {i + 1}" * (task == 0)) for i, values in enumerate(arrays["sample_entropy"][task])]
-            mean = Map(_get(run, arrays, "entropy")[task], task, "mean prediction" * (task == 0))
-            rows.append(MapRow(name, "entropy in nats", [mean, *singles]))
-        caption = "Entropy under single networks drawn from each task's posterior. Where they are sure and differ, their mean is unsure."
+            for criterion, values in by_criterion.items():
+                titles = ["mean prediction" if i == 0 else f"sample {i}" for i in range(values.shape[1])]
+                edges = [None] * len(titles) if classes is None else classes[task]
+                panels = [Map(values[task, i], task, title * (not rows), edges[i]) for i, title in enumerate(titles)]
+                rows.append(MapRow(f"{name}, {criterion}" if len(by_criterion) > 1 else name, UNITS[criterion], panels))
+        what = "Entropy and lack of confidence" if len(by_criterion) > 1 else "Entropy"
+        caption = f"{what} under single networks drawn from each task's posterior. Where they are sure and differ, their mean is unsure."
         plane = _plane(run, arrays, len(names))
         yield Drawing("samples", "Single weight samples", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True)
 
@@ -219,7 +227,7 @@ DRAWINGS: dict[str, Kind] = {
     "regression": Kind("1D regression: predictive posteriors, methods side by side", regression, True, ("mean",)),
     "boundaries": Kind("2D classification: training data, decision boundaries, methods side by side", boundaries, True, ("probability",)),
     "maps": Kind("2D classification: uncertainty (ent, conf, agree) over the plane", maps, True, ("entropy", "probability")),
-    "samples": Kind("2D classification: entropy under single weight samples", samples, False, ("sample_entropy",)),
+    "samples": Kind("2D classification: entropy and confidence under single weight samples", samples, False, ("sample_entropy",)),
     "weights": Kind("weight space: joint densities of pairs of weights, correlations", weights, False, ("weights",)),
 }
 """What can be drawn, by name."""

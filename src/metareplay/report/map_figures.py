@@ -62,8 +62,8 @@ def maps_figure(plane: Plane, rows: Sequence[MapRow], names: Sequence[str], *, t
             raise DataError(f"a map has shape {panel.values.shape}, but its axes have {(len(own.grid_y), len(own.grid_x))} points")
         highest[unit] = max(highest.get(unit, 1e-6), float(np.nanmax(panel.values)))
     columns = max(len(row.maps) for row in rows)
-    side = 2.3 if columns <= 3 else 1.75
-    figure = new_figure(1.1 + side * columns, 0.8 + (side + 0.12) * len(rows))
+    side, gap = (2.3, 0.12) if columns <= 3 else (1.75, 0.0)
+    figure = new_figure(1.2 + side * columns, 0.8 + (side + gap) * len(rows))
     panels = figure.subplots(len(rows), columns, sharex=True, sharey=True, squeeze=False)
     for row, line in zip(rows, panels, strict=True):
         image: Any = None
@@ -123,7 +123,7 @@ def _map(axes: Axes, plane: Plane, panel: Map, highest: float, theme: Theme) -> 
             axes.scatter(chosen[:, 0], chosen[:, 1], size, zorder=place, **style)
     axes.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(4))
+        axis.set_major_locator(MaxNLocator(4, steps=[1, 5, 10]))
     return image
 
 
