@@ -26,7 +26,7 @@ TERMS = {
     "replay": ("replay penalty", PURPLE),
 }
 _MEANING = "data term: mean negative log-likelihood of a batch × number of training examples; all terms as they are added up"
-_SYMLOG = "between the dotted lines an axis is linear, beyond them logarithmic"
+_SYMLOG = "between 0 and a dotted line an axis is linear, beyond it logarithmic"
 _MOST_NUMBERS = 12  # up to so many tasks a matrix shows its numbers
 _MOST_POINTS = 800  # a longer curve is thinned out
 
