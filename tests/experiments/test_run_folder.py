@@ -161,10 +161,16 @@ def test_settings_that_only_watch_change_no_figure(tmp_path: Path, tiny_config: 
 
 def test_a_picture_is_kept_for_the_toy_problems(classified: Path, regressed: Path) -> None:
     maps, lines = load_file(classified / "predictive.safetensors"), load_file(regressed / "predictive.safetensors")
-    assert maps["entropy"].shape == maps["agree"].shape == (3, 101, 101)
-    assert maps["probability"].shape == (3, 2, 101, 101)
-    assert maps["sample_entropy"].shape == (3, 3, 101, 101)  # as many as there are samples
-    assert maps["probability"].float().sum(1) == pytest.approx(torch.ones(3, 101, 101), abs=2e-3)
+    assert maps["entropy"].shape == maps["agree"].shape == (3, 181, 181)
+    assert maps["probability"].shape == (3, 2, 181, 181)
+    assert maps["sample_entropy"].shape == (3, 3, 181, 181)  # as many as there are samples
+    assert maps["sample_probability"].shape == (3, 3, 2, 181, 181)
+    p = maps["sample_probability"].double()
+    assert maps["sample_entropy"].double() == pytest.approx(
+        torch.special.entr(p).sum(2), abs=1e-2
+    )  # of the same samples, in half precision
+    assert (classified / "predictive.safetensors").stat().st_size < 4_000_000
+    assert maps["probability"].float().sum(1) == pytest.approx(torch.ones(3, 181, 181), abs=2e-3)
     assert lines["mean"].shape == lines["std"].shape == (3, 401)
 
 
