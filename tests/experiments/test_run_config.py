@@ -449,6 +449,7 @@ OTHER_VALUES: dict[str, Any] = {
     "training.log_every": 3,
     "training.augmentation": "crop-flip",
     "training.rate_steps": [[2, 0.1], [3, 0.5]],
+    "training.cosine": True,
     "training.plateau_patience": 3,
     "training.plateau_factor": 0.5,
     "training.plateau_floor": 0.001,

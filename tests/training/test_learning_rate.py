@@ -14,7 +14,7 @@ CIFAR = ((80, 0.1), (120, 0.01), (160, 0.001), (180, 0.0005))
 
 def _schedule(steps_per_epoch: int = 1, **settings: Any) -> LearningRate:
     optimiser = torch.optim.Adam([nn.Parameter(torch.zeros(2))], lr=0.5)
-    return LearningRate(TrainingSettings(learning_rate=0.5, **settings), optimiser, steps_per_epoch)
+    return LearningRate(TrainingSettings(learning_rate=0.5, **settings), optimiser, steps_per_epoch, 40)
 
 
 def _used(schedule: LearningRate) -> float:
@@ -31,6 +31,23 @@ def test_the_published_steps_change_the_rate_after_their_epochs() -> None:
         assert _used(schedule) == before or (step + 1) % 3 == 0  # only at the end of an epoch
     expected = [0.5] * 80 + [0.05] * 40 + [0.005] * 40 + [0.0005] * 20 + [0.00025] * 20
     assert seen == pytest.approx(expected)
+
+
+def test_a_cosine_falls_to_nothing_over_a_task() -> None:
+    schedule, seen = _schedule(steps_per_epoch=7, cosine=True), []
+    for _ in range(41):
+        seen.append(_used(schedule))
+        schedule.after_step(torch.tensor(1.0))
+    assert seen[0] == 0.5
+    assert seen[20] == pytest.approx(0.25)
+    assert seen[40] == pytest.approx(0.0, abs=1e-12)
+    assert seen == sorted(seen, reverse=True)
+    assert _used(schedule) == pytest.approx(0.0, abs=1e-12)  # further steps change nothing
+
+
+def test_a_cosine_excludes_other_schedules() -> None:
+    with pytest.raises(ValueError, match="cosine already says how the learning rate falls"):
+        TrainingSettings(cosine=True, plateau_patience=3)
 
 
 def test_a_plateau_reduces_the_rate_once_patience_is_over() -> None:
@@ -71,7 +88,7 @@ def test_losses_that_are_no_numbers_count_as_no_progress(loss: float) -> None:
     assert _used(schedule) < 0.5
 
 
-@pytest.mark.parametrize("settings", [{"rate_steps": ((2, 0.3), (4, 0.1))}, {"plateau_patience": 1}, {}])
+@pytest.mark.parametrize("settings", [{"rate_steps": ((2, 0.3), (4, 0.1))}, {"plateau_patience": 1}, {"cosine": True}, {}])
 def test_a_restored_schedule_goes_on_as_if_nothing_had_happened(settings: dict[str, Any]) -> None:
     losses = torch.rand(40, generator=torch.Generator().manual_seed(0))
     first = _schedule(3, **settings)

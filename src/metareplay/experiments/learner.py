@@ -114,7 +114,7 @@ class ContinualLearner:
         config, chosen = self.config, self.config.strategy
         rate = chosen.finetune_learning_rate or config.training.learning_rate
         training: dict[str, Any] = {"batch_size": chosen.finetune_batch_size, "learning_rate": rate}
-        training |= {"rate_steps": (), "plateau_patience": None}  # they belong to the epochs of a task
+        training |= {"cosine": False, "rate_steps": (), "plateau_patience": None}  # they belong to a task
         if chosen.finetune_iterations or chosen.finetune_epochs:
             training |= {"iterations": chosen.finetune_iterations, "epochs": chosen.finetune_epochs}
         scale = config.posterior.prior_scale if chosen.finetune_prior_scale is None else chosen.finetune_prior_scale

@@ -72,7 +72,7 @@ class TaskTrainer:
         self.signals = torch.full((self.iterations, 2), torch.nan) if settings.record_signals else None
         """Loss and uncertainty of the batch of each iteration, (I, 2); sm:sec:task:boundary:detection."""
         self.optimiser = adam(self.parameters, settings.learning_rate)
-        self.rate = LearningRate(settings, self.optimiser, self.jobs[0].batches.batches_per_epoch)
+        self.rate = LearningRate(settings, self.optimiser, self.jobs[0].batches.batches_per_epoch, self.iterations)
 
     def __iter__(self) -> Iterator[Step]:
         while self.iteration < self.iterations:

@@ -1,5 +1,6 @@
-"""The learning rate over the epochs of a task: steps at given epochs, and a smaller one where the loss no longer falls."""
+"""The learning rate over a task: half a cosine, steps at given epochs, or a smaller one where the loss no longer falls."""
 
+from math import cos, pi
 from typing import final
 
 import torch
@@ -14,11 +15,15 @@ BETTER = 1e-4
 
 @final
 class LearningRate:
-    """Sets an optimiser's learning rate at the end of each epoch; its state can be taken and restored between any two steps."""
+    """Sets an optimiser's learning rate at the end of each epoch, along a cosine after each step.
 
-    def __init__(self, settings: TrainingSettings, optimiser: Optimizer, steps_per_epoch: int) -> None:
-        self.settings, self.optimiser, self.steps_per_epoch = settings, optimiser, steps_per_epoch
-        self.active = bool(settings.rate_steps) or settings.plateau_patience is not None
+    Its state can be taken and restored between any two steps.
+    """
+
+    def __init__(self, settings: TrainingSettings, optimiser: Optimizer, steps_per_epoch: int, total_steps: int) -> None:
+        self.settings, self.optimiser = settings, optimiser
+        self.steps_per_epoch, self.total_steps = steps_per_epoch, total_steps
+        self.active = settings.cosine or bool(settings.rate_steps) or settings.plateau_patience is not None
         self.steps, self.waited, self.factor = 0, 0, 1.0
         self.lowest = float("inf")
         self.total = torch.zeros((), dtype=torch.float64)
@@ -31,7 +36,9 @@ class LearningRate:
         self.steps += 1
         if self.settings.plateau_patience is not None:
             self.total = self.total.to(loss.device) + loss.detach().double()
-        if self.steps % self.steps_per_epoch == 0:
+        if self.settings.cosine:
+            self._set()
+        elif self.steps % self.steps_per_epoch == 0:
             self._watch(float(self.total) / self.steps_per_epoch)
             self.total = torch.zeros((), dtype=torch.float64)
             self._set()
@@ -50,6 +57,8 @@ class LearningRate:
     def rate(self) -> float:
         """The learning rate of the next step."""
         epochs, first = self.steps // self.steps_per_epoch, self.settings.learning_rate
+        if self.settings.cosine:
+            return first * 0.5 * (1 + cos(pi * min(1.0, self.steps / self.total_steps)))
         stepped = first * ([1.0] + [factor for epoch, factor in self.settings.rate_steps if epochs >= epoch])[-1]
         return min(stepped, max(stepped * self.factor, self.settings.plateau_floor)) if self.factor < 1 else stepped
 

@@ -19,6 +19,7 @@ class TrainingSettings(Settings):
     rate_steps: tuple[tuple[PositiveInt, PositiveFloat], ...] = Field(
         (), description="[[epochs, factor], ...]: after so many epochs of a task the learning rate is the first one times the factor"
     )
+    cosine: bool = Field(False, description="let the learning rate fall to 0 over each task, along half a cosine")
     plateau_patience: int | None = Field(
         None, ge=1, description="epochs without a lower mean data loss after which the learning rate is reduced; null: never"
     )
@@ -45,4 +46,6 @@ class TrainingSettings(Settings):
             raise ValueError("give either iterations or epochs, and set the other to null")
         if [epoch for epoch, _ in self.rate_steps] != sorted({epoch for epoch, _ in self.rate_steps}):
             raise ValueError("rate_steps must name its epochs once each, in ascending order")
+        if self.cosine and (self.rate_steps or self.plateau_patience is not None):
+            raise ValueError("cosine already says how the learning rate falls; leave out rate_steps and plateau_patience, or cosine")
         return self
