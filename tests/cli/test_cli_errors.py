@@ -30,7 +30,7 @@ USER_ERRORS: list[tuple[list[str], str]] = [
     (["run", "split-mnist", "--data-dir", "OUT", "--out", "OUT/run"], "OUT"),
     (["list", "flowers"], "list 'flowers' is unknown; choose one of benchmarks, methods"),
     (["report", "OUT"], "OUT"),
-    (["report", "OUT/none"], "results.json is missing"),
+    (["report", "OUT/none"], "there is no folder"),
     (["tasks", "OUT"], "holds no model: model.json is missing"),
     (["predict", "OUT", "OUT/x.npy"], "holds no model"),
 ]
