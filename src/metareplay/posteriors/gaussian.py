@@ -45,8 +45,11 @@ class GaussianPrior:
 
     def log_prob(self, weights: Tensor) -> Tensor:
         """Log-density of weight samples: (n, W) -> (n,)."""
-        constant = 0.5 * weights.shape[-1] * log(2 * pi * self.variance)
-        return -0.5 / self.variance * weights.square().sum(-1) - constant  # (n, W) -> (n,)
+        return self.log_prob_of(weights.square().sum(-1), weights.shape[-1])  # (n, W) -> (n,)
+
+    def log_prob_of(self, squares: Tensor, num_weights: int) -> Tensor:
+        """Log-density of so many weights from the sum of their squares: (n,) -> (n,)."""
+        return -0.5 / self.variance * squares - 0.5 * num_weights * log(2 * pi * self.variance)
 
     def over(self, num_weights: int) -> MeanFieldGaussian:
         """The same prior for a known number of weights, so that it can be sampled."""

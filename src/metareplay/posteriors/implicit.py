@@ -17,6 +17,7 @@ from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
 from metareplay.pieces import Pieces
 from metareplay.posteriors.dirac import initial_weight_variances
+from metareplay.posteriors.products import FEW_WEIGHTS, FactoredSamples
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.seeding import normal
 
@@ -42,6 +43,17 @@ class Implicit:
         latent = self.settings.latent_size
         return latent if self.settings.support_noise is None else max(latent, self.num_weights)
 
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of full support; 0 where there is none."""
+        return (self.settings.support_noise or 0.0) * self.settings.latent_std
+
+    def products_pay(self, n: int) -> bool:
+        """Whether inner products of n samples take less work than the samples: 4 K^2 against 3 n L K for each output of WG."""
+        last = self._layer(len(self.settings.generator_hidden))[0]  # (..., R, H)
+        chunks = ceil(self.num_weights / last.shape[-2])
+        return self.theta.dim() == 1 and self.num_weights > FEW_WEIGHTS and 3 * n * chunks > 4 * (last.shape[-1] + 1)
+
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
         noise = normal(n, *self.theta.shape[:-1], self.noise_size, generator=generator, like=self.theta)
@@ -57,25 +69,44 @@ class Implicit:
             noise = self.places.take(noise)  # old weights keep their own noise
         return torch.add(generated, noise, alpha=self.settings.support_noise)  # full support: second equation of sm:sec:kl:support; (n, W)
 
-    def _generated(self, z: Tensor) -> Tensor:
-        weights, chunked = self.shape.unflatten(self.theta), self.settings.generator_chunk_size is not None
+    def factored(self, n: int, *, generator: Generator) -> FactoredSamples:
+        """Samples without the noise of full support, as inputs and weights of WG's last layer; of a single theta (P,)."""
+        z = normal(n, self.settings.latent_size, generator=generator, like=self.theta).mul_(self.settings.latent_std)
+        weight, bias = self._layer(len(self.settings.generator_hidden))
+        h = self._last_inputs(z).unflatten(0, (n, -1))  # (n L, H) -> (n, L, H)
+        inputs = torch.cat([h, h.new_ones(*h.shape[:-1], 1)], dim=-1)  # v = [h; 1]; (n, L, K)
+        return FactoredSamples(inputs, torch.cat([weight, bias.unsqueeze(1)], dim=1), self.num_weights)
+
+    def _layer(self, index: int) -> tuple[Tensor, Tensor]:
+        weights = self.shape.unflatten(self.theta)
+        return weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
+
+    def _last_inputs(self, z: Tensor) -> Tensor:
+        """What WG's last layer turns into weights: a row per sample, or per sample and chunk; (n, ..., Z) -> (..., n L, H)."""
         h = z.movedim(0, -2)  # (n, ..., Z) -> (..., n, Z)
-        if chunked:
-            chunks = weights[CHUNKS]  # (..., L, C)
+        if self.settings.generator_chunk_size is not None:
+            chunks = self.shape.unflatten(self.theta)[CHUNKS]  # (..., L, C)
             rows = (*h.shape[:-1], chunks.shape[-2])  # (..., n, L)
             inputs = [h.unsqueeze(-2).expand(*rows, -1), chunks.unsqueeze(-3).expand(*rows, -1)]
-            h = torch.cat(inputs, dim=-1).flatten(-3, -2)  # a row per sample and chunk; (..., n L, Z + C)
+            h = torch.cat(inputs, dim=-1).flatten(-3, -2)  # (..., n L, Z + C)
         activation = activation_named(self.settings.generator_activation)
-        for index in range(len(self.settings.generator_hidden) + 1):
-            h = h if index == 0 else activation(h)
-            weight, bias = weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
-            h = F.linear(h, weight, bias) if weight.dim() == 2 else h @ weight.mT + bias.unsqueeze(-2)  # (..., n, D) -> (..., n, H)
-        if chunked:
+        for index in range(len(self.settings.generator_hidden)):
+            h = activation(_linear(h, *self._layer(index)))  # (..., n L, D) -> (..., n L, H)
+        return h
+
+    def _generated(self, z: Tensor) -> Tensor:
+        h = _linear(self._last_inputs(z), *self._layer(len(self.settings.generator_hidden)))  # (..., n L, R)
+        if self.settings.generator_chunk_size is not None:
             h = h.unflatten(-2, (len(z), -1)).flatten(-2)  # (..., n L, R) -> (..., n, L R)
             h = h.split([self.num_weights, h.shape[-1] - self.num_weights], dim=-1)[0]  # (..., n, W)
             if self.places is not None:
                 h = self.places.take(h)  # chunks hold the oldest weights first
         return h.movedim(-2, 0)  # (..., n, W) -> (n, ..., W)
+
+
+def _linear(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A layer, or one for each theta: (..., n, D) -> (..., n, H)."""
+    return F.linear(h, weight, bias) if weight.dim() == 2 else h @ weight.mT + bias.unsqueeze(-2)
 
 
 @final

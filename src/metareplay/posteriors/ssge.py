@@ -1,7 +1,7 @@
 """The spectral Stein gradient estimator [Shi2018; Henning2021, sm:sec:ssge]: grad log q(w) from samples of q alone."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import torch
 from torch import Tensor
@@ -17,6 +17,15 @@ JITTER = 1e-10
 
 SMALLEST_DEVIATION = 0.01
 """Standard deviations of a Gaussian fit are at least this share of their root mean square."""
+
+
+class Choices(TypedDict):
+    """What is free in the estimate."""
+
+    width: float | None
+    """Of the RBF kernel; None: the median distance of the samples."""
+    eigenfunctions: int | None
+    ratio: float | None
 
 
 def ssge_score(
@@ -43,18 +52,7 @@ def ssge_score(
     squares = squared_distances(samples, None if own else points)  # of all samples and points; (S + n, S + n), or (S, S)
     if not squares.isfinite().all():
         return torch.full_like(points, float("nan"))  # whoever uses it reports the divergence
-    variance = (median_distance(squares[:size, :size]) if width is None else width) ** 2
-    kernel = torch.exp(-0.5 * squares[:, :size] / variance)
-    gram, kernel = kernel[:size], kernel[-len(points) :]  # k(w^i, w^j), k(w, w^j); (S, S), (n, S)
-    eigenvalues, eigenvectors = torch.linalg.eigh(gram + JITTER * torch.eye(size, dtype=gram.dtype, device=gram.device))  # K u = lambda u
-    eigenvalues, eigenvectors = eigenvalues.flip(0), eigenvectors.flip(1)  # the largest first
-    kept = number_of_eigenfunctions(eigenvalues, eigenfunctions, ratio)
-    eigenvalues, eigenvectors = eigenvalues[:kept], eigenvectors[:, :kept]  # (J,), (S, J)
-    slopes = (torch.diag(gram.sum(0)) - gram) / variance  # times w: sum_n grad_{w^n} k(w^n, w^s), for each s; (S, S)
-    root = size**0.5
-    gamma = -(eigenvectors / (root * eigenvalues)).T @ slopes  # times w: coefficients gamma_ij of sm:sec:ssge; (J, S)
-    phi = kernel @ (eigenvectors * (root / eigenvalues))  # eigenfunctions by the Nystroem method; (n, J)
-    near, rest = phi @ gamma, phi @ eigenvectors.T / root  # (n, S) each
+    near, rest = score_coefficients(squares, size, len(points), width=width, eigenfunctions=eigenfunctions, ratio=ratio)  # (n, S) each
     rest = rest - rest.mean(1, keepdim=True) + 1 / size  # times w: of centred samples, and their mean
     floor = SMALLEST_DEVIATION**2 * _mean_variance(squares[:size, :size], at.shape[1])
     score = torch.empty_like(points)
@@ -66,6 +64,27 @@ def ssge_score(
             found += (rest.to(w.dtype) @ w - here) * _precisions(w, floor)
         score[:, part] = found
     return score
+
+
+def score_coefficients(
+    squares: Tensor, size: int, count: int, *, width: float | None = None, eigenfunctions: int | None = None, ratio: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Two combinations of S samples for each of n points, (n, S): the score there, and functions' projections on the eigenfunctions.
+
+    ``squares`` are squared distances of all: the samples come first and the points last, and may be the same.
+    """
+    variance = (median_distance(squares[:size, :size]) if width is None else width) ** 2
+    kernel = torch.exp(-0.5 * squares[:, :size] / variance)
+    gram, kernel = kernel[:size], kernel[-count:]  # k(w^i, w^j), k(w, w^j); (S, S), (n, S)
+    eigenvalues, eigenvectors = torch.linalg.eigh(gram + JITTER * torch.eye(size, dtype=gram.dtype, device=gram.device))  # K u = lambda u
+    eigenvalues, eigenvectors = eigenvalues.flip(0), eigenvectors.flip(1)  # the largest first
+    kept = number_of_eigenfunctions(eigenvalues, eigenfunctions, ratio)
+    eigenvalues, eigenvectors = eigenvalues[:kept], eigenvectors[:, :kept]  # (J,), (S, J)
+    slopes = (torch.diag(gram.sum(0)) - gram) / variance  # times w: sum_n grad_{w^n} k(w^n, w^s), for each s; (S, S)
+    root = size**0.5
+    gamma = -(eigenvectors / (root * eigenvalues)).T @ slopes  # times w: coefficients gamma_ij of sm:sec:ssge; (J, S)
+    phi = kernel @ (eigenvectors * (root / eigenvalues))  # eigenfunctions by the Nystroem method; (n, J)
+    return phi @ gamma, phi @ eigenvectors.T / root
 
 
 def _blocks(size: int) -> Iterator[slice]:
@@ -118,8 +137,13 @@ def squared_distances(samples: Tensor, at: Tensor | None = None) -> Tensor:
     for part in _blocks(samples.shape[1]):
         rows = _centred(samples[:, part], None if at is None else at[:, part], samples.shape[1])  # (S + n, block)
         inner = inner + (rows @ rows.T).double()
-    squares = cast(Tensor, inner).diagonal()
-    return (squares.unsqueeze(1) + squares - 2 * cast(Tensor, inner)).clamp_min(0.0)
+    return distances_from(cast(Tensor, inner)).clamp_min(0.0)
+
+
+def distances_from(products: Tensor) -> Tensor:
+    """|a_i - a_j|^2 from inner products: (n, n) -> (n, n)."""
+    squares = products.diagonal()
+    return squares.unsqueeze(1) + squares - 2 * products
 
 
 def median_distance(squares: Tensor) -> float:

@@ -2,12 +2,16 @@
 
 from typing import final
 
+import torch
 from torch import Generator, Tensor
 
 from metareplay.posteriors.base import HasLogProb, Posterior, Prior, StatelessMatching
+from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.implicit import Implicit
 from metareplay.posteriors.last_posterior import LastPosterior
+from metareplay.posteriors.products import NoisyProducts
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.ssge import ssge_score, with_score
+from metareplay.posteriors.ssge import Choices, distances_from, score_coefficients, ssge_score, with_score
 
 
 @final
@@ -22,16 +26,39 @@ class SSGEMatching(StatelessMatching):
 
     def __init__(self, settings: PosteriorSettings) -> None:
         self.settings = settings
+        most, ratio = settings.ssge_eigenfunctions, settings.ssge_ratio
+        self._choices: Choices = {"width": settings.ssge_width, "eigenfunctions": most, "ratio": ratio}
 
     def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
         support = self.settings.ssge_samples
-        weights = q.rsample(max(samples, support), generator=generator)  # (n, W)
+        count = max(samples, support)
+        if isinstance(q, Implicit) and isinstance(p, GaussianPrior) and q.products_pay(count):
+            return self._from_products(q, p, count, generator=generator)
+        weights = q.rsample(count, generator=generator)  # (n, W)
         density = isinstance(p, HasLogProb)
         known = weights if len(weights) == support else weights[:support]  # (S, W)
         if not density:
             known = q.rsample(support, generator=generator)
         entropy = with_score(self._score(known, weights, far=not density), weights)  # value 0, gradient of E log q
         return entropy + self.cross_entropy(p, weights, generator=generator)
+
+    def _from_products(self, q: Implicit, p: GaussianPrior, count: int, *, generator: Generator) -> Tensor:
+        """The same from inner products alone: the slopes of log q and log p are combinations of samples (products.py)."""
+        samples = q.factored(count, generator=generator)
+        fixed, known = samples.detach(), self.settings.ssge_samples
+        centred, live = fixed.centred(), samples.products(fixed)  # gradients reach the left samples; (n, n)
+        products, squares = live.detach(), distances_from(centred.products(centred))
+        if not products.isfinite().all():
+            return live.sum().to(q.theta.dtype) * float("nan")  # whoever uses it reports the divergence
+        along = torch.eye(count, dtype=products.dtype, device=products.device)
+        if q.noise_std > 0:
+            noise = NoisyProducts.drawn(products, q.noise_std, q.num_weights, generator=generator)
+            squares, products, along = squares + distances_from(noise.added), products + noise.added, along + q.noise_std * noise.along
+        slopes = along / p.variance  # of -log p; times the samples without noise; (n, n)
+        slopes += score_coefficients(squares.clamp_min(0), known, count, **self._choices)[0] @ along[:known]  # of log q
+        pull = (slopes * live).sum() / count  # mean over samples of slope times weights
+        value = -p.log_prob_of(products.diagonal(), q.num_weights).mean()
+        return (value + pull - pull.detach()).to(q.theta.dtype)
 
     def cross_entropy(self, p: Prior, weights: Tensor, *, generator: Generator) -> Tensor:
         """Has the gradient of -E log p at samples of q, (n, W): Monte Carlo, or estimated from S samples of p; a scalar."""
@@ -49,5 +76,4 @@ class SSGEMatching(StatelessMatching):
 
     def _score(self, samples: Tensor, at: Tensor, *, far: bool) -> Tensor:
         """The gradient of the log-density that gave these samples (S, W), at points (n, W) that may lie far from them: (n, W)."""
-        width, most, ratio = self.settings.ssge_width, self.settings.ssge_eigenfunctions, self.settings.ssge_ratio
-        return ssge_score(samples, at, width=width, eigenfunctions=most, ratio=ratio, around_gaussian=far)
+        return ssge_score(samples, at, around_gaussian=far, **self._choices)

@@ -1,0 +1,116 @@
+"""The prior-matching term from inner products is that of samples that are formed."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.products import NoisyProducts
+from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.posteriors.ssge_matching import SSGEMatching
+
+PRIOR = GaussianPrior(2.0)
+SHAPES: dict[str, dict[str, object]] = {
+    "chunks, the last cut off": {"generator_chunk_size": 97, "generator_hidden": (6,)},
+    "chunks, all whole": {"generator_chunk_size": 101, "generator_hidden": (6, 5)},
+    "one linear layer": {"generator_chunk_size": None, "generator_hidden": ()},
+    "a kernel of given width": {"generator_chunk_size": 97, "generator_hidden": (6,), "ssge_width": 3.0},
+    "more points than samples": {"generator_chunk_size": 97, "generator_hidden": (6,), "ssge_samples": 7},
+}
+
+
+def posterior(**given: object) -> tuple[SSGEMatching, Implicit]:
+    """A generator for 505 weights, with a theta that takes gradients."""
+    settings = PosteriorSettings.model_validate({"latent_size": 2, "support_noise": None, "ssge_samples": 12, "ssge_ratio": 0.98, **given})
+    family, network = ImplicitFamily(settings), nn.Linear(100, 5)
+    theta = family.initial(network, WeightSpec.of(network), generator=Generator().manual_seed(1))
+    theta = (theta + 0.3 * torch.randn(theta.shape, generator=Generator().manual_seed(2))).requires_grad_()
+    return SSGEMatching(settings), family.at(theta, WeightSpec.of(network))
+
+
+def slope(matching: SSGEMatching, q: "Implicit | Formed", generator: Generator) -> tuple[Tensor, Tensor]:
+    term = matching.term(q, PRIOR, 12, generator=generator)
+    return term.detach(), torch.autograd.grad(term, q.theta)[0]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_without_noise_both_are_equal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    matching, q = posterior(**SHAPES[name])
+    formed = slope(matching, q, Generator().manual_seed(3))
+    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    assert q.products_pay(12)
+    products = slope(matching, q, Generator().manual_seed(3))
+    torch.testing.assert_close(products[0], formed[0])
+    torch.testing.assert_close(products[1], formed[1], rtol=1e-4, atol=1e-4 * float(formed[1].abs().max()))
+
+
+@dataclass
+class Formed:
+    """The same distribution by samples that are formed, with noise that has nothing to do with the latent numbers."""
+
+    q: Implicit
+
+    @property
+    def theta(self) -> Tensor:
+        return self.q.theta
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        samples = self.q.factored(n, generator=generator)
+        weights = (samples.inputs @ samples.layer.T).flatten(1)[:, : self.q.num_weights]  # (n, W)
+        return weights + self.q.noise_std * torch.randn(weights.shape, generator=generator)
+
+
+def test_noise_of_full_support_has_the_same_mean_and_no_more_variance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over 1,500 draws of each the means differ by their standard errors."""
+    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3)
+    found = []
+    for each in (Formed(q), q):
+        generator = Generator().manual_seed(4)
+        terms, slopes = zip(*(slope(matching, each, generator) for _ in range(1500)), strict=True)
+        found.append((torch.stack(terms).unsqueeze(1), torch.stack(slopes)))  # (1500, 1), (1500, P)
+    for formed, products in zip(*found, strict=True):
+        error = ((formed.var(0) + products.var(0)) / 1500).sqrt()
+        away = (formed.mean(0) - products.mean(0)).abs() / error
+        assert float(away.max()) < 4.5
+        assert float(away.square().mean()) < 1.5
+    assert found[1][1].var(0).sum() < 1.05 * found[0][1].var(0).sum()
+
+
+def test_noisy_products_have_the_law_of_those_of_noisy_samples() -> None:
+    """Means and covariances of all products, over 20,000 draws of 3 samples of 60 weights; one of them is a multiple of another."""
+    samples = torch.randn(3, 60, generator=Generator().manual_seed(5), dtype=torch.float64)
+    samples[2] = 2 * samples[1]
+    products, rows, columns = samples @ samples.T, *torch.triu_indices(3, 3)
+    generator = Generator().manual_seed(6)
+    drawn = torch.stack([NoisyProducts.drawn(products, 0.5, 60, generator=generator).added[rows, columns] for _ in range(20000)])
+    noise = 0.5 * torch.randn(20000, 3, 60, generator=generator, dtype=torch.float64)
+    formed = ((samples + noise) @ (samples + noise).mT - products)[:, rows, columns]
+    assert ((drawn.mean(0) - formed.mean(0)) / (2 * formed.var(0) / 20000).sqrt()).abs().max() < 4
+    scale = formed.std(0)
+    assert ((drawn.T.cov() - formed.T.cov()) / (scale * scale.unsqueeze(1))).abs().max() < 0.04
+
+
+def test_the_mean_of_the_noise_is_along_the_samples() -> None:
+    """What ``along`` makes of the samples is the noise's part in their span: its products with them are the noise's."""
+    samples = torch.randn(4, 500, generator=Generator().manual_seed(7), dtype=torch.float64)
+    products = samples @ samples.T
+    noise = NoisyProducts.drawn(products, 1e-6, 500, generator=Generator().manual_seed(8))
+    crossed = noise.along @ products
+    torch.testing.assert_close(noise.added / 1e-6, crossed + crossed.T, rtol=1e-3, atol=1e-2)
+
+
+def test_weights_that_are_no_numbers_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3)
+    with torch.no_grad():
+        q.theta.mul_(float("inf"))
+    assert not matching.term(q, PRIOR, 12, generator=Generator().manual_seed(3)).isfinite()
+
+
+def test_few_weights_are_formed() -> None:
+    assert not posterior(**SHAPES["one linear layer"])[1].products_pay(12)
