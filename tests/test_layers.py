@@ -90,6 +90,7 @@ NEIGHBOURS = {
     "posteriors.own_prior": {"radial"},
     "posteriors.prior_matching": {"divergences", "mixture"},
     "posteriors.radial": {"gaussian"},
+    "posteriors.ssge": {"products"},
     "posteriors.ssge_matching": {"gaussian", "implicit", "last_posterior", "products", "ssge"},
     "posteriors.tempering": {"gaussian", "last_posterior"},
     "report.figures": {"canvas"},

@@ -1,6 +1,6 @@
 """The prior-matching term from inner products is that of samples that are formed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -59,8 +59,8 @@ class Formed:
         return self.q.theta
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
-        samples = self.q.factored(n, generator=generator)
-        weights = (samples.inputs @ samples.layer.T).flatten(1)[:, : self.q.num_weights]  # (n, W)
+        latent = torch.randn(n, self.q.settings.latent_size, generator=generator)
+        weights = replace(self.q, settings=self.q.settings.model_copy(update={"support_noise": None})).weights_at(latent)  # (n, W)
         return weights + self.q.noise_std * torch.randn(weights.shape, generator=generator)
 
 

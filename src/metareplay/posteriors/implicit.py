@@ -4,6 +4,7 @@ theta holds WG's own weights. Samples are easy, the density is unknown; the prio
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import ceil
 from typing import final
@@ -75,17 +76,21 @@ class Implicit:
         weight, bias = self._layer(len(self.settings.generator_hidden))
         h = self._last_inputs(z).unflatten(0, (n, -1))  # (n L, H) -> (n, L, H)
         inputs = torch.cat([h, h.new_ones(*h.shape[:-1], 1)], dim=-1)  # v = [h; 1]; (n, L, K)
-        return FactoredSamples(inputs, torch.cat([weight, bias.unsqueeze(1)], dim=1), self.num_weights)
+        return FactoredSamples.of(inputs, torch.cat([weight, bias.unsqueeze(1)], dim=1), self.num_weights)
+
+    @cached_property
+    def _weights(self) -> dict[str, Tensor]:
+        """WG's own weights; cut once, because the gradients of each cut are joined again."""
+        return self.shape.unflatten(self.theta)
 
     def _layer(self, index: int) -> tuple[Tensor, Tensor]:
-        weights = self.shape.unflatten(self.theta)
-        return weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
+        return self._weights[f"layers.{index}.weight"], self._weights[f"layers.{index}.bias"]
 
     def _last_inputs(self, z: Tensor) -> Tensor:
         """What WG's last layer turns into weights: a row per sample, or per sample and chunk; (n, ..., Z) -> (..., n L, H)."""
         h = z.movedim(0, -2)  # (n, ..., Z) -> (..., n, Z)
         if self.settings.generator_chunk_size is not None:
-            chunks = self.shape.unflatten(self.theta)[CHUNKS]  # (..., L, C)
+            chunks = self._weights[CHUNKS]  # (..., L, C)
             rows = (*h.shape[:-1], chunks.shape[-2])  # (..., n, L)
             inputs = [h.unsqueeze(-2).expand(*rows, -1), chunks.unsqueeze(-3).expand(*rows, -1)]
             h = torch.cat(inputs, dim=-1).flatten(-3, -2)  # (..., n L, Z + C)

@@ -34,27 +34,36 @@ class FactoredSamples:
 
     inputs: Tensor
     """v: (n, L, K)."""
-    layer: Tensor
-    """A: (R, K)."""
-    num_weights: int
+    layers: tuple[Tensor, Tensor]
+    """A'A of the rows that all chunks use, and of the others (K, K); gradients reach the left A."""
 
-    def detach(self) -> "FactoredSamples":
-        """The same without gradients."""
-        return FactoredSamples(self.inputs.detach(), self.layer.detach(), self.num_weights)
+    @classmethod
+    def of(cls, inputs: Tensor, layer: Tensor, num_weights: int) -> "FactoredSamples":
+        """From v (n, L, K) and A (R, K)."""
+        used = num_weights - (inputs.shape[1] - 1) * len(layer)  # of the last chunk
+        first, second = ((part.T @ part.detach()).double() for part in layer.split([used, len(layer) - used]))
+        return cls(inputs, (first, second))
 
-    def centred(self) -> "FactoredSamples":
-        """The samples less their mean."""
-        return FactoredSamples(self.inputs - self.inputs.mean(0), self.layer, self.num_weights)
+    def products(self) -> Tensor:
+        """Inner products: (n, n), in double precision; gradients reach the samples on the left, as if those on the right were given."""
+        return self._products(self.inputs, self.inputs.detach())
 
-    def products(self, others: "FactoredSamples") -> Tensor:
-        """Inner products with other samples (m, W) of as many chunks: (n, m), in double precision."""
-        chunks, rows = self.inputs.shape[1], self.layer.shape[0]
-        used = self.num_weights - (chunks - 1) * rows  # of the last chunk
-        parts = zip(*(layer.split([used, rows - used]) for layer in (self.layer, others.layer)), strict=True)
-        both, rest = ((left.T @ right).double() for left, right in parts)  # A'B of the rows that all chunks use, and of the others; (K, K)
-        v, w = self.inputs.double(), others.inputs.double()
-        found = (v @ both).flatten(1) @ w.flatten(1).T  # sum_l V_l (A'B) W_l'; (n, m)
-        return found + (v[:, :-1] @ rest).flatten(1) @ w[:, :-1].flatten(1).T
+    def distances(self) -> Tensor:
+        """Squared distances (n, n) without gradients; of what is left when the mean is subtracted, so that it does not drown them."""
+        with torch.no_grad():
+            centred = self.inputs - self.inputs.mean(0)
+            return distances_from(self._products(centred, centred))
+
+    def _products(self, left: Tensor, right: Tensor) -> Tensor:
+        v, w = left.double(), right.double()
+        found = (v @ self.layers[0]).flatten(1) @ w.flatten(1).T  # sum_l V_l (A'A) V_l'; (n, n)
+        return found + (v[:, :-1] @ self.layers[1]).flatten(1) @ w[:, :-1].flatten(1).T
+
+
+def distances_from(products: Tensor) -> Tensor:
+    """|a_i - a_j|^2 from inner products: (n, n) -> (n, n)."""
+    squares = products.diagonal()
+    return squares.unsqueeze(1) + squares - 2 * products
 
 
 class NoisyProducts(NamedTuple):

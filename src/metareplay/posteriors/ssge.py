@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from metareplay.posteriors.products import distances_from
+
 SMALLEST_EIGENVALUE = 1e-4
 """Eigenvalues below this share of the largest are dropped: their eigenvectors are rounding errors and samples' noise."""
 BLOCK = 16384
@@ -138,12 +140,6 @@ def squared_distances(samples: Tensor, at: Tensor | None = None) -> Tensor:
         rows = _centred(samples[:, part], None if at is None else at[:, part], samples.shape[1])  # (S + n, block)
         inner = inner + (rows @ rows.T).double()
     return distances_from(cast(Tensor, inner)).clamp_min(0.0)
-
-
-def distances_from(products: Tensor) -> Tensor:
-    """|a_i - a_j|^2 from inner products: (n, n) -> (n, n)."""
-    squares = products.diagonal()
-    return squares.unsqueeze(1) + squares - 2 * products
 
 
 def median_distance(squares: Tensor) -> float:

@@ -9,9 +9,9 @@ from metareplay.posteriors.base import HasLogProb, Posterior, Prior, StatelessMa
 from metareplay.posteriors.gaussian import GaussianPrior
 from metareplay.posteriors.implicit import Implicit
 from metareplay.posteriors.last_posterior import LastPosterior
-from metareplay.posteriors.products import NoisyProducts
+from metareplay.posteriors.products import NoisyProducts, distances_from
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.ssge import Choices, distances_from, score_coefficients, ssge_score, with_score
+from metareplay.posteriors.ssge import Choices, score_coefficients, ssge_score, with_score
 
 
 @final
@@ -45,15 +45,15 @@ class SSGEMatching(StatelessMatching):
     def _from_products(self, q: Implicit, p: GaussianPrior, count: int, *, generator: Generator) -> Tensor:
         """The same from inner products alone: the slopes of log q and log p are combinations of samples (products.py)."""
         samples = q.factored(count, generator=generator)
-        fixed, known = samples.detach(), self.settings.ssge_samples
-        centred, live = fixed.centred(), samples.products(fixed)  # gradients reach the left samples; (n, n)
-        products, squares = live.detach(), distances_from(centred.products(centred))
+        live, squares, known = samples.products(), samples.distances(), self.settings.ssge_samples  # (n, n) twice
+        products = live.detach()
         if not products.isfinite().all():
             return live.sum().to(q.theta.dtype) * float("nan")  # whoever uses it reports the divergence
         along = torch.eye(count, dtype=products.dtype, device=products.device)
         if q.noise_std > 0:
             noise = NoisyProducts.drawn(products, q.noise_std, q.num_weights, generator=generator)
-            squares, products, along = squares + distances_from(noise.added), products + noise.added, along + q.noise_std * noise.along
+            products, squares = products + noise.added, squares + distances_from(noise.added)
+            along = along + q.noise_std * noise.along
         slopes = along / p.variance  # of -log p; times the samples without noise; (n, n)
         slopes += score_coefficients(squares.clamp_min(0), known, count, **self._choices)[0] @ along[:known]  # of log q
         pull = (slopes * live).sum() / count  # mean over samples of slope times weights
