@@ -79,9 +79,13 @@ class Implicit:
         return FactoredSamples.of(inputs, torch.cat([weight, bias.unsqueeze(1)], dim=1), self.num_weights)
 
     @cached_property
-    def _weights(self) -> dict[str, Tensor]:
-        """WG's own weights; cut once, because the gradients of each cut are joined again."""
+    def _trained_weights(self) -> dict[str, Tensor]:
         return self.shape.unflatten(self.theta)
+
+    @property
+    def _weights(self) -> dict[str, Tensor]:
+        """WG's own weights; where gradients are wanted theta is cut once, because the gradients of each cut are joined again."""
+        return self._trained_weights if torch.is_grad_enabled() else self.shape.unflatten(self.theta)
 
     def _layer(self, index: int) -> tuple[Tensor, Tensor]:
         return self._weights[f"layers.{index}.weight"], self._weights[f"layers.{index}.bias"]
