@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from metareplay.errors import DataError
-from metareplay.experiments.boundaries import Thresholds, over_runs, read_signals, thresholds
+from metareplay.experiments.boundaries import Thresholds, grace_period, over_runs, read_signals, thresholds
 from metareplay.experiments.config import build_config
 from metareplay.experiments.run import Interrupted, Run
 
@@ -29,6 +29,14 @@ def test_thresholds_lie_between_the_lowest_boundary_and_the_highest_rest() -> No
 def test_a_signal_that_does_not_rise_has_no_viable_threshold() -> None:
     assert thresholds(torch.ones(3, 6), window=2, grace=2).viable_share <= 0
     assert thresholds(1 - PEAKS, window=2, grace=3).viable_share < 0
+
+
+def test_the_grace_period_is_the_papers_or_leaves_a_window() -> None:
+    signal = torch.rand(2, 1500, generator=torch.Generator().manual_seed(0))
+    for iterations, grace in ((1500, 1000), (300, 290), (5, 0)):
+        assert grace_period(iterations) == grace
+        means = signal[:, :iterations].double().unfold(1, min(10, iterations), 1).mean(-1)
+        assert thresholds(signal[:, :iterations]).elsewhere == pytest.approx(float(means[:, grace:].max()))
 
 
 def test_the_first_task_has_no_boundary() -> None:

@@ -35,6 +35,14 @@ def modes(make_run: MakeRun, make_results: Results, add_modes_arrays: Add) -> Pa
     return folder
 
 
+@pytest.fixture
+def other(make_run: MakeRun, make_results: Results, add_modes_arrays: Add) -> Path:
+    """Another method on the same problem."""
+    folder = make_run("other", make_results("pr-dirac", **MODES))
+    add_modes_arrays(folder)
+    return folder
+
+
 def test_a_run_without_extra_files_has_curves_matrix_and_confusions(make_run: MakeRun, make_results: Results) -> None:
     groups = groups_in(make_run("run", make_results()))
     found = {name: [drawing.name for drawing in draw(name, groups)] for name in DRAWINGS}
@@ -76,11 +84,7 @@ def test_the_plane_has_boundaries_maps_and_samples(modes: Path) -> None:
     assert "confidence" in singles.caption
 
 
-def test_several_methods_have_entropy_and_agreement_below_one_another(
-    modes: Path, make_run: MakeRun, make_results: Results, add_modes_arrays: Add
-) -> None:
-    other = make_run("other", make_results("pr-dirac", **MODES))
-    add_modes_arrays(other)
+def test_several_methods_have_entropy_and_agreement_below_one_another(modes: Path, other: Path) -> None:
     arrays = load_file(other / "predictive.safetensors")
     save_file({name: array for name, array in arrays.items() if name not in ("agree", "sample_entropy")}, other / "predictive.safetensors")
     (maps,) = draw("maps", groups_in(modes, other))
@@ -99,11 +103,7 @@ def test_folders_without_probabilities_of_samples_show_their_entropies(modes: Pa
     assert singles.caption.startswith("Entropy under")
 
 
-def test_methods_of_different_versions_stand_in_one_figure(
-    modes: Path, make_run: MakeRun, make_results: Results, add_modes_arrays: Add
-) -> None:
-    other = make_run("other", make_results("pr-dirac", **MODES))
-    add_modes_arrays(other)
+def test_methods_of_different_versions_stand_in_one_figure(modes: Path, other: Path) -> None:
     arrays = load_file(other / "predictive.safetensors")
     coarse = {name: arrays[name][::2].copy() for name in ("grid_x", "grid_y")}
     coarse |= {name: arrays[name][..., ::2, ::2].copy() for name in ("entropy", "probability", "agree")}

@@ -7,11 +7,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import torch
 from matplotlib.figure import Figure
 
 from metareplay.errors import ConfigError, DataError, MetaReplayError
-from metareplay.experiments.boundaries import Thresholds, thresholds
+from metareplay.experiments.boundaries import Thresholds
 from metareplay.report import (
     DARK,
     comparison_figure,
@@ -22,7 +21,7 @@ from metareplay.report import (
     save_figure,
 )
 from metareplay.report.base import Estimate
-from metareplay.report.boundary_figure import boundary_figure, grace_period
+from metareplay.report.boundary_figure import boundary_figure
 from metareplay.report.canvas import PAGE, inline_svg
 
 NAMES = ["0/1", "2/3"]
@@ -294,11 +293,3 @@ def test_task_boundaries_are_drawn_over_several_runs() -> None:
     legend = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert legend[0] == "mean over 10 iterations"
     assert legend[2] == "highest elsewhere, after a grace period of 40 iterations"  # tasks of 50 iterations keep their last window
-
-
-def test_the_grace_period_is_the_papers_or_leaves_a_window() -> None:
-    signal = torch.rand(2, 1500)
-    for iterations, grace in ((1500, 1000), (300, 290), (5, 0)):
-        assert grace_period(iterations) == grace
-        means = signal[:, :iterations].double().unfold(1, min(10, iterations), 1).mean(-1)
-        assert thresholds(signal[:, :iterations]).elsewhere == pytest.approx(float(means[:, grace:].max()))

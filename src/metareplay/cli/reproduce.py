@@ -50,6 +50,7 @@ def reproduce(
     from metareplay.experiments.config import parse_setting
     from metareplay.experiments.paper_tables import paper_table
     from metareplay.experiments.reproduce import chosen_rows, planned_runs
+    from metareplay.report.paper_comparison import WIDE
 
     chosen = paper_table(table)
     names = [name.strip() for name in (rows or "").split(",") if name.strip()]
@@ -63,6 +64,8 @@ def reproduce(
     folder = out or Path("runs") / "reproduce" / (chosen.name if budget == 1 else f"{chosen.name}-budget-{budget:g}")
     plan = planned_runs(chosen, wanted, range(seed, seed + seeds), folder, budget=budget, given=given)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDE)  # a file or a pipe has room
     if dry_run:
         _list(console, chosen, plan)
         return
@@ -96,19 +99,13 @@ def _run(console: "Console", plan: "list[PlannedRun]", jobs: int, *, quiet: bool
 
 
 def _show(console: "Console", table: "PaperTable", rows: Any, plan: "list[PlannedRun]", folder: Path) -> None:
-    from rich.console import Console
-
     from metareplay.report import compare, finished, paper_comparison_table, write_comparison, write_report
-    from metareplay.report.paper_comparison import WIDE
 
     results = finished(plan)
     if not results:
         return
     entries = compare(table, rows, results, {run.method: run.budget for run in plan})
-    if console.is_terminal:
-        console.print(paper_comparison_table(table, entries, console.width))
-    else:  # a file or a pipe has room
-        Console(width=WIDE).print(paper_comparison_table(table, entries))
+    console.print(paper_comparison_table(table, entries, console.width))
     markdown, data = write_comparison(folder, table, entries)
     console.print(f"table: {markdown}, {data}", highlight=False)
     try:

@@ -46,13 +46,18 @@ def read_signals(run: Path) -> Tensor:
 
 def thresholds(signal: Tensor, *, window: int = WINDOW, grace: int = GRACE) -> Thresholds:
     """What bounds the threshold of one signal (T, I) over tasks and iterations; the first task has no boundary."""
+    grace = grace_period(signal.shape[1], window=window, grace=grace)
     window = min(window, signal.shape[1])
-    grace = min(grace, signal.shape[1] - window)  # a task shorter than the grace period is judged by its last window
     means = signal.double().unfold(1, window, 1).mean(-1)  # (T, I) -> (T, I - window + 1)
     boundaries = means[1:, 0]  # the first window of each later task
     if len(boundaries) == 0:
         raise DataError("a single task has no boundary; record the signals of two tasks or more")
     return Thresholds(float(boundaries.min()), float(means[:, grace:].max()), float(means.min()), float(means.max()))
+
+
+def grace_period(iterations: int, *, window: int = WINDOW, grace: int = GRACE) -> int:
+    """The first iterations of a task in which nothing is detected; a task shorter than that is judged by its last window."""
+    return min(grace, iterations - min(window, iterations))
 
 
 def over_runs(found: list[Thresholds]) -> Thresholds:

@@ -93,12 +93,11 @@ class AVBMatching:
         """The gradient reaches q through its samples alone: that of f_D's own parameters vanishes at the optimum, sm:sec:avb."""
         with torch.no_grad():
             contrast = self._contrast(q, p, generator)
-        least = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1  # statistics as the discriminator knows them
-        weights = q.rsample(max(samples, least), generator=generator)  # (n, W)
+        judged = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1  # samples that the discriminator sees together
+        weights = q.rsample(max(samples, judged), generator=generator)  # (n, W)
         ratio = self._ratio(weights)  # f_D, or f~_D with adaptive contrast; (n,)
         if contrast is None:
-            count = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1
-            return ratio.mean() / count  # E_q f_D(w), second equation of sm:sec:avb; with statistics f_D is the whole batch's; (n,) -> ()
+            return ratio.mean() / judged  # E_q f_D(w), second equation of sm:sec:avb; with statistics f_D is the whole batch's; (n,) -> ()
         return (contrast.log_prob(weights) - cast(HasLogProb, p).log_prob(weights) + ratio).mean()  # log r - log p + f~_D; (n,) -> ()
 
     def _ratio(self, weights: Tensor) -> Tensor:

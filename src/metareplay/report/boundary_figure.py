@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from metareplay.experiments.boundaries import GRACE, WINDOW, Thresholds
+from metareplay.experiments.boundaries import WINDOW, Thresholds, grace_period
 from metareplay.report.canvas import BLUE, LIGHT, VERMILION, Theme, new_figure, style_axes
 
 Array = npt.NDArray[Any]
@@ -61,11 +61,6 @@ def boundary_figure(
         names.append("thresholds without error")
     figure.legend(handles, names, loc="outside upper center", ncols=2, frameon=False, labelcolor=theme.ink, fontsize=9)
     return figure
-
-
-def grace_period(iterations: int) -> int:
-    """The first iterations of a task in which nothing is detected; a short task keeps its last window."""
-    return min(GRACE, iterations - min(WINDOW, iterations))
 
 
 def _line(axes: Axes, signal: Array, window: int) -> None:

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from metareplay.errors import DataError
 from metareplay.experiments.boundaries import NAMES as SIGNAL_NAMES
-from metareplay.experiments.boundaries import SIGNALS, WINDOW, over_runs, read_signals, thresholds
+from metareplay.experiments.boundaries import SIGNALS, WINDOW, grace_period, over_runs, read_signals, thresholds
 from metareplay.report.base import CRITERIA, estimate, fine_tuned_row, mean_matrix, show_number, task_names
-from metareplay.report.boundary_figure import boundary_figure, grace_period
+from metareplay.report.boundary_figure import boundary_figure
 from metareplay.report.canvas import Theme
 from metareplay.report.figures import confusion_figure, learning_curves_figure, matrix_figure
 from metareplay.report.map_figures import Map, MapRow, Plane, boundaries_figure, maps_figure

@@ -104,10 +104,10 @@ def compare(
 
 def _estimate(table: PaperTable, row: PaperRow, figure: str, runs: Sequence[Results]) -> Estimate | None:
     """One figure over the runs; the thresholds that detect task boundaries are those that suit all runs together, as in the paper."""
+    path = result_path(table, row, figure)
     if not figure.startswith("boundary_"):
-        return estimate(runs, *result_path(table, row, figure))
-    name = figure.removeprefix("boundary_")
-    known = [run["task_boundaries"][name] for run in runs if run.get("task_boundaries")]
+        return estimate(runs, *path)
+    known = [run[path[0]][path[1]] for run in runs if run.get(path[0])]
     if not known:
         return None
     joint = over_runs([Thresholds(*(each[field] for field in Thresholds._fields)) for each in known])
