@@ -11,6 +11,7 @@ from metareplay.benchmarks.base import Scenario, Split
 from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.recipe_book import default_settings
+from metareplay.heap import keep_freed_memory
 from metareplay.nets.registry import network_factory
 from metareplay.training.loop import Step
 
@@ -29,6 +30,7 @@ def learner_for(
     method: str, network: str = "mlp-400-400", *, many_tasks: bool = False, fast: bool = False, **given: Any
 ) -> ContinualLearner:
     """A learner with the published settings for split-mnist, and those given (``__`` stands for the dot in a key)."""
+    keep_freed_memory()  # as a run does
     defaults, _ = default_settings("split-mnist", method, network, published=not fast)
     settings = {key.replace("__", "."): value for key, value in given.items()}
     config = build_config(

@@ -32,6 +32,18 @@ def test_pieces_are_what_an_index_gives(name: str, most: int, rng: Generator, mo
     assert torch.equal(*(torch.autograd.grad(each, x, slopes)[0] for each in (found, expected)))
 
 
+@pytest.mark.parametrize("most", [0, 1000])
+@pytest.mark.parametrize("name", INDICES)
+def test_pieces_are_put_where_an_index_would(name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "MOST_PIECES", most)
+    index = torch.tensor(INDICES[name], dtype=torch.int64)
+    found, values = torch.randn(2, 9, generator=rng), torch.randn(2, len(index), generator=rng)
+    expected = found.clone()
+    expected[:, index] = values
+    Pieces.of(index, 9).put(found, values)
+    assert torch.equal(found, expected)
+
+
 def test_long_runs_make_few_pieces() -> None:
     made = Pieces.of(torch.cat([torch.arange(100, 1000), torch.arange(100)]), 1000)
     assert made.sizes == [100, 900]

@@ -30,7 +30,18 @@ class Pieces(NamedTuple):
 
     def take(self, x: Tensor) -> Tensor:
         """``x[..., columns]``."""
+        if len(self.columns) == x.shape[-1] and self.chosen == sorted(self.chosen):
+            return x  # all of them, as they are
         if not self.chosen or len(self.chosen) > MOST_PIECES:
             return x[..., self.columns.to(x.device)]
         parts = x.split(list(self.sizes), dim=-1)
         return torch.cat([parts[number] for number in self.chosen], dim=-1)
+
+    def put(self, x: Tensor, values: Tensor) -> None:
+        """``x[..., columns] = values``, in place."""
+        if not self.chosen or len(self.chosen) > MOST_PIECES:
+            x[..., self.columns.to(x.device)] = values
+            return
+        parts = x.split(list(self.sizes), dim=-1)
+        for number, piece in zip(self.chosen, values.split([self.sizes[number] for number in self.chosen], dim=-1), strict=True):
+            parts[number].copy_(piece)

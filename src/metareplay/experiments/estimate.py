@@ -8,6 +8,7 @@ from metareplay.benchmarks.base import Split
 from metareplay.experiments.config import RunConfig
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.own_data import benchmark_for
+from metareplay.heap import keep_freed_memory
 
 FEW = 256
 """Examples of each task that the timed steps see."""
@@ -19,6 +20,7 @@ def seconds_of_run(config: RunConfig, steps: int = 3) -> float:
     Later tasks of some methods cost more than the second, and testing is left out.
     """
     torch.set_num_threads(config.threads)
+    keep_freed_memory()  # as a run does
     benchmark = benchmark_for(config)
     tasks = list(benchmark[:2])
     total = sum(len(task.classes) for task in benchmark.outlines()) or None

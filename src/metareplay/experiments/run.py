@@ -25,6 +25,7 @@ from metareplay.experiments.observers import Observer, Silent
 from metareplay.experiments.own_data import benchmark_for, refuse_changed_data, with_fingerprint
 from metareplay.experiments.store import TaskInfo, save_model
 from metareplay.files import only_writer, write_atomically
+from metareplay.heap import keep_freed_memory
 from metareplay.inference.criteria import CRITERIA
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
@@ -48,6 +49,7 @@ class Run:
         benchmark: Benchmark | None = None,
     ) -> None:
         torch.set_num_threads(config.threads)
+        keep_freed_memory()
         self.benchmark = benchmark or benchmark_for(config)
         config = with_fingerprint(config, self.benchmark)
         self.config, self.out, self.observer, self.should_stop = config, out, observer or Silent(), should_stop

@@ -51,6 +51,10 @@ class GaussianPrior:
         """Log-density of so many weights from the sum of their squares: (n,) -> (n,)."""
         return -0.5 / self.variance * squares - 0.5 * num_weights * log(2 * pi * self.variance)
 
+    def score(self, weights: Tensor) -> Tensor:
+        """The gradient of the log-density at weight samples: (n, W) -> (n, W)."""
+        return weights / -self.variance
+
     def over(self, num_weights: int) -> MeanFieldGaussian:
         """The same prior for a known number of weights, so that it can be sampled."""
         return MeanFieldGaussian(torch.zeros(num_weights), torch.full((num_weights,), self.variance**0.5))

@@ -12,7 +12,7 @@ from metareplay.posteriors.products import distances_from
 SMALLEST_EIGENVALUE = 1e-4
 """Eigenvalues below this share of the largest are dropped: their eigenvectors are rounding errors and samples' noise."""
 BLOCK = 16384
-"""Columns of weight samples that are worked on at once."""
+"""Columns that are worked on at once, of 16 weight samples; fewer of more."""
 JITTER = 1e-10
 """Added to the Gram matrix's diagonal, so that a singular one has an eigendecomposition."""
 
@@ -51,19 +51,18 @@ def ssge_score(
     """
     points, size, own = at.detach(), len(samples), at is samples
     samples = points if own else samples.detach()
-    squares = squared_distances(samples, None if own else points)  # of all samples and points; (S + n, S + n), or (S, S)
+    squares = squared_distances(samples, None if own else points)  # of samples and points to samples; (S + n, S), or (S, S)
     if not squares.isfinite().all():
         return torch.full_like(points, float("nan"))  # whoever uses it reports the divergence
     near, rest = score_coefficients(squares, size, len(points), width=width, eigenfunctions=eigenfunctions, ratio=ratio)  # (n, S) each
     rest = rest - rest.mean(1, keepdim=True) + 1 / size  # times w: of centred samples, and their mean
-    floor = SMALLEST_DEVIATION**2 * _mean_variance(squares[:size, :size], at.shape[1])
+    floor = SMALLEST_DEVIATION**2 * _mean_variance(squares[:size], at.shape[1])
     score = torch.empty_like(points)
-    for part in _blocks(at.shape[1]):
-        centred = _centred(samples[:, part], None if own else points[:, part], at.shape[1])  # (S + n, block)
-        w, here = centred[:size], centred[-len(points) :]
+    for part in _blocks(at.shape[1], size + len(points)):
+        w, here = _centred(samples[:, part], None if own else points[:, part], at.shape[1])  # (S, block), (n, block)
         found = near.to(w.dtype) @ w  # eq. sm:eq:ssge, finite form; (n, block)
         if around_gaussian:  # by Stein's identity for log q - log r: minus E[phi_j grad log r], and grad log r itself
-            found += (rest.to(w.dtype) @ w - here) * _precisions(w, floor)
+            found += torch.sub(rest.to(w.dtype) @ w, here).mul_(_precisions(w, floor))
         score[:, part] = found
     return score
 
@@ -73,7 +72,7 @@ def score_coefficients(
 ) -> tuple[Tensor, Tensor]:
     """Two combinations of S samples for each of n points, (n, S): the score there, and functions' projections on the eigenfunctions.
 
-    ``squares`` are squared distances of all: the samples come first and the points last, and may be the same.
+    ``squares`` are squared distances to the samples, (S + n, S) or more: the samples come first, the points last, and may be the same.
     """
     variance = (median_distance(squares[:size, :size]) if width is None else width) ** 2
     kernel = torch.exp(-0.5 * squares[:, :size] / variance)
@@ -89,16 +88,18 @@ def score_coefficients(
     return phi @ gamma, phi @ eigenvectors.T / root
 
 
-def _blocks(size: int) -> Iterator[slice]:
-    """Columns that fit in a processor's cache."""
-    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
+def _blocks(size: int, rows: int) -> Iterator[slice]:
+    """Columns that fit in a processor's cache, of so many rows."""
+    step = max(1, 16 * BLOCK // rows)
+    return (slice(start, start + step) for start in range(0, size, step))
 
 
-def _centred(samples: Tensor, at: Tensor | None, total: int) -> Tensor:
-    """Samples (S, W) above points (n, W), less the mean of the samples; in double precision if one block is all there is."""
-    rows = samples if at is None else torch.cat([samples, at])
-    rows = rows.double() if total <= BLOCK else rows
-    return rows - rows[: len(samples)].mean(0)  # (S + n, W)
+def _centred(samples: Tensor, at: Tensor | None, total: int) -> tuple[Tensor, Tensor]:
+    """Samples (S, W) and points (n, W), or the samples again, less the mean of the samples; in double precision if they are few."""
+    rows = samples.double() if total <= BLOCK else samples
+    mean = rows.mean(0)
+    centred = rows - mean
+    return centred, centred if at is None else at - mean
 
 
 def _mean_variance(squares: Tensor, size: int) -> float:
@@ -134,12 +135,20 @@ class _WithSlope(torch.autograd.Function):
 
 
 def squared_distances(samples: Tensor, at: Tensor | None = None) -> Tensor:
-    """|a_i - a_j|^2 of samples (S, W), and of them and other points (n, W): (S + n, S + n), in double precision."""
-    inner: Tensor | float = 0.0
-    for part in _blocks(samples.shape[1]):
-        rows = _centred(samples[:, part], None if at is None else at[:, part], samples.shape[1])  # (S + n, block)
-        inner = inner + (rows @ rows.T).double()
-    return distances_from(cast(Tensor, inner)).clamp_min(0.0)
+    """|a_i - a_j|^2 of samples (S, W) to each other, and of other points (n, W) to them: (S, S) or (S + n, S), in double precision."""
+    size, count = samples.shape[1], 0 if at is None else len(at)
+    own, other = (samples.new_zeros(rows, len(samples), dtype=torch.float64) for rows in (len(samples), count))
+    squares = samples.new_zeros(count, dtype=torch.float64)
+    for part in _blocks(size, len(samples) + count):
+        w, here = _centred(samples[:, part], None if at is None else at[:, part], size)  # (S, block), (n, block)
+        own += w @ w.T  # (S, S)
+        if at is not None:
+            other += here @ w.T  # (n, S)
+            squares += torch.linalg.vecdot(here, here)  # (n,)
+    found = distances_from(own)
+    if at is not None:
+        found = torch.cat([found, squares.unsqueeze(1) + own.diagonal() - 2 * other])  # (S + n, S)
+    return found.clamp_min(0.0)
 
 
 def median_distance(squares: Tensor) -> float:

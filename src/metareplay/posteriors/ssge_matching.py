@@ -5,7 +5,7 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
-from metareplay.posteriors.base import HasLogProb, Posterior, Prior, StatelessMatching
+from metareplay.posteriors.base import HasLogProb, HasSamples, Posterior, Prior, StatelessMatching
 from metareplay.posteriors.gaussian import GaussianPrior
 from metareplay.posteriors.implicit import Implicit
 from metareplay.posteriors.last_posterior import LastPosterior
@@ -35,12 +35,13 @@ class SSGEMatching(StatelessMatching):
         if isinstance(q, Implicit) and isinstance(p, GaussianPrior) and q.products_pay(count):
             return self._from_products(q, p, count, generator=generator)
         weights = q.rsample(count, generator=generator)  # (n, W)
-        density = isinstance(p, HasLogProb)
-        known = weights if len(weights) == support else weights[:support]  # (S, W)
-        if not density:
-            known = q.rsample(support, generator=generator)
-        entropy = with_score(self._score(known, weights, far=not density), weights)  # value 0, gradient of E log q
-        return entropy + self.cross_entropy(p, weights, generator=generator)
+        if isinstance(p, HasLogProb):
+            known = weights if count == support else weights[:support]  # (S, W)
+            entropy = with_score(self._score(known, weights, far=False), weights)  # value 0, gradient of E log q
+            return entropy - p.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
+        known = q.rsample(support, generator=generator).detach()
+        value, prior_score = self._sampled_prior(p, weights.detach(), generator=generator)
+        return value + with_score(self._score(known, weights, far=True).sub_(prior_score), weights)  # E log q - E log p
 
     def _from_products(self, q: Implicit, p: GaussianPrior, count: int, *, generator: Generator) -> Tensor:
         """The same from inner products alone: the slopes of log q and log p are combinations of samples (products.py)."""
@@ -60,19 +61,22 @@ class SSGEMatching(StatelessMatching):
         value = -p.log_prob_of(products.diagonal(), q.num_weights).mean()
         return (value + pull - pull.detach()).to(q.theta.dtype)
 
-    def cross_entropy(self, p: Prior, weights: Tensor, *, generator: Generator) -> Tensor:
-        """Has the gradient of -E log p at samples of q, (n, W): Monte Carlo, or estimated from S samples of p; a scalar."""
-        if isinstance(p, HasLogProb):
-            return -p.log_prob(weights).mean()  # (n,) -> ()
+    def cross_entropy(self, p: HasSamples, weights: Tensor, *, generator: Generator) -> Tensor:
+        """Has the gradient of -E log p at samples of q, (n, W), estimated from S samples of p; a scalar."""
+        value, score = self._sampled_prior(p, weights.detach(), generator=generator)
+        return value + with_score(score.neg_(), weights)
+
+    def _sampled_prior(self, p: HasSamples, weights: Tensor, *, generator: Generator) -> tuple[Tensor, Tensor]:
+        """That part of -E log p that is known, a scalar, and the gradient of log p at each point: (n, W) -> (n, W)."""
         if not isinstance(p, LastPosterior):
-            samples = p.rsample(self.settings.ssge_samples, generator=generator)  # (S, W)
-            return -with_score(self._score(samples, weights, far=True), weights)
+            samples = p.rsample(self.settings.ssge_samples, generator=generator).detach()  # (S, W)
+            return weights.new_zeros(()), self._score(samples, weights, far=True)
         known, unknown = p.old_and_new
-        old = known.take(weights)  # (n, C)
-        samples = known.take(p.last.rsample(self.settings.ssge_samples, generator=generator))  # (S, C)
-        log_prob = with_score(self._score(samples, old, far=True), old)  # SSGE at samples of another distribution
-        new = p.fixed.log_prob(unknown.take(weights)).mean()  # exact for a new head; (n,) -> ()
-        return -p.power * (log_prob + new)  # beta log p of sm:sec:graceful:forgetting
+        score, new = torch.empty_like(weights), unknown.take(weights)  # (n, W), (n, W - C)
+        samples = known.take(p.last.rsample(self.settings.ssge_samples, generator=generator).detach())  # (S, C)
+        known.put(score, self._score(samples, known.take(weights), far=True))  # SSGE at samples of another distribution
+        unknown.put(score, p.fixed.score(new))  # exact for a new head
+        return -p.power * p.fixed.log_prob(new).mean(), score.mul_(p.power)  # beta log p of sm:sec:graceful:forgetting
 
     def _score(self, samples: Tensor, at: Tensor, *, far: bool) -> Tensor:
         """The gradient of the log-density that gave these samples (S, W), at points (n, W) that may lie far from them: (n, W)."""

@@ -1,0 +1,49 @@
+"""Freed memory stays with the process."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from metareplay.heap import CHOSEN_BY_USER, keep_freed_memory
+
+PAGES = """
+import resource, sys
+import torch
+from metareplay.heap import keep_freed_memory
+
+set = keep_freed_memory() if sys.argv[1] == "keep" else False
+for _ in range(30):
+    torch.ones(10_000_000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    torch.ones(10_000_000)
+print(int(set), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def pages(word: str, **variables: str) -> tuple[int, int]:
+    """Whether it was set, and the pages that ten pieces of 40 MB took from the system."""
+    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY_USER} | variables
+    found = subprocess.run([sys.executable, "-c", PAGES, word], env=environment, check=True, capture_output=True, text=True).stdout.split()
+    return int(found[0]), int(found[1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only the GNU C library is asked")
+def test_memory_that_was_freed_is_used_again() -> None:
+    known, taken = pages("keep")
+    if not known:
+        pytest.skip("this C library cannot be asked")
+    assert taken < 0.1 * pages("as it is")[1]
+
+
+@pytest.mark.parametrize("name", CHOSEN_BY_USER[:3])
+def test_what_a_user_chose_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "1048576")
+    assert not keep_freed_memory()
+
+
+def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert not keep_freed_memory()
