@@ -30,7 +30,9 @@ def config_of(method: str, seed: int = 0) -> RunConfig:
 def outcome(folder: Path) -> tuple[dict[str, Any], list[str]]:
     """The figures but the time and memory they took, and every logged loss."""
     results = json.loads((folder / "results.json").read_text())
-    return {key: value for key, value in results.items() if key not in ("seconds", "peak_memory_mib")}, (folder / "metrics.jsonl").read_text().splitlines()
+    return {key: value for key, value in results.items() if key not in ("seconds", "peak_memory_mib")}, (
+        folder / "metrics.jsonl"
+    ).read_text().splitlines()
 
 
 class Gambler(Silent):

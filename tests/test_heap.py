@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,6 +37,18 @@ def test_memory_that_was_freed_is_used_again() -> None:
     if not known:
         pytest.skip("this C library cannot be asked")
     assert taken < 0.1 * pages("as it is")[1]
+
+
+def test_where_the_size_is_refused_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other two alone would let every larger piece go back to the system."""
+    asked = []
+    library = SimpleNamespace(mallopt=lambda name, value: asked.append((name, value)) or 0)
+    monkeypatch.setattr("ctypes.CDLL", lambda name: library)
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in CHOSEN_BY_USER:
+        monkeypatch.delenv(name, raising=False)
+    assert not keep_freed_memory()
+    assert [name for name, _ in asked] == [-3, -3]
 
 
 @pytest.mark.parametrize("name", CHOSEN_BY_USER[:3])

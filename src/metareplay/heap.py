@@ -1,7 +1,7 @@
 """Freed memory stays with the process, so that the next training step finds it again.
 
 The C library gives large pieces of memory back to the system at once, and asks for them anew a moment later; the system then clears them
-page by page. Steps that hold many weight samples spend up to a third of their time so.
+page by page. Steps that hold many weight samples spend up to half of their time so.
 """
 
 import ctypes
@@ -9,13 +9,14 @@ import os
 import sys
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # of mallopt, in the GNU C library
-_KEPT, _AHEAD, _LARGEST = 2**31 - 1, 2**26, 2**30
+_KEPT, _AHEAD = 2**31 - 1, 2**26
+_LARGEST = (2**28, 2**25)  # older versions refuse more than 32 MiB
 CHOSEN_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 """Variables of the environment by which a user has chosen how memory is handled; then nothing is changed."""
 
 
 def keep_freed_memory() -> bool:
-    """Let this process keep up to 2 GiB of freed memory, and pieces of up to 1 GiB in one heap; whether that could be set.
+    """Let this process keep freed memory, but for pieces above 256 MiB and all beyond 2 GiB at the heap's end; whether that could be set.
 
     Only the GNU C library is asked, so on Linux alone.
     """
@@ -24,4 +25,6 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    return bool(mallopt(_M_TRIM_THRESHOLD, _KEPT) and mallopt(_M_TOP_PAD, _AHEAD) and mallopt(_M_MMAP_THRESHOLD, _LARGEST))
+    if not any(mallopt(_M_MMAP_THRESHOLD, size) for size in _LARGEST):  # first: the others alone would fix it at 128 KiB
+        return False
+    return bool(mallopt(_M_TRIM_THRESHOLD, _KEPT) and mallopt(_M_TOP_PAD, _AHEAD))

@@ -235,3 +235,16 @@ def test_defaults_exist_for_every_method_and_benchmark(benchmark: str, method: s
 def test_other_networks_borrow_without_the_local_reparametrisation() -> None:
     assert default_settings("custom", "pr-bbb", "mlp-100-100")[0]["posterior.local_reparametrisation"] is True
     assert "posterior.local_reparametrisation" not in default_settings("custom", "pr-bbb", "lenet")[0]
+
+
+def test_outputs_per_task_are_not_for_tasks_of_the_same_classes() -> None:
+    """A recipe's outputs per task give way to a user's scenario, but not a user's own."""
+    defaults, _ = default_settings("split-mnist", "pr-bbb", "mlp-400-400")
+    assert build_config(defaults, {}, "test").heads == "multi"
+    assert build_config(defaults, {"tasks.scenario": "domain"}, "test").heads is None
+    assert build_config(defaults, {"tasks.scenario": "domain", "heads": "multi"}, "test").heads == "multi"
+
+
+def test_a_users_network_need_not_grow() -> None:
+    assert "heads" not in default_settings("split-mnist", "pr-bbb", "package:network")[0]
+    assert default_settings("split-mnist", "pr-bbb", "mlp-50")[0]["heads"] == "multi"

@@ -1,5 +1,6 @@
 """The prior-matching term from inner products is that of samples that are formed."""
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import pytest
@@ -9,7 +10,7 @@ from torch import Generator, Tensor, nn
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.gaussian import GaussianPrior
 from metareplay.posteriors.implicit import Implicit, ImplicitFamily
-from metareplay.posteriors.products import NoisyProducts
+from metareplay.posteriors.products import SMALLEST_DIRECTION, NoisyProducts, _wishart_factor
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.posteriors.ssge_matching import SSGEMatching
 
@@ -32,9 +33,10 @@ def posterior(**given: object) -> tuple[SSGEMatching, Implicit]:
     return SSGEMatching(settings), family.at(theta, WeightSpec.of(network))
 
 
-def slope(matching: SSGEMatching, q: "Implicit | Formed", generator: Generator) -> tuple[Tensor, Tensor]:
+def slope(matching: SSGEMatching, q: "Implicit | Formed | GivenNoise", generator: Generator) -> tuple[Tensor, Tensor]:
     term = matching.term(q, PRIOR, 12, generator=generator)
-    return term.detach(), torch.autograd.grad(term, q.theta)[0]
+    theta = q.theta if isinstance(q, Implicit) else q.q.theta
+    return term.detach(), torch.autograd.grad(term, theta)[0]
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -53,10 +55,6 @@ class Formed:
     """The same distribution by samples that are formed, with noise that has nothing to do with the latent numbers."""
 
     q: Implicit
-
-    @property
-    def theta(self) -> Tensor:
-        return self.q.theta
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         latent = torch.randn(n, self.q.settings.latent_size, generator=generator)
@@ -79,6 +77,48 @@ def test_noise_of_full_support_has_the_same_mean_and_no_more_variance(monkeypatc
         assert float(away.max()) < 4.5
         assert float(away.square().mean()) < 1.5
     assert found[1][1].var(0).sum() < 1.05 * found[0][1].var(0).sum()
+
+
+@dataclass
+class GivenNoise:
+    """Samples of q that are formed, with one noise that is given: (n, W)."""
+
+    q: Implicit
+    latent: Tensor
+    noise: Tensor
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        assert n == len(self.noise)
+        settings = self.q.settings.model_copy(update={"support_noise": None})
+        return replace(self.q, settings=settings).weights_at(self.latent) + self.q.noise_std * self.noise
+
+
+@pytest.mark.parametrize("given", [{}, {"ssge_width": 12.0}, {"ssge_samples": 7, "ssge_width": 12.0}])
+def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
+    given: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise at right angles to the samples with one sign and the other: the same products, and their mean gradient is the one found."""
+    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3, **given)
+    found = slope(matching, q, Generator().manual_seed(4))
+    generator = Generator().manual_seed(4)
+    latent = torch.randn(12, 2, generator=generator)
+    products = q.factored(12, generator=Generator().manual_seed(4)).products().detach()
+    samples = GivenNoise(q, latent, torch.zeros(12, 505)).rsample(12, generator=generator).detach().double()
+    again = Generator()
+    again.set_state(generator.get_state())
+    along = NoisyProducts.drawn(products, 0.3, 505, generator=generator).along  # the noise's part in the samples' span is along @ samples
+    rank = int((torch.linalg.eigvalsh(products) > SMALLEST_DIRECTION * products.norm()).sum())
+    torch.randn(12, rank, generator=again, dtype=torch.float64)
+    factor = _wishart_factor(12, 505 - rank, generator=again, like=products)
+    other = torch.randn(12, 505, generator=again, dtype=torch.float64)
+    upright = torch.linalg.qr(torch.cat([samples, other]).T)[0][:, 12:].T  # orthonormal, at right angles to the samples; (12, 505)
+    noises = [(along @ samples + sign * factor @ upright).float() for sign in (1, -1)]
+    formed = [slope(matching, GivenNoise(q, latent, noise), generator) for noise in noises]
+    torch.testing.assert_close(found[0], formed[0][0], rtol=1e-4, atol=0)
+    mean = (formed[0][1] + formed[1][1]) / 2
+    assert (formed[0][1] - mean).norm() > 0.05 * mean.norm()  # that part of the noise matters
+    torch.testing.assert_close(found[1], mean, rtol=1e-3, atol=1e-3 * float(mean.abs().max()))
 
 
 def test_noisy_products_have_the_law_of_those_of_noisy_samples() -> None:
@@ -110,6 +150,27 @@ def test_weights_that_are_no_numbers_are_passed_on(monkeypatch: pytest.MonkeyPat
     with torch.no_grad():
         q.theta.mul_(float("inf"))
     assert not matching.term(q, PRIOR, 12, generator=Generator().manual_seed(3)).isfinite()
+
+
+def test_a_posterior_serves_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of an earlier step is kept; and it can be copied after use."""
+    for few in (10**6, 0):
+        monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", few)
+        matching, q = posterior(**SHAPES["chunks, the last cut off"])
+        optimiser = torch.optim.SGD([q.theta], lr=0.01)
+        before = q.theta.detach().clone()
+        for _ in range(2):
+            optimiser.zero_grad()
+            matching.term(q, PRIOR, 12, generator=Generator().manual_seed(3)).backward()
+            optimiser.step()
+        assert not torch.equal(q.theta, before)
+        assert torch.equal(deepcopy(q).theta, q.theta)
+
+
+def test_many_small_chunks_are_formed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of the last layer's inputs, one pair of each chunk, would take more work than the samples."""
+    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    assert not posterior(generator_chunk_size=5, generator_hidden=(6,))[1].products_pay(12)
 
 
 def test_few_weights_are_formed() -> None:

@@ -120,6 +120,8 @@ def build_config(defaults: Mapping[str, Any], given: Mapping[str, Any], source: 
         merged["training.iterations"] = None
     if given.get("training.iterations") is not None and "training.epochs" not in given:
         merged["training.epochs"] = None
+    if given.get("tasks.scenario") == "domain" and "heads" not in given:
+        merged["heads"] = None  # outputs per task are a recipe's choice for other scenarios
     try:
         config = RunConfig.model_validate(nest(merged))
     except ValidationError as error:

@@ -9,7 +9,7 @@ import yaml
 
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.experiments.methods import Method, method_named
-from metareplay.nets.registry import is_mlp
+from metareplay.nets.registry import is_mlp, is_own
 from metareplay.settings import flatten
 
 CUSTOM = "custom"
@@ -72,6 +72,7 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = T
             if not exact:
                 sizes = {f"hypernet.{key}" for key in ("chunk_size", "smaller_than_posterior", "smaller_than_network")}
                 foreign = sizes | {"posterior.generator_chunk_size"} | (set() if is_mlp(network) else {"posterior.local_reparametrisation"})
+                foreign |= {"heads"} if is_own(network) else set()  # a user's network may not be able to grow
                 settings = {key: value for key, value in settings.items() if key not in foreign}
             if kind.stochastic and not method_named(name).stochastic:
                 settings |= {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}

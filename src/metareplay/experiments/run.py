@@ -49,7 +49,6 @@ class Run:
         benchmark: Benchmark | None = None,
     ) -> None:
         torch.set_num_threads(config.threads)
-        keep_freed_memory()
         self.benchmark = benchmark or benchmark_for(config)
         config = with_fingerprint(config, self.benchmark)
         self.config, self.out, self.observer, self.should_stop = config, out, observer or Silent(), should_stop
@@ -72,6 +71,7 @@ class Run:
 
     def execute(self, *, resume: bool = False) -> dict[str, Any]:
         """Do what is left to do; returns what ``results.json`` holds."""
+        keep_freed_memory()
         try:
             if not resume and self.out.exists() and any(self.out.iterdir()):
                 raise ConfigError(

@@ -4,7 +4,6 @@ theta holds WG's own weights. Samples are easy, the density is unknown; the prio
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from math import ceil
 from typing import final
@@ -50,10 +49,15 @@ class Implicit:
         return (self.settings.support_noise or 0.0) * self.settings.latent_std
 
     def products_pay(self, n: int) -> bool:
-        """Whether inner products of n samples take less work than the samples: 4 K^2 against 3 n L K for each output of WG."""
-        last = self._layer(len(self.settings.generator_hidden))[0]  # (..., R, H)
-        chunks = ceil(self.num_weights / last.shape[-2])
-        return self.theta.dim() == 1 and self.num_weights > FEW_WEIGHTS and 3 * n * chunks > 4 * (last.shape[-1] + 1)
+        """Whether inner products of n samples take less work than the samples.
+
+        For R outputs of WG that is 3 n L K R against 4 K^2 R for the products of its last layer and about 8 n L K^2, in double precision,
+        to carry these over to the samples.
+        """
+        outputs, width = self.shape.shapes[self.shape.names.index(f"layers.{len(self.settings.generator_hidden)}.weight")]
+        rows = n * ceil(self.num_weights / outputs)  # n L
+        few = self.theta.dim() > 1 or self.num_weights <= FEW_WEIGHTS
+        return not few and 3 * rows * outputs > (width + 1) * (4 * outputs + 8 * rows)
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
@@ -73,44 +77,41 @@ class Implicit:
     def factored(self, n: int, *, generator: Generator) -> FactoredSamples:
         """Samples without the noise of full support, as inputs and weights of WG's last layer; of a single theta (P,)."""
         z = normal(n, self.settings.latent_size, generator=generator, like=self.theta).mul_(self.settings.latent_std)
-        weight, bias = self._layer(len(self.settings.generator_hidden))
-        h = self._last_inputs(z).unflatten(0, (n, -1))  # (n L, H) -> (n, L, H)
+        weights = self.shape.unflatten(self.theta)
+        weight, bias = self._last_layer(weights)
+        h = self._last_inputs(z, weights).unflatten(0, (n, -1))  # (n L, H) -> (n, L, H)
         inputs = torch.cat([h, h.new_ones(*h.shape[:-1], 1)], dim=-1)  # v = [h; 1]; (n, L, K)
         return FactoredSamples.of(inputs, torch.cat([weight, bias.unsqueeze(1)], dim=1), self.num_weights)
 
-    @cached_property
-    def _trained_weights(self) -> dict[str, Tensor]:
-        return self.shape.unflatten(self.theta)
+    def _last_layer(self, weights: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        return _layer(weights, len(self.settings.generator_hidden))
 
-    @property
-    def _weights(self) -> dict[str, Tensor]:
-        """WG's own weights; where gradients are wanted theta is cut once, because the gradients of each cut are joined again."""
-        return self._trained_weights if torch.is_grad_enabled() else self.shape.unflatten(self.theta)
-
-    def _layer(self, index: int) -> tuple[Tensor, Tensor]:
-        return self._weights[f"layers.{index}.weight"], self._weights[f"layers.{index}.bias"]
-
-    def _last_inputs(self, z: Tensor) -> Tensor:
+    def _last_inputs(self, z: Tensor, weights: dict[str, Tensor]) -> Tensor:
         """What WG's last layer turns into weights: a row per sample, or per sample and chunk; (n, ..., Z) -> (..., n L, H)."""
         h = z.movedim(0, -2)  # (n, ..., Z) -> (..., n, Z)
         if self.settings.generator_chunk_size is not None:
-            chunks = self._weights[CHUNKS]  # (..., L, C)
+            chunks = weights[CHUNKS]  # (..., L, C)
             rows = (*h.shape[:-1], chunks.shape[-2])  # (..., n, L)
             inputs = [h.unsqueeze(-2).expand(*rows, -1), chunks.unsqueeze(-3).expand(*rows, -1)]
             h = torch.cat(inputs, dim=-1).flatten(-3, -2)  # (..., n L, Z + C)
         activation = activation_named(self.settings.generator_activation)
         for index in range(len(self.settings.generator_hidden)):
-            h = activation(_linear(h, *self._layer(index)))  # (..., n L, D) -> (..., n L, H)
+            h = activation(_linear(h, *_layer(weights, index)))  # (..., n L, D) -> (..., n L, H)
         return h
 
     def _generated(self, z: Tensor) -> Tensor:
-        h = _linear(self._last_inputs(z), *self._layer(len(self.settings.generator_hidden)))  # (..., n L, R)
+        weights = self.shape.unflatten(self.theta)
+        h = _linear(self._last_inputs(z, weights), *self._last_layer(weights))  # (..., n L, R)
         if self.settings.generator_chunk_size is not None:
             h = h.unflatten(-2, (len(z), -1)).flatten(-2)  # (..., n L, R) -> (..., n, L R)
             h = h.split([self.num_weights, h.shape[-1] - self.num_weights], dim=-1)[0]  # (..., n, W)
             if self.places is not None:
                 h = self.places.take(h)  # chunks hold the oldest weights first
         return h.movedim(-2, 0)  # (..., n, W) -> (n, ..., W)
+
+
+def _layer(weights: dict[str, Tensor], index: int) -> tuple[Tensor, Tensor]:
+    return weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
 
 
 def _linear(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

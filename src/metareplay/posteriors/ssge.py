@@ -125,7 +125,7 @@ class _WithSlope(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, slopes: Tensor) -> Tensor:
         ctx.save_for_backward(slopes)
-        return 0 * slopes[0, 0].to(weights.dtype)  # not a number where the slopes are none
+        return 0 * slopes[0].sum().to(weights.dtype)  # not a number where slopes are none; () of (W,)
 
     @staticmethod
     @once_differentiable
