@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark, Split, Task
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
-from metareplay.evaluation.evaluate import Inference, backward_transfer, during, final
+from metareplay.evaluation.evaluate import Inference
 from metareplay.evaluation.uncertainty import EDGES, calibration_error
 from metareplay.experiments.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.experiments.config import RunConfig, build_config
@@ -23,10 +23,10 @@ from metareplay.experiments.held_out import HeldOut
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.observers import Observer, Silent
 from metareplay.experiments.own_data import benchmark_for, refuse_changed_data, with_fingerprint
+from metareplay.experiments.results import final_figures
 from metareplay.experiments.store import TaskInfo, save_model
 from metareplay.files import only_writer, write_atomically
 from metareplay.heap import keep_freed_memory
-from metareplay.inference.criteria import CRITERIA
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
@@ -236,27 +236,10 @@ class Run:
         return {**found, "edges": EDGES} if inferred else found
 
     def _results(self, tests: Sequence[Split], inferred: dict[str, Inference]) -> dict[str, Any]:
-        evaluator, regression = self.learner.evaluator, self.benchmark.problem == "regression"
-        matrix = self.matrix if self.tuned is None else [*self.matrix[:-1], self.tuned]  # the last row is what the run ends with
-        softmax = evaluator.shared_softmax(tests)
-        accuracy: dict[str, Any] = {"tgiven_during": None, "tgiven_final": None, "forgetting": None, "backward_transfer": None}
-        found: dict[str, Any] = {"tinfer_final": None, "batch_wise": None, "mse": None}
-        if regression:
-            score = inferred["variance"].score if inferred else None
-            found["mse"] = {"tgiven_during": during(self.matrix), "tgiven_final": final(matrix), "tinfer_final": score}
-        else:
-            forgetting = during(self.matrix) - final(matrix)
-            accuracy = {"tgiven_during": during(self.matrix), "tgiven_final": final(matrix), "forgetting": forgetting}
-            accuracy["backward_transfer"] = backward_transfer(matrix)
-            names = list(CRITERIA)
-            found["tinfer_final"] = {name: inferred[name].score if name in inferred else None for name in names}
-            found["batch_wise"] = {name: inferred[name].batch_wise if name in inferred else None for name in names}
-            if softmax is not None:
-                found["tinfer_final"]["softmax"] = softmax
+        softmax = self.learner.evaluator.shared_softmax(tests)
         return {
             **self._identity(),
-            **accuracy,
-            **found,
+            **final_figures(self.benchmark.problem, self.matrix, self.tuned, inferred, softmax),
             "task_inference_accuracy": {name: result.right_task for name, result in inferred.items()},
             "calibration_error": self._calibration_error(),
             "batch_wise_size": self.config.inference.batch_wise,
