@@ -59,7 +59,11 @@ def test_criteria_keep_the_papers_order_and_drop_what_does_not_apply(make_result
         (Estimate(99.7, None, 1), "percent", "99.70"),
         (Estimate(99.7, 0.023, 3), "percent", "99.70 ± 0.02"),
         (Estimate(-0.001, None, 1), "percent", "0.00"),
-        (Estimate(0.0031234, 0.0002, 3), "mse", "0.00312 ± 0.0002"),
+        (Estimate(0.0031234, 0.0002, 3), "mse", "0.00312 ± 0.00020"),
+        (Estimate(0.0424, 2.5e-6, 3), "mse", "0.0424 ± 0.0000"),
+        (Estimate(11.04, 10.9, 3), "mse", "11.0 ± 10.9"),
+        (Estimate(0.0, 0.0, 3), "mse", "0 ± 0"),
+        (Estimate(2.5e-7, 1.2e-7, 3), "mse", "2.5e-07 ± 1.2e-07"),
         (Estimate(12.34, None, 1), "seconds", "12.3"),
     ],
 )

@@ -109,9 +109,18 @@ def show(value: Estimate | None, kind: Kind) -> str:
     """An estimate as tables show it, e.g. ``99.70 ± 0.02``."""
     if value is None:
         return MISSING
+    mean, error = mean_and_error(value, kind)
+    return f"{mean} ± {error}" if error else mean
+
+
+def mean_and_error(value: Estimate, kind: Kind) -> tuple[str, str]:
+    """Both parts of an estimate with the same decimals; the second is empty where there is no standard error."""
     if value.standard_error is None:
-        return show_number(value.mean, kind)
-    return f"{show_number(value.mean, kind)} ± {show_number(value.standard_error, kind)}"
+        return show_number(value.mean, kind), ""
+    if kind == "mse" and 1e-5 < abs(value.mean) < 1e5:
+        decimals = max(0, 2 - math.floor(math.log10(abs(value.mean))))  # three digits of the mean
+        return f"{value.mean:.{decimals}f}", f"{value.standard_error:.{decimals}f}"
+    return show_number(value.mean, kind), show_number(value.standard_error, kind)
 
 
 def show_duration(seconds: float) -> str:

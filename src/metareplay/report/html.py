@@ -5,7 +5,7 @@ from html import escape
 from importlib.resources import files
 from typing import NamedTuple
 
-from metareplay.report.base import MISSING, Estimate, Kind, show_number
+from metareplay.report.base import MISSING, Estimate, Kind, mean_and_error
 
 
 class Cell(NamedTuple):
@@ -31,8 +31,8 @@ def estimate_cell(value: Estimate | None, kind: Kind, *, best: bool = False) -> 
     """A number with its standard error; a figure that does not apply is a dash and is sorted last."""
     if value is None:
         return Cell(MISSING)
-    error = "" if value.standard_error is None else show_number(value.standard_error, kind)
-    return Cell(show_number(value.mean, kind), repr(value.mean), error, best)
+    mean, error = mean_and_error(value, kind)
+    return Cell(mean, repr(value.mean), error, best)
 
 
 def text_cell(text: str, meaning: str = "") -> Cell:

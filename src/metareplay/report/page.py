@@ -7,7 +7,7 @@ from pathlib import Path
 from metareplay.errors import DataError
 from metareplay.files import write_atomically
 from metareplay.report import html
-from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, lookup, show_number
+from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, lookup, mean_and_error
 from metareplay.report.canvas import PAGE, inline_svg
 from metareplay.report.figures import comparison_figure
 from metareplay.report.pictures import pictures, predictive_pictures
@@ -96,11 +96,11 @@ def _winners(groups: Sequence[Group]) -> str:
         values = [estimate(group.results, *measure.path) for group in groups]
         best = sorted(_best(values, measure))
         if best and (value := values[best[0]]) is not None:
-            error = "" if value.standard_error is None else f"± {show_number(value.standard_error, measure.kind)} "
-            unit = error + ("%" if measure.kind == "percent" else "")
+            mean, error = mean_and_error(value, measure.kind)
+            unit = (f"± {error} " if error else "") + ("%" if measure.kind == "percent" else "")
             names = ", ".join(groups[i].label for i in best[:3]) + (f" and {len(best) - 3} more" if len(best) > 3 else "")
             order = "Highest" if measure.higher_is_better else "Lowest"
-            cards.append(html.Card(f"{order} {measure.label}", show_number(value.mean, measure.kind), unit.strip(), names))
+            cards.append(html.Card(f"{order} {measure.label}", mean, unit.strip(), names))
     return html.cards(cards) if cards else ""
 
 

@@ -22,6 +22,7 @@ from metareplay.report.base import (
     estimate,
     fine_tuned_row,
     lookup,
+    mean_and_error,
     mean_matrix,
     show,
     show_duration,
@@ -174,8 +175,8 @@ def _costs(group: Group) -> Iterator[html.Card]:
 def _card(value: Estimate | None, label: str, kind: Kind, meaning: str) -> html.Card | None:
     if value is None:
         return None
-    error = "" if value.standard_error is None else f"± {show_number(value.standard_error, kind)}"
-    return html.Card(label, show_number(value.mean, kind), f"{error} {'%' if kind == 'percent' else ''}".strip(), meaning)
+    mean, error = mean_and_error(value, kind)
+    return html.Card(label, mean, f"{f'± {error}' if error else ''} {'%' if kind == 'percent' else ''}".strip(), meaning)
 
 
 def _number_cell(value: float, kind: Kind) -> html.Cell:
