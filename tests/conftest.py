@@ -14,9 +14,11 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="session", autouse=True)
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or fills the user's own cache."""
+    """No test reads or fills the user's own cache, or depends on how the user's machine reaches the network."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("METAREPLAY_CACHE", str(tmp_path_factory.mktemp("cache")))
+        for name in ("METAREPLAY_OFFLINE", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+            patch.delenv(name, raising=False)  # tests say themselves when they are offline
         yield
 
 
