@@ -1,6 +1,7 @@
 """Theta grows with the network's outputs; old elements keep their values at their new positions."""
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import pytest
 import torch
@@ -109,3 +110,19 @@ def test_new_outputs_of_a_hypernetwork_differ_from_each_other(name: str, rng: Ge
     task_map.grow(FIRST, _start(16, False), generator=rng)
     theta: Tensor = task_map.theta(0)
     assert len(theta.unique()) == 16  # every element has a slot of its own
+
+
+def test_the_order_of_grown_outputs_is_found_anew_when_it_changes() -> None:
+    """After growth, in a copy, and when other numbers are loaded into the same place."""
+    generator = torch.Generator().manual_seed(0)
+    hypernetwork = PlainHypernetwork(4, hidden=[3], generator=generator)
+    hypernetwork.add_task(Start(torch.zeros(4)), generator=generator)
+    for kept, size in ((torch.tensor([2, 3, 4, 5]), 6), (torch.arange(1, 7), 8)):
+        hypernetwork.grow(kept, Start(torch.zeros(size)), generator=generator)
+        assert hypernetwork.thetas([0]).shape == (1, size)
+    for each in (hypernetwork, deepcopy(hypernetwork)):
+        plain = each.output_layer(each.hidden([0])).flatten(1)  # (1, L R)
+        assert each.slots is not None
+        assert torch.equal(each.thetas([0]), plain[:, each.slots])
+        each.slots.copy_(each.slots.flip(0))
+        assert torch.equal(each.thetas([0]), plain[:, each.slots])

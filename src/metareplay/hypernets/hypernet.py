@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 from metareplay.hypernets.initialise import activation_second_moment, match_output_variances
 from metareplay.hypernets.task_maps import Start, TaskMap
 from metareplay.nets.mlp import activation_named
+from metareplay.pieces import Pieces
 
 
 def xavier_linear(n_in: int, n_out: int, generator: Generator) -> nn.Linear:
@@ -49,6 +50,7 @@ class Hypernetwork(TaskMap):
         self.task_embeddings = nn.ParameterList()
         self.slots: Tensor | None
         self.register_buffer("slots", None)  # theta position -> output slot, once the outputs have grown
+        self._order: tuple[Tensor, int, Pieces] | None = None  # of which slots, in which version
 
     @abstractmethod
     def rows(self, tasks: Sequence[int]) -> Tensor:
@@ -69,7 +71,13 @@ class Hypernetwork(TaskMap):
         slots = self.output_layer(self.hidden(tasks)).flatten(1)  # (T, L, R) -> (T, L R)
         if slots.shape[1] > self.num_outputs:  # a split, because the gradient of a slice is filled with zeros first
             slots = slots.split([self.num_outputs, slots.shape[1] - self.num_outputs], dim=1)[0]  # (T, P)
-        return slots if self.slots is None else slots[:, self.slots]
+        return slots if self.slots is None else self._in_order(self.slots).take(slots)
+
+    def _in_order(self, slots: Tensor) -> Pieces:
+        """Where theta's elements stand among the slots: few long pieces, found once for each growth."""
+        if self._order is None or self._order[0] is not slots or self._order[1] != slots._version:
+            self._order = slots, slots._version, Pieces.of(slots, self.num_outputs)
+        return self._order[2]
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
         if self.num_tasks == 0 and start.variances is not None:
