@@ -30,10 +30,10 @@ class Pieces(NamedTuple):
 
     def take(self, x: Tensor) -> Tensor:
         """``x[..., columns]``."""
-        if len(self.columns) == x.shape[-1] and self.chosen == sorted(self.chosen):
-            return x  # all of them, as they are
         if not self.chosen or len(self.chosen) > MOST_PIECES:
             return x[..., self.columns.to(x.device)]
+        if list(self.chosen) == list(range(len(self.sizes))):
+            return x  # all of them, as they are
         parts = x.split(list(self.sizes), dim=-1)
         return torch.cat([parts[number] for number in self.chosen], dim=-1)
 

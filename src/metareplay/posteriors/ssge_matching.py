@@ -40,7 +40,7 @@ class SSGEMatching(StatelessMatching):
             entropy = with_score(self._score(known, weights, far=False), weights)  # value 0, gradient of E log q
             return entropy - p.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
         known = q.rsample(support, generator=generator).detach()
-        value, prior_score = self._sampled_prior(p, weights.detach(), generator=generator)
+        value, prior_score = self.sampled_prior(p, weights.detach(), generator=generator)
         return value + with_score(self._score(known, weights, far=True).sub_(prior_score), weights)  # E log q - E log p
 
     def _from_products(self, q: Implicit, p: GaussianPrior, count: int, *, generator: Generator) -> Tensor:
@@ -61,12 +61,7 @@ class SSGEMatching(StatelessMatching):
         value = -p.log_prob_of(products.diagonal(), q.num_weights).mean()
         return (value + pull - pull.detach()).to(q.theta.dtype)
 
-    def cross_entropy(self, p: HasSamples, weights: Tensor, *, generator: Generator) -> Tensor:
-        """Has the gradient of -E log p at samples of q, (n, W), estimated from S samples of p; a scalar."""
-        value, score = self._sampled_prior(p, weights.detach(), generator=generator)
-        return value + with_score(score.neg_(), weights)
-
-    def _sampled_prior(self, p: HasSamples, weights: Tensor, *, generator: Generator) -> tuple[Tensor, Tensor]:
+    def sampled_prior(self, p: HasSamples, weights: Tensor, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """That part of -E log p that is known, a scalar, and the gradient of log p at each point: (n, W) -> (n, W)."""
         if not isinstance(p, LastPosterior):
             samples = p.rsample(self.settings.ssge_samples, generator=generator).detach()  # (S, W)

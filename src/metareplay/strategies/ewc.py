@@ -4,17 +4,16 @@ One point estimate is trained on; weights that mattered for earlier tasks are he
 are the diagonal of the empirical Fisher information, summed over tasks, plus the precision of the prior.
 """
 
-from typing import Any, cast, final
+from typing import cast, final
 
 import torch
 from torch import Generator, Tensor
-from torch.autograd.function import once_differentiable
 
 from metareplay.hypernets.task_maps import SharedParameters
 from metareplay.model import ContinualModel
 from metareplay.posteriors.gaussian import GaussianPrior
 from metareplay.strategies.base import QuietStrategy, TrainingData
-from metareplay.strategies.fisher import summed_squared_gradients
+from metareplay.strategies.fisher import quadratic_change, summed_squared_gradients
 from metareplay.strategies.settings import StrategySettings
 
 
@@ -38,7 +37,7 @@ class OnlineEWC(QuietStrategy):
         if self.centre is None or self.importance is None:
             return None
         weights = model.task_map.trained_theta(task)  # (W,)
-        return cast(Tensor, _Quadratic.apply(weights, self.centre, self.importance))  # -log of the Gaussian prior, SM sec. Online EWC
+        return quadratic_change(self.importance, self.centre, weights)  # -log of the Gaussian prior, SM sec. Online EWC; (W,) -> ()
 
     def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
         weights, precision = model.task_map.trained_theta(task).detach(), cast(Tensor, cast(SharedParameters, model.task_map).constant)
@@ -52,20 +51,3 @@ class OnlineEWC(QuietStrategy):
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
         held = {name: tensor.to(model.device) for name, tensor in tensors.items()}
         self.centre, self.importance = held.get("centre"), held.get("importance")
-
-
-class _Quadratic(torch.autograd.Function):
-    """1/2 sum_i importance_i (w_i - centre_i)^2; its slope is needed for the value anyway, so that nothing is passed over twice."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, centre: Tensor, importance: Tensor) -> Tensor:
-        change = weights - centre
-        pull = importance * change  # (W,)
-        ctx.save_for_backward(pull)
-        return 0.5 * torch.dot(change, pull)  # (W,) -> ()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
-        (pull,) = ctx.saved_tensors
-        return slope * pull, None, None
