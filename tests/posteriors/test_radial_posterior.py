@@ -1,5 +1,7 @@
 """Radial posteriors: the shape of their noise, and their prior-matching term."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -53,21 +55,49 @@ def test_theta_is_read_as_a_gaussians() -> None:
     assert torch.equal(found.scale, expected.scale)
 
 
-def test_the_prior_term_is_negative_entropy_plus_cross_entropy(posterior: Radial) -> None:
-    prior, count = GaussianPrior(2.0), 50
+class Unknown:
+    """A prior of which nothing but its density is known."""
+
+    def log_prob(self, weights: Tensor) -> Tensor:
+        return -weights.abs().sum(-1)
+
+
+def test_with_any_density_the_prior_term_is_negative_entropy_plus_cross_entropy(posterior: Radial) -> None:
+    prior, count = Unknown(), 50
     found = prior_matching(posterior, prior, count, generator=Generator().manual_seed(3))
     draws = posterior.rsample(count, generator=Generator().manual_seed(3))
     torch.testing.assert_close(found, -posterior.scale.log().sum() - prior.log_prob(draws).mean())
 
 
-def test_the_cross_entropy_estimate_has_the_exact_mean(posterior: Radial, rng: Generator) -> None:
-    """E w^2 = mean^2 + scale^2 / n for a layer of n weights, so the cross-entropy with a Gaussian is known."""
-    prior = GaussianPrior(1.5)
-    spread = torch.cat([torch.full((size,), 1 / size) for size in SIZES]) * posterior.scale.square()
-    second_moment = posterior.mean.square() + spread
-    exact = (0.5 * second_moment / prior.variance).sum() + 0.5 * sum(SIZES) * torch.log(torch.tensor(2 * torch.pi * prior.variance))
-    estimates = -prior.log_prob(posterior.rsample(4000, generator=rng))
-    assert abs(float(estimates.mean() - exact)) < 4 * float(estimates.std()) / 4000**0.5
+PRIORS = [GaussianPrior(1.5), MeanFieldGaussian(torch.linspace(2, -1, sum(SIZES)), torch.linspace(0.5, 2, sum(SIZES)))]
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=["one variance", "one per weight"])
+@pytest.mark.parametrize("groups", [(), (0, 1, 0)], ids=["apart", "two parts together"])
+def test_with_a_gaussian_the_prior_term_is_exact(
+    posterior: Radial, prior: GaussianPrior | MeanFieldGaussian, groups: tuple[int, ...], rng: Generator
+) -> None:
+    """Up to a constant: what two posteriors differ by is the mean of what their sampled terms differ by."""
+    posteriors = [replace(posterior, groups=groups), Radial(posterior.mean.flip(0), posterior.scale.square() + 0.2, SIZES, groups)]
+    state = rng.get_state()
+    exact = [prior_matching(q, prior, 1, generator=rng) for q in posteriors]
+    assert torch.equal(rng.get_state(), state)
+    sampled = [q.negative_entropy() - prior.log_prob(q.rsample(4000, generator=rng)) for q in posteriors]
+    error = sum(float(terms.var()) / 4000 for terms in sampled) ** 0.5
+    assert abs(float(sampled[0].mean() - sampled[1].mean() - exact[0] + exact[1])) < 4 * error
+
+
+@pytest.mark.parametrize("groups", [(), (0, 1, 0)], ids=["apart", "two parts together"])
+def test_groups_have_a_length_together(posterior: Radial, groups: tuple[int, ...]) -> None:
+    """A group's noise has length |r|, however many parts it has: the same noise as if its parts stood together."""
+    noise = torch.cat(noise_of(replace(posterior, groups=groups), 3, Generator().manual_seed(5)), dim=-1)
+    generator = Generator().manual_seed(5)
+    drawn, radius = torch.randn(3, sum(SIZES), generator=generator), torch.randn(3, 2 if groups else 3, generator=generator)
+    member = torch.tensor(groups or (0, 1, 2)).repeat_interleave(torch.tensor(SIZES))
+    for number in range(radius.shape[1]):
+        own = drawn[:, member == number]
+        expected = own / own.norm(dim=-1, keepdim=True) * radius[:, number : number + 1]
+        torch.testing.assert_close(noise[:, member == number], expected, atol=2e-6, rtol=1e-4)
 
 
 def test_closed_forms_are_used_where_they_exist(rng: Generator) -> None:
@@ -94,5 +124,5 @@ def test_outputs_that_came_later_have_a_radius_of_their_own(rng: Generator) -> N
         length = part.flatten(1).square().sum(1)  # |scale * r|^2, whose mean is scale^2 in every group
         assert abs(float(length.mean()) / expected - 1) < 4 * (2 / 20000) ** 0.5
     again = WeightSpec.of(MLP((3,), (4,), 6)).grown_from(spec)
-    assert again.groups is not None
-    assert len(again.groups.unique()) == 4 + 2 + 2
+    assert again.runs == ((12, 4, 8, 12, 4, 2, 3, 1), (0, 1, 2, 4, 6, 3, 5, 7))
+    assert small.runs == (small.sizes, (0, 1, 2, 3))

@@ -1,10 +1,11 @@
 """Multilayer perceptrons of any widths. An ordinary module that knows nothing of hypernetworks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
-from typing import Literal
+from typing import Literal, final
 
+import torch
 from torch import Tensor, nn
 
 from metareplay.errors import ConfigError
@@ -20,6 +21,7 @@ def activation_named(name: str) -> nn.Module:
     return ACTIVATIONS[name]()
 
 
+@final
 class MLP(nn.Module):
     """Fully connected layers; inputs of any shape are flattened. Weights start Xavier-uniform, biases at zero."""
 
@@ -38,3 +40,14 @@ class MLP(nn.Module):
         for index, layer in enumerate(self.layers):
             h = layer(h if index == 0 else self.activation(h))
         return h  # (B, outputs)
+
+    def run_samples(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Outputs (S, B, outputs) under S sets of weights by name, each of shape (S, ...).
+
+        Examples are the last dimension inside, so that the gradient of a weight comes as the weight is stored and needs no transposed copy.
+        """
+        h = x.flatten(1).mT.expand(len(weights["layers.0.weight"]), -1, -1)  # (B, ...) -> (S, D, B)
+        for index in range(len(self.layers)):
+            weight, bias = weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
+            h = torch.baddbmm(bias.unsqueeze(-1), weight, h if index == 0 else self.activation(h))  # (S, D, B) -> (S, H, B)
+        return h.mT  # (S, outputs, B) -> (S, B, outputs)

@@ -15,6 +15,7 @@ from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd
 
 from metareplay.errors import ConfigError
+from metareplay.nets.mlp import MLP
 from metareplay.pieces import Pieces
 
 Buffers = dict[str, Tensor]
@@ -70,6 +71,14 @@ class WeightSpec:
         if self.groups is None:
             return None
         return Pieces.of(self.groups.cpu().argsort(stable=True).argsort(), self.numel)  # groups are numbered as they came
+
+    @cached_property
+    def runs(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """How many successive weights came together, and in which group."""
+        if self.groups is None:
+            return self.sizes, tuple(range(len(self.sizes)))
+        groups, sizes = self.groups.unique_consecutive(return_counts=True)
+        return tuple(sizes.tolist()), tuple(groups.tolist())
 
     def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
         """Views of the flat vector, named and shaped as the module's weights; leading dimensions are kept."""
@@ -130,6 +139,8 @@ def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor, bu
     ``buffers`` stand in for the module's own: sample i uses set i modulo their number. In training mode each sample starts from its set,
     which is then replaced by what its samples make of it, on average.
     """
+    if isinstance(module, MLP) and len(weights) > 1:
+        return module.run_samples(spec.unflatten(weights), x)
     sets = buffers or [dict(module.named_buffers())]
     fixed = {} if module.training or len(sets) > 1 else sets[0]
     rows = [{} if fixed else sets[index % len(sets)] for index in range(len(weights))]

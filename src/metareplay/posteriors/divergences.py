@@ -16,6 +16,7 @@ from metareplay.errors import ConfigError
 from metareplay.posteriors.base import HasLogProb, HasSamples, HasSamplesWithLogProb
 from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.radial import Radial
 
 Rule = TypeVar("Rule", bound=Callable[[Any, Any], Tensor])
 
@@ -67,6 +68,15 @@ def _kl_to_prior(q: MeanFieldGaussian, p: GaussianPrior) -> Tensor:
 @kl.register(MeanFieldGaussian, MeanFieldGaussian)
 def _kl_gaussians(q: MeanFieldGaussian, p: MeanFieldGaussian) -> Tensor:
     return cast(Tensor, _GaussianKL.apply(q.mean, q.scale, p.mean, p.scale))  # KL(q || p) of two diagonal Gaussians; (..., W) -> (...)
+
+
+@kl.register(Radial, GaussianPrior)
+@kl.register(Radial, MeanFieldGaussian)
+def _kl_radial(q: Radial, p: GaussianPrior | MeanFieldGaussian) -> Tensor:
+    """Up to a constant: the cross-entropy with a Gaussian needs means and variances alone, and the entropies of q and of the Gaussian
+    with the same ones differ by a constant (sm:sec:radial, which estimates the cross-entropy with samples: this is its expectation).
+    """
+    return kl(q.moments(), p)  # (..., W) -> (...)
 
 
 class _GaussianKL(torch.autograd.Function):

@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.posteriors.gaussian import GaussianFamily, MeanFieldGaussian, reparametrised
 from metareplay.seeding import normal
 
 
@@ -22,23 +22,24 @@ class Radial:
     mean: Tensor
     scale: Tensor
     sizes: tuple[int, ...]
-    groups: Tensor | None = None
+    """How many successive weights are of one group."""
+    groups: tuple[int, ...] = ()
+    """Which group; none given: each is one of its own."""
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
         noise = normal(n, *self.mean.shape, generator=generator, like=self.mean)
-        count = len(self.sizes) if self.groups is None else int(self.groups.max()) + 1
-        radius = normal(n, *self.mean.shape[:-1], count, generator=generator, like=self.mean)  # (n, G)
-        if self.groups is None:
-            for number, part in enumerate(noise.split(self.sizes, dim=-1)):  # in place: noise has no gradient
-                part.mul_((radius[..., number] / torch.linalg.vector_norm(part, dim=-1)).unsqueeze(-1))  # (n, size)
-        else:
-            squares = torch.zeros_like(radius).index_add_(-1, self.groups, noise.square())  # (n, W) -> (n, G)
-            noise = noise * (radius / squares.sqrt())[..., self.groups]  # (n, G) -> (n, W)
-        return torch.addcmul(self.mean, self.scale, noise)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
+        groups = self._groups()
+        radius = normal(n, *self.mean.shape[:-1], int(groups.max()) + 1, generator=generator, like=self.mean)  # (n, G)
+        parts = noise.split(self.sizes, dim=-1)
+        squares = torch.stack([torch.linalg.vector_norm(part, dim=-1) for part in parts], dim=-1).square_()  # (n, R)
+        lengths = torch.zeros_like(radius).index_add_(-1, groups, squares).sqrt_()  # (n, R) -> (n, G)
+        for part, factor in zip(parts, (radius / lengths)[..., groups].unbind(-1), strict=True):
+            part.mul_(factor.unsqueeze(-1))  # in place: noise has no gradient; (n, size)
+        return reparametrised(self.mean, self.scale, noise)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
 
-    def _counts(self) -> Tensor:
-        return torch.tensor(self.sizes, device=self.mean.device)  # (G,)
+    def _groups(self) -> Tensor:
+        return torch.tensor(self.groups or range(len(self.sizes)), device=self.mean.device)  # (R,)
 
     def negative_entropy(self) -> Tensor:
         """E_q log q up to a constant: -sum_i log sigma_i; (..., W) -> (...)."""
@@ -46,11 +47,10 @@ class Radial:
 
     def moments(self) -> MeanFieldGaussian:
         """The Gaussian with the same means and variances: an element of a unit vector of size D has variance 1/D."""
-        if self.groups is None:
-            sizes = self._counts().repeat_interleave(self._counts(), output_size=sum(self.sizes))  # (G,) -> (W,)
-        else:
-            sizes = self.groups.bincount()[self.groups]  # (W,)
-        return MeanFieldGaussian(self.mean, self.scale / sizes.sqrt())
+        groups, sizes = self._groups(), torch.tensor(self.sizes, device=self.mean.device)  # (R,) both
+        whole = torch.zeros_like(groups).index_add_(0, groups, sizes)[groups]  # (R,)
+        width = whole.to(self.scale.dtype).rsqrt_().repeat_interleave(sizes, output_size=sum(self.sizes))  # (R,) -> (W,)
+        return MeanFieldGaussian(self.mean, self.scale * width)
 
 
 @final
@@ -77,8 +77,7 @@ class RadialFamily:
 
     def at(self, theta: Tensor, spec: WeightSpec) -> Radial:
         gaussian = self.moments.at(theta, spec)
-        groups = None if spec.groups is None else spec.groups.to(theta.device)
-        return Radial(gaussian.mean, gaussian.scale, spec.sizes, groups)
+        return Radial(gaussian.mean, gaussian.scale, *spec.runs)
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Radial:
         return self.at(theta, spec)
