@@ -35,7 +35,7 @@ class Pieces(NamedTuple):
         if list(self.chosen) == list(range(len(self.sizes))):
             return x  # all of them, as they are
         parts = x.split(list(self.sizes), dim=-1)
-        return torch.cat([parts[number] for number in self.chosen], dim=-1)
+        return parts[self.chosen[0]] if len(self.chosen) == 1 else torch.cat([parts[number] for number in self.chosen], dim=-1)
 
     def put(self, x: Tensor, values: Tensor) -> None:
         """``x[..., columns] = values``, in place."""

@@ -12,6 +12,7 @@ from metareplay.experiments.config import build_config
 from metareplay.experiments.learner import ContinualLearner
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.implicit import Implicit
 from metareplay.posteriors.last_posterior import LastPosterior
 from metareplay.posteriors.ssge_matching import SSGEMatching
 from metareplay.strategies.prior_focused import PriorFocused
@@ -73,6 +74,23 @@ def test_old_weights_follow_the_last_implicit_posterior(given: dict[str, Any], r
     torch.testing.assert_close(new.T.cov(), 4.0 * torch.eye(10), atol=0.5, rtol=0)
     model.task_map.theta(2).data.add_(1.0)  # training the task leaves the prior as it was
     assert torch.equal(prior.rsample(4000, generator=Generator().manual_seed(2)), samples)
+
+
+SSGE = {"posterior.ssge_samples": 30, "posterior.ssge_width": None, "posterior.ssge_ratio": 0.99}
+
+
+@pytest.mark.parametrize("given", [*KINDS, {**KINDS[2], "posterior.support_noise": 0.5}], ids=["plain", "noisy", "chunked", "noisy chunks"])
+def test_the_order_of_the_weights_does_not_matter_to_ssge(given: dict[str, Any], rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights as they are generated, where that saves moving them, or as they stand in the network: the same value and gradient."""
+    model, strategy, _ = grown_twice({**given, **SSGE}, rng)
+    posterior, prior, found = model.posterior(2), strategy.prior_for(2), []
+    assert cast(Implicit, posterior).is_put_in_order == ("posterior.generator_chunk_size" in given)
+    for _ in range(2):
+        value = SSGEMatching(cast(Implicit, posterior).settings).term(posterior, prior, 40, generator=Generator().manual_seed(1))
+        found.append((value.detach(), *torch.autograd.grad(value, list(model.task_map.parameters()), retain_graph=True, allow_unused=True)))
+        monkeypatch.setattr(SSGEMatching, "_oldest_first", lambda self, q, p: (q, p))
+    for one, another in zip(*found, strict=True):
+        torch.testing.assert_close(one, another, rtol=1e-4, atol=1e-4)
 
 
 def test_a_checkpoint_holds_the_sampled_prior(rng: Generator) -> None:

@@ -3,7 +3,7 @@
 theta holds WG's own weights. Samples are easy, the density is unknown; the prior-matching term is estimated (ssge_matching.py, avb.py).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil
 from typing import final
@@ -47,6 +47,15 @@ class Implicit:
     def noise_std(self) -> float:
         """Standard deviation of the noise of full support; 0 where there is none."""
         return (self.settings.support_noise or 0.0) * self.settings.latent_std
+
+    @property
+    def is_put_in_order(self) -> bool:
+        """Whether weights are generated from the oldest to the latest and then moved to where they stand in the network."""
+        return self.places is not None and self.settings.generator_chunk_size is not None
+
+    def as_generated(self) -> "Implicit":
+        """The same distribution of the weights in the order in which they are generated."""
+        return replace(self, places=None)
 
     def products_pay(self, n: int) -> bool:
         """Whether inner products of n samples take less work than the samples.

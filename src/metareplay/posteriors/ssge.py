@@ -55,14 +55,17 @@ def ssge_score(
     if not squares.isfinite().all():
         return torch.full_like(points, float("nan"))  # whoever uses it reports the divergence
     near, rest = score_coefficients(squares, size, len(points), width=width, eigenfunctions=eigenfunctions, ratio=ratio)  # (n, S) each
-    rest = rest - rest.mean(1, keepdim=True) + 1 / size  # times w: of centred samples, and their mean
+    rest = rest - rest.mean(1, keepdim=True) + 1 / size  # times w: of centred samples, and their mean; (n, S)
     floor = SMALLEST_DEVIATION**2 * _mean_variance(squares[:size], at.shape[1])
     score = torch.empty_like(points)
+    dtype = _precision(samples, at.shape[1])
+    near, rest = near.to(dtype), rest.to(dtype)
     for part in _blocks(at.shape[1], size + len(points)):
-        w, here = _centred(samples[:, part], None if own else points[:, part], at.shape[1])  # (S, block), (n, block)
-        found = near.to(w.dtype) @ w  # eq. sm:eq:ssge, finite form; (n, block)
+        rows = samples[:, part].to(dtype)  # (S, block)
+        w = rows - rows.mean(0)
+        found = near @ w  # eq. sm:eq:ssge, finite form; (n, block)
         if around_gaussian:  # by Stein's identity for log q - log r: minus E[phi_j grad log r], and grad log r itself
-            found += torch.sub(rest.to(w.dtype) @ w, here).mul_(_precisions(w, floor))
+            found.addcmul_(torch.addmm(points[:, part].to(dtype), rest, rows, beta=-1), _precisions(w, floor))
         score[:, part] = found
     return score
 
@@ -94,9 +97,14 @@ def _blocks(size: int, rows: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, size, step))
 
 
+def _precision(samples: Tensor, total: int) -> torch.dtype:
+    """Double where a sample has few elements in all."""
+    return torch.float64 if total <= BLOCK else samples.dtype
+
+
 def _centred(samples: Tensor, at: Tensor | None, total: int) -> tuple[Tensor, Tensor]:
     """Samples (S, W) and points (n, W), or the samples again, less the mean of the samples; in double precision if they are few."""
-    rows = samples.double() if total <= BLOCK else samples
+    rows = samples.to(_precision(samples, total))
     mean = rows.mean(0)
     centred = rows - mean
     return centred, centred if at is None else at - mean

@@ -1,5 +1,6 @@
 """The prior-matching term of implicit posteriors by the spectral Stein gradient estimator [Henning2021, sm:sec:ssge]."""
 
+from dataclasses import replace
 from typing import final
 
 import torch
@@ -27,11 +28,13 @@ class SSGEMatching(StatelessMatching):
     def __init__(self, settings: PosteriorSettings) -> None:
         self.settings = settings
         most, ratio = settings.ssge_eigenfunctions, settings.ssge_ratio
+        self._sorted: tuple[LastPosterior, LastPosterior] | None = None
         self._choices: Choices = {"width": settings.ssge_width, "eigenfunctions": most, "ratio": ratio}
 
     def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
         support = self.settings.ssge_samples
         count = max(samples, support)
+        q, p = self._oldest_first(q, p)
         if isinstance(q, Implicit) and isinstance(p, GaussianPrior) and q.products_pay(count):
             return self._from_products(q, p, count, generator=generator)
         weights = q.rsample(count, generator=generator)  # (n, W)
@@ -42,6 +45,16 @@ class SSGEMatching(StatelessMatching):
         known = q.rsample(support, generator=generator).detach()
         value, prior_score = self.sampled_prior(p, weights.detach(), generator=generator)
         return value + with_score(self._score(known, weights, far=True).sub_(prior_score), weights)  # E log q - E log p
+
+    def _oldest_first(self, q: Posterior, p: Prior) -> tuple[Posterior, Prior]:
+        """Both with their weights in the order in which they are generated: SSGE does not care, and they need not be moved."""
+        if not (isinstance(q, Implicit) and isinstance(p, LastPosterior) and isinstance(p.last, Implicit)):
+            return q, p
+        if not q.is_put_in_order or q.places is not p.last.places:
+            return q, p
+        if self._sorted is None or self._sorted[0] is not p:
+            self._sorted = p, replace(p, last=p.last.as_generated(), new=p.new.sort().values)  # new weights are the latest
+        return q.as_generated(), self._sorted[1]
 
     def _from_products(self, q: Implicit, p: GaussianPrior, count: int, *, generator: Generator) -> Tensor:
         """The same from inner products alone: the slopes of log q and log p are combinations of samples (products.py)."""
