@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from metareplay.benchmarks.base import Scenario
-from metareplay.benchmarks.images import Preparation, split_digits, split_images
+from metareplay.benchmarks.images import Preparation, permute_images, split_digits, split_images
 from metareplay.benchmarks.settings import ClassOrder
 from metareplay.data.base import LabelledImages
 from metareplay.data.sources import load_digits
@@ -132,3 +132,12 @@ def test_split_digits_uses_the_whole_range_of_its_pixels() -> None:
         assert task.train.x.min() == 0
         assert task.train.x.max() == 1
         torch.testing.assert_close(task.train.x * 16, (task.train.x * 16).round())
+
+
+def test_pixels_are_not_copied_before_a_task_is_asked_for() -> None:
+    """A process that shares a file's memory with others shares it for all tasks: what the file says later is what a task holds."""
+    images = _images()
+    benchmarks = split_images("mine", images, 2), permute_images("mine", images, 2, seed=0)
+    images.train_x.zero_()
+    for benchmark in benchmarks:
+        assert not next(iter(benchmark)).train.x.any()

@@ -6,6 +6,7 @@ The pixels stay as small integers, once for all tasks; a task's inputs are made 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,15 @@ class Preparation:
 CIFAR10_PREPARATION = Preparation(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 """Mean and standard deviation of each colour over the training images."""
 CIFAR100_PREPARATION = Preparation(255.0, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+
+
+class _Part(NamedTuple):
+    """Examples of one task among those of all: the pixels may be a file that several processes share, so they are not copied."""
+
+    pixels: Tensor
+    y: Tensor
+    rows: Tensor | None = None
+    """Which pixels; None: all."""
 
 
 def split_images(
@@ -83,12 +93,12 @@ def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: i
     if len(classes) == 0 or not torch.isin(images.test_y, classes).all():
         raise DataError("the test set has labels that the training set lacks; every class needs training examples")
     prepare = Preparation(float(images.max_value))
-    padded = [(F.pad(x, (padding,) * 4), torch.searchsorted(classes, y)) for x, y in _parts(images)]  # (N, C, H + 2p, W + 2p)
-    train, test = ([Split(*part)] * num_tasks for part in padded)
-    channels, height, width = padded[0][0].shape[1:]
+    train, test = ([_Part(x, torch.searchsorted(classes, y))] * num_tasks for x, y in _parts(images))
+    channels, height, width = images.image_shape[0], *(size + 2 * padding for size in images.image_shape[1:])
 
     def permuted(index: int, x: Tensor) -> Tensor:
         generator = generator_for(seed, "permutation", index)
+        x = F.pad(x, (padding,) * 4)  # (N, C, H, W) -> (N, C, H + 2p, W + 2p)
         return prepare(x.flatten(2)[:, :, torch.randperm(height * width, generator=generator)].view_as(x))  # (N, C, H*W) -> (N, C, H, W)
 
     def describe(index: int) -> Outline:
@@ -135,14 +145,14 @@ def _benchmark(
     input_shape: tuple[int, ...],
     num_tasks: int,
     describe: Callable[[int], Outline],
-    train: Sequence[Split],
-    test: Sequence[Split],
+    train: Sequence[_Part],
+    test: Sequence[_Part],
     inputs_of: Callable[[int, Tensor], Tensor],
 ) -> Benchmark:
     """Tasks whose pixels lie ready and whose inputs are made when asked for."""
 
-    def make_split(index: int, part: Split) -> Split:
-        return Split(inputs_of(index, part.x), part.y)
+    def make_split(index: int, part: _Part) -> Split:
+        return Split(inputs_of(index, part.pixels if part.rows is None else part.pixels[part.rows]), part.y)
 
     def make_task(index: int) -> Task:
         outline = describe(index)
@@ -176,12 +186,12 @@ def _ordered(name: str, known: Tensor, order: ClassOrder, seed: int) -> Tensor:
     return torch.tensor(order)
 
 
-def _by_task(x: Tensor, y: Tensor, classes: Tensor, classes_per_task: int) -> list[Split]:
-    """One split of pixels per task; each is a view, in the original order of its examples."""
+def _by_task(x: Tensor, y: Tensor, classes: Tensor, classes_per_task: int) -> list[_Part]:
+    """Where each task's examples lie, in their original order."""
     ascending, place = classes.sort()
     position = place[torch.searchsorted(ascending, y)]  # index of each label in the order of the classes
     task = position // classes_per_task
     rows = task.argsort(stable=True)
     targets = (position % classes_per_task)[rows]
     sizes = task.bincount(minlength=len(classes) // classes_per_task).tolist()
-    return [Split(*parts) for parts in zip(x[rows].split(sizes), targets.split(sizes), strict=True)]
+    return [_Part(x, y, own) for y, own in zip(targets.split(sizes), rows.split(sizes), strict=True)]
