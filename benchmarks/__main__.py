@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import compiled, growth, penalties, processes, steps
+from benchmarks import compiled, growth, penalties, processes, profiles, steps
 from benchmarks.plot import draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 PARTS: dict[str, Callable[[], str]] = {
     "steps": lambda: steps.table(ROUNDS, os.cpu_count() or 1),
+    "profiles": lambda: profiles.table(ROUNDS),
     "growth": lambda: growth.table(ROUNDS),
     "penalties": lambda: penalties.table(os.environ.get("METAREPLAY_DATA")),
     "prediction": lambda: processes.prediction_table(os.environ.get("METAREPLAY_DATA")),
