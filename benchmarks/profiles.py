@@ -22,10 +22,10 @@ GROUPS: dict[str, frozenset[str]] = {
 """Operations by the names of their kernels; whatever else computes is "elementwise, sums"."""
 OTHER, REST = "elementwise, sums", "bookkeeping"
 COLUMNS = (*list(GROUPS)[:3], OTHER, "optimiser", REST)
-VIEWS = frozenset(
-    {"view", "reshape", "expand", "transpose", "t", "as_strided", "slice", "select", "unsqueeze", "squeeze", "split", "detach"}
+VIEWS = frozenset({"view", "reshape", "expand", "transpose", "t", "as_strided", "slice", "select", "unsqueeze", "squeeze", "detach"})
+MORE_VIEWS = frozenset(
+    {"split", "split_with_sizes", "narrow", "unbind", "flatten", "unflatten", "_unsafe_view", "movedim", "permute", "alias"}
 )
-MORE_VIEWS = frozenset({"split_with_sizes", "narrow", "unbind", "flatten", "unflatten", "_unsafe_view", "movedim", "permute", "alias"})
 CALLERS = frozenset({"empty", "empty_like", "empty_strided", "resize_", "linear", "matmul", "to", "_to_copy", "result_type", "is_nonzero"})
 NO_WORK = VIEWS | MORE_VIEWS | CALLERS
 """Operations that only look at tensors in another way, make room for them, or call others."""
