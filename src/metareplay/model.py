@@ -115,7 +115,8 @@ class ContinualModel:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
         if probe is not None:
             self._check(network, spec, outputs, probe)
-        begin = Start(self.family.initial(network, spec, generator=generator), self.wished_variances(self.family, network, spec))
+        theta, variances = self.family.initial(network, spec, generator=generator), self.wished_variances(self.family, network, spec)
+        begin = Start(theta, variances, None if variances is None else self.family.weight_mask(spec))
         born = torch.full((spec.numel,), len(self.heads))
         if self.heads:
             born[self.spec.positions_in(spec)] = self.born

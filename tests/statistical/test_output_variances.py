@@ -9,15 +9,19 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
+from metareplay.benchmarks.base import Scenario, Split
+from metareplay.experiments.config import build_config
+from metareplay.experiments.learner import ContinualLearner
 from metareplay.hypernets.chunked import ChunkedHypernetwork
 from metareplay.hypernets.hypernet import Hypernetwork, PlainHypernetwork
-from metareplay.hypernets.initialise import hyperfan_variances
+from metareplay.hypernets.initialise import hyperfan_variances, match_output_variances
 from metareplay.hypernets.task_maps import Start
 from metareplay.nets.mlp import ACTIVATIONS, MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.gaussian import GaussianFamily
+from metareplay.posteriors.mixture import members_of
 
 HYPERNETWORKS = 300
 HIDDEN = (60, 40)
@@ -113,3 +117,25 @@ def test_hyperfan_keeps_activations_stable_over_depth(activation: str, rng: Gene
         assert (squares < 1.5).all()
     plain = _mean_squares("linear", hyperfan=False, rng=rng)
     assert float(plain.max() / plain.min()) > 3  # an ordinary start does not
+
+
+def test_a_row_of_weights_and_scales_starts_as_its_weights_should(rng: Generator) -> None:
+    """Three chunks of four rows: weights in the first five outputs, so that the first row serves two of them, and scales after them."""
+    wished, weights = torch.tensor([0.01, 0.02, 0.03, 0.04, 0.05] + [4.0] * 7), torch.arange(12) < 5
+    layer = nn.Linear(2000, 4)
+    match_output_variances(layer, 0.5, wished, rng, weights)
+    found = layer.weight.detach().var(1) * layer.in_features * 0.5
+    torch.testing.assert_close(found, torch.tensor([0.03, 0.02, 0.03, 0.04]), rtol=0.1, atol=0)
+    match_output_variances(layer, 0.5, wished[4:], rng, torch.zeros(8, dtype=torch.bool))  # no weights: the mean of all
+    found = layer.weight.detach().var(1) * layer.in_features * 0.5
+    torch.testing.assert_close(found, torch.tensor([2.025, 4.0, 4.0, 4.0]), rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize("method", ["pr-bbb", "pr-radial", "pr-ensemble-bbb"])
+def test_means_start_as_those_of_a_gaussian_network(method: str) -> None:
+    """Uniform in [-0.1, 0.1] without a hypernetwork, so with a variance of 0.1^2 / 3, though the rows that make them also make scales."""
+    given = {"hypernet.kind": "chunked", "hypernet.chunk_size": 300, "hypernet.initialisation": "gaussian", "network": "mlp-60-60"}
+    learner = ContinualLearner(build_config({}, {"method": method, **given}, "test"), "classification", Scenario.CLASS, (20,))
+    learner.begin_task(Split(torch.zeros(4, 20), torch.tensor([0, 1, 0, 1])), 2)
+    mean = members_of(learner.model.posterior(0))[0].mean  # type: ignore[attr-defined]
+    assert 0.5 < float(mean.detach().var()) / (0.1**2 / 3) < 1.5

@@ -25,8 +25,8 @@ class EnsembleMap(TaskMap):
         return [task * self.members + member for task in tasks for member in range(self.members)]
 
     def _share(self, start: Start, member: int) -> Start:
-        variances = None if start.variances is None else start.variances.chunk(self.members)[member]  # (M P,) -> (P,)
-        return Start(start.theta.chunk(self.members)[member], variances)
+        variances, weights = (None if part is None else part.chunk(self.members)[member] for part in start[1:])  # (M P,) -> (P,)
+        return Start(start.theta.chunk(self.members)[member], variances, weights)
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
         for member in range(self.members):

@@ -81,17 +81,17 @@ class Hypernetwork(TaskMap):
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
         if self.num_tasks == 0 and start.variances is not None:
-            self.match_variances(self.output_layer, start.variances, generator)
+            self.match_variances(self.output_layer, start.variances, generator, start.weights)
         embedding = torch.randn(self.task_embedding_size, generator=generator) * self.task_embedding_std
         self.task_embeddings.append(nn.Parameter(embedding))
         self.num_tasks += 1
 
-    def match_variances(self, layer: nn.Linear, variances: Tensor, generator: Generator) -> None:
+    def match_variances(self, layer: nn.Linear, variances: Tensor, generator: Generator, weights: Tensor | None = None) -> None:
         """Start an output layer so that outputs have these variances (P,) over embeddings and weights."""
         moment = self.input_second_moment()
         for hidden in self.hidden_layers:
             moment = activation_second_moment(self.activation, moment, cast(nn.Linear, hidden))
-        match_output_variances(layer, moment, variances, generator)
+        match_output_variances(layer, moment, variances, generator, weights)
 
     def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
         old = self.slots if self.slots is not None else torch.arange(self.num_outputs)

@@ -2,13 +2,15 @@
 
 An output is a linear function of the last hidden layer, out_i = a_i . h, so Var(out_i) = H * Var(a_i) * E[h^2].
 Given the wished variance of each output, this fixes the variance of the output layer's rows. A row of a chunked
-hypernetwork serves one output in each chunk; it takes the mean of their wished variances.
+hypernetwork serves one output in each chunk; it takes the mean of their wished variances. Where some of them are weights of the main
+network (or their means) and others are not (their scales), weights that start too large do harm, so the mean is that of the weights alone.
 """
 
 from math import prod, sqrt
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
@@ -24,12 +26,18 @@ def activation_second_moment(activation: nn.Module, input_moment: float, layer: 
     return float((values**2 * _WEIGHTS).sum() / _WEIGHTS.sum())  # Gauss-Hermite quadrature over N(0, scale^2)
 
 
-def match_output_variances(layer: nn.Linear, moment: float, variances: Tensor, generator: Generator) -> None:
-    """Draw the output layer's rows uniformly so that its outputs, chunk after chunk, have the wished variances (P,)."""
+def match_output_variances(layer: nn.Linear, moment: float, variances: Tensor, generator: Generator, weights: Tensor | None = None) -> None:
+    """Draw the output layer's rows uniformly so that its outputs, chunk after chunk, have the wished variances (P,).
+
+    Outputs that are ``weights`` (P,) go before others of the same row.
+    """
     rows = layer.out_features
-    padding = -len(variances) % rows
-    known = torch.nn.functional.pad(variances, (0, padding), value=float("nan")).view(-1, rows)  # (P,) -> (L, R)
+    shape, padding = (-1, rows), (0, -len(variances) % rows)
+    known = F.pad(variances, padding, value=float("nan")).view(shape)  # (P,) -> (L, R)
     wished = known.nanmean(0).nan_to_num(0.0)  # mean over the chunks; (L, R) -> (R,)
+    if weights is not None:
+        first = torch.where(F.pad(weights, padding).view(shape), known, float("nan")).nanmean(0)  # (L, R) -> (R,)
+        wished = torch.where(first.isnan(), wished, first)
     spread = (3 * wished / (layer.in_features * moment)).sqrt()  # U(-s, s) has variance s^2 / 3
     noise = torch.rand(layer.weight.shape, generator=generator) * 2 - 1
     layer.weight.data.copy_(noise * spread.unsqueeze(1))  # (R, H)

@@ -16,6 +16,8 @@ class Start(NamedTuple):
 
     theta: Tensor
     variances: Tensor | None = None
+    weights: Tensor | None = None
+    """Which elements are weights of the main network, or their means: (P,) bool."""
 
 
 class TaskMap(nn.Module, ABC):
