@@ -30,7 +30,9 @@ class Radial:
         """Reparametrised samples (n, W)."""
         noise = normal(n, *self.mean.shape, generator=generator, like=self.mean)
         groups = self._groups()
-        radius = normal(n, *self.mean.shape[:-1], int(groups.max()) + 1, generator=generator, like=self.mean)  # (n, G)
+        radius = normal(
+            n, *self.mean.shape[:-1], max(self.groups, default=len(self.sizes) - 1) + 1, generator=generator, like=self.mean
+        )  # (n, G)
         parts = noise.split(self.sizes, dim=-1)
         squares = torch.stack([torch.linalg.vector_norm(part, dim=-1) for part in parts], dim=-1).square_()  # (n, R)
         lengths = torch.zeros_like(radius).index_add_(-1, groups, squares).sqrt_()  # (n, R) -> (n, G)
