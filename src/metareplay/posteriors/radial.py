@@ -29,10 +29,8 @@ class Radial:
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
         noise = normal(n, *self.mean.shape, generator=generator, like=self.mean)
-        groups = self._groups()
-        radius = normal(
-            n, *self.mean.shape[:-1], max(self.groups, default=len(self.sizes) - 1) + 1, generator=generator, like=self.mean
-        )  # (n, G)
+        groups, count = self._groups(), max(self.groups, default=len(self.sizes) - 1) + 1
+        radius = normal(n, *self.mean.shape[:-1], count, generator=generator, like=self.mean)  # (n, G)
         parts = noise.split(self.sizes, dim=-1)
         squares = torch.stack([torch.linalg.vector_norm(part, dim=-1) for part in parts], dim=-1).square_()  # (n, R)
         lengths = torch.zeros_like(radius).index_add_(-1, groups, squares).sqrt_()  # (n, R) -> (n, G)
