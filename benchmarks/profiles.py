@@ -1,12 +1,11 @@
 """Where the time of a training step goes: PyTorch's profiler, operations in groups, in fine-tuning steps."""
 
 from collections.abc import Iterator
-from statistics import median
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.common import in_turns
+from benchmarks.common import in_turns, ratio
 from benchmarks.steps import REFERENCE, ROWS, steps_of
 
 TASK = 2
@@ -53,7 +52,7 @@ def table(rounds: int, rows: tuple[str, ...] = (REFERENCE, *ROWS)) -> str:
     for row in rows:
         steps = steps_of(row, TASK)
         seconds = in_turns({"row": lambda steps=steps: next(steps), REFERENCE: lambda: next(reference)}, rounds)
-        multiple = median(own / plain for own, plain in zip(seconds["row"], seconds[REFERENCE], strict=True))
+        multiple = ratio(seconds["row"], seconds[REFERENCE])
         parts = shares(steps, max(5, min(50, int(100 / multiple))))
         lines.append(f"| {row} | {multiple:.2f} | {' | '.join(f'{multiple * parts[group]:.2f}' for group in COLUMNS)} |")
     return "\n".join(lines)
