@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from metareplay.heap import CHOSEN_BY_USER, keep_freed_memory
+from metareplay.heap import CHOSEN_BY_USER, give_back_freed_memory, keep_freed_memory
 
 PAGES = """
 import resource, sys
@@ -23,12 +23,35 @@ for _ in range(10):
 print(int(set), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
+HELD = """
+import resource
+
+import torch
+from metareplay.heap import give_back_freed_memory, keep_freed_memory
+
+def resident():
+    with open("/proc/self/statm") as status:
+        return int(status.read().split()[1]) * resource.getpagesize()
+
+set = keep_freed_memory()
+pieces = [torch.ones(1_000_000) for _ in range(100)]
+pieces = pieces[::2]  # 200 MB in holes
+before = resident()
+print(int(set and give_back_freed_memory()), before - resident(), int(sum(float(piece[-1]) for piece in pieces)))
+"""
+
+
+def printed(script: str, *words: str, **variables: str) -> list[int]:
+    """The numbers that a process of its own prints."""
+    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY_USER} | variables
+    found = subprocess.run([sys.executable, "-c", script, *words], env=environment, check=True, capture_output=True, text=True)
+    return [int(word) for word in found.stdout.split()]
+
 
 def pages(word: str, **variables: str) -> tuple[int, int]:
     """Whether it was set, and the pages that ten pieces of 40 MB took from the system."""
-    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY_USER} | variables
-    found = subprocess.run([sys.executable, "-c", PAGES, word], env=environment, check=True, capture_output=True, text=True).stdout.split()
-    return int(found[0]), int(found[1])
+    known, taken = printed(PAGES, word, **variables)
+    return known, taken
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only the GNU C library is asked")
@@ -37,6 +60,15 @@ def test_memory_that_was_freed_is_used_again() -> None:
     if not known:
         pytest.skip("this C library cannot be asked")
     assert taken < 0.1 * pages("as it is")[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only the GNU C library is asked")
+def test_what_is_kept_in_holes_is_given_back() -> None:
+    given, freed, used = printed(HELD)
+    if not given:
+        pytest.skip("this C library cannot be asked")
+    assert freed > 150e6
+    assert used == 50  # what is still in use is untouched
 
 
 def test_where_the_size_is_refused_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +92,4 @@ def test_what_a_user_chose_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     assert not keep_freed_memory()
+    assert not give_back_freed_memory()

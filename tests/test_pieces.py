@@ -44,6 +44,17 @@ def test_pieces_are_put_where_an_index_would(name: str, most: int, rng: Generato
     assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("name", INDICES)
+def test_what_was_taken_can_be_put_back(name: str, rng: Generator) -> None:
+    """Whether it was a view or a copy."""
+    made = Pieces.of(torch.tensor(INDICES[name], dtype=torch.int64), 9)
+    x = torch.randn(2, 9, generator=rng)
+    expected = x.clone()
+    expected[:, INDICES[name]] += 1
+    made.put(x, made.take(x).add_(1))
+    assert torch.equal(x, expected)
+
+
 def test_long_runs_make_few_pieces() -> None:
     made = Pieces.of(torch.cat([torch.arange(100, 1000), torch.arange(100)]), 1000)
     assert made.sizes == [100, 900]

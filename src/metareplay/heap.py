@@ -5,6 +5,7 @@ page by page. Steps that hold many weight samples spend up to half of their time
 """
 
 import ctypes
+import gc
 import os
 import sys
 
@@ -28,3 +29,13 @@ def keep_freed_memory() -> bool:
     if not any(mallopt(_M_MMAP_THRESHOLD, size) for size in _LARGEST):  # first: the others alone would fix it at 128 KiB
         return False
     return bool(mallopt(_M_TRIM_THRESHOLD, _KEPT) and mallopt(_M_TOP_PAD, _AHEAD))
+
+
+def give_back_freed_memory() -> bool:
+    """Give the system what this process has freed and kept, where another kind of work begins; whether something was given back.
+
+    What follows asks for pieces of other sizes, and would not find them among those that are left.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    gc.collect()  # a trainer and what it made refer to each other
+    return trim is not None and bool(trim(0))

@@ -38,10 +38,13 @@ class Pieces(NamedTuple):
         return parts[self.chosen[0]] if len(self.chosen) == 1 else torch.cat([parts[number] for number in self.chosen], dim=-1)
 
     def put(self, x: Tensor, values: Tensor) -> None:
-        """``x[..., columns] = values``, in place."""
+        """``x[..., columns] = values``, in place; what ``take`` gave as a view is there already."""
         if not self.chosen or len(self.chosen) > MOST_PIECES:
             x[..., self.columns.to(x.device)] = values
             return
         parts = x.split(list(self.sizes), dim=-1)
+        there = parts[self.chosen[0]]
+        if len(self.chosen) == 1 and values.data_ptr() == there.data_ptr() and values.stride() == there.stride():
+            return
         for number, piece in zip(self.chosen, values.split([self.sizes[number] for number in self.chosen], dim=-1), strict=True):
             parts[number].copy_(piece)

@@ -127,6 +127,9 @@ def test_many_weights_in_blocks_are_as_one(around: bool, own: bool, rng: Generat
     apart = ssge_score(samples, points.clone(), ratio=0.95, around_gaussian=around)  # not known to be the samples themselves
     monkeypatch.setattr("metareplay.posteriors.ssge.BLOCK", 7)
     blocks = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
+    onto = torch.ones_like(points)
+    assert ssge_score(samples, points, ratio=0.95, around_gaussian=around, onto=onto) is onto
+    torch.testing.assert_close(onto - 1, blocks, rtol=1e-3, atol=1e-3 * float(blocks.abs().max()))
     torch.testing.assert_close(apart, whole, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(blocks, whole, rtol=1e-3, atol=1e-3 * float(whole.abs().max()))
 

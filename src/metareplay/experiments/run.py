@@ -26,7 +26,7 @@ from metareplay.experiments.own_data import benchmark_for, refuse_changed_data, 
 from metareplay.experiments.results import final_figures
 from metareplay.experiments.store import TaskInfo, save_model
 from metareplay.files import only_writer, write_atomically
-from metareplay.heap import keep_freed_memory
+from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
@@ -95,7 +95,9 @@ class Run:
                 continue
             self._learn(index, self.benchmark[index], found)
             found = None
+            give_back_freed_memory()
             self._test(index, tests)
+            give_back_freed_memory()
         if self.config.kind().coresets and self.tuned is None:
             self._fine_tune(tests, found)
         return self._finish(tests)

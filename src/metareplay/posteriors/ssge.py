@@ -38,6 +38,7 @@ def ssge_score(
     eigenfunctions: int | None = None,
     ratio: float | None = None,
     around_gaussian: bool = False,
+    onto: Tensor | None = None,
 ) -> Tensor:
     """Estimate grad_w log q(w) at the points ``at`` (n, W) from samples (S, W) of q: (n, W), without gradients.
 
@@ -48,16 +49,18 @@ def ssge_score(
 
     The estimate vanishes a few widths from the samples. With ``around_gaussian`` only what the score has beyond that of the Gaussian
     with the samples' means and variances is estimated, and this Gaussian remains where no sample is near.
+
+    It is added to the numbers ``onto`` (n, W), in place, where they are given: weight samples are large.
     """
     points, size, own = at.detach(), len(samples), at is samples
     samples = points if own else samples.detach()
     squares = squared_distances(samples, None if own else points)  # of samples and points to samples; (S + n, S), or (S, S)
+    score = torch.zeros_like(points) if onto is None else onto
     if not squares.isfinite().all():
-        return torch.full_like(points, float("nan"))  # whoever uses it reports the divergence
+        return score.fill_(float("nan"))  # whoever uses it reports the divergence
     near, rest = score_coefficients(squares, size, len(points), width=width, eigenfunctions=eigenfunctions, ratio=ratio)  # (n, S) each
     rest = rest - rest.mean(1, keepdim=True) + 1 / size  # times w: of centred samples, and their mean; (n, S)
     floor = SMALLEST_DEVIATION**2 * _mean_variance(squares[:size], at.shape[1])
-    score = torch.empty_like(points)
     dtype = _precision(samples, at.shape[1])
     near, rest = near.to(dtype), rest.to(dtype)
     for part in _blocks(at.shape[1], size + len(points)):
@@ -66,7 +69,7 @@ def ssge_score(
         found = near @ w  # eq. sm:eq:ssge, finite form; (n, block)
         if around_gaussian:  # by Stein's identity for log q - log r: minus E[phi_j grad log r], and grad log r itself
             found.addcmul_(torch.addmm(points[:, part].to(dtype), rest, rows, beta=-1), _precisions(w, floor))
-        score[:, part] = found
+        score[:, part] += found
     return score
 
 

@@ -44,7 +44,7 @@ class SSGEMatching(StatelessMatching):
             return entropy - p.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
         known = q.rsample(support, generator=generator).detach()
         value, prior_score = self.sampled_prior(p, weights.detach(), generator=generator)
-        return value + with_score(self._score(known, weights, far=True).sub_(prior_score), weights)  # E log q - E log p
+        return value + with_score(self._score(known, weights, far=True, onto=prior_score.neg_()), weights)  # E log q - E log p
 
     def _oldest_first(self, q: Posterior, p: Prior) -> tuple[Posterior, Prior]:
         """Both with their weights in the order in which they are generated: SSGE does not care, and they need not be moved."""
@@ -80,12 +80,13 @@ class SSGEMatching(StatelessMatching):
             samples = p.rsample(self.settings.ssge_samples, generator=generator).detach()  # (S, W)
             return weights.new_zeros(()), self._score(samples, weights, far=True)
         known, unknown = p.old_and_new
-        score, new = torch.empty_like(weights), unknown.take(weights)  # (n, W), (n, W - C)
+        score, new = torch.zeros_like(weights), unknown.take(weights)  # (n, W), (n, W - C)
         samples = known.take(p.last.rsample(self.settings.ssge_samples, generator=generator).detach())  # (S, C)
-        known.put(score, self._score(samples, known.take(weights), far=True))  # SSGE at samples of another distribution
+        estimate = self._score(samples, known.take(weights), far=True, onto=known.take(score))  # SSGE at samples of another distribution
+        known.put(score, estimate)
         unknown.put(score, p.fixed.score(new))  # exact for a new head
         return -p.power * p.fixed.log_prob(new).mean(), score.mul_(p.power)  # beta log p of sm:sec:graceful:forgetting
 
-    def _score(self, samples: Tensor, at: Tensor, *, far: bool) -> Tensor:
+    def _score(self, samples: Tensor, at: Tensor, *, far: bool, onto: Tensor | None = None) -> Tensor:
         """The gradient of the log-density that gave these samples (S, W), at points (n, W) that may lie far from them: (n, W)."""
-        return ssge_score(samples, at, around_gaussian=far, **self._choices)
+        return ssge_score(samples, at, around_gaussian=far, onto=onto, **self._choices)
