@@ -20,9 +20,7 @@ from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.store import load_model
 from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.criteria import CRITERIA
-from metareplay.inference.predictive import WeightSamples
 from metareplay.model import ContinualModel
-from metareplay.seeding import generator_for
 
 SMALL = {
     "hypernet__hidden": [50, 30],
@@ -32,10 +30,13 @@ SMALL = {
     "posterior__local_reparametrisation": True,
     "training__learning_rate": 0.001,
 }
+ALL = "all samples"
 WAYS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
-    "all samples": ({}, ("ent", "agree")),
+    ALL: ({}, ("ent", "agree")),
+    "all samples, bfloat16": ({"autocast": True}, ("ent", "agree")),
     "adaptive, 4 errors, ent": ({"adaptive": 4.0}, ("ent",)),
     "adaptive, 4 errors, agree": ({"adaptive": 4.0}, ("agree",)),
+    "adaptive, 4 errors, ent, bfloat16": ({"adaptive": 4.0, "autocast": True}, ("ent",)),
     "moments": ({"predictive": "moments"}, ("ent", "agree")),
 }
 """Settings of inference, and the criteria that are asked for."""
@@ -75,26 +76,32 @@ def decisions(said: Sequence[dict[str, Tensor]], name: str) -> tuple[Tensor, Ten
 
 
 def measure(model: ContinualModel, x: Tensor, y: Tensor, true: Tensor) -> None:
-    """Print one line for each way to predict."""
-    steps, plain = steps_in_task(learner_for("fine-tuning", training__batch_size=128), 0), {}
+    """Print a table with one line for each way to predict."""
+    steps, plain, times = steps_in_task(learner_for("fine-tuning", training__batch_size=128), 0), {}, []
     fine_tuning = lambda: [next(steps) for _ in range(30)]  # noqa: E731
     fine_tuning()
-    print(f"{len(x)} inputs, {model.num_tasks} tasks, K = 100; times in fine-tuning steps")
+    lines = [
+        "| way | fine-tuning steps | TGiven | TInfer ent | TInfer agree | decisions as with all samples |",
+        "|---|---|---|---|---|---|",
+    ]
     for way, (given, names) in WAYS.items():
         settings = learner_for("pr-bbb", **{f"inference__{key}": value for key, value in given.items()}).config.inference
         judge = Evaluator(model, settings, regression=False, seed=0)
         said: list[dict[str, Tensor]] = []
         before = seconds(fine_tuning)
         taken = seconds(lambda judge=judge, names=names, said=said: said.extend(_asked(judge, x, names)))
-        step = (before + seconds(fine_tuning)) / 60
+        times.append((before + seconds(fine_tuning)) / 60)
         given_right = torch.stack([found[LOG_PREDICTIVE].argmax(-1) for found in said]).gather(0, true.unsqueeze(0)).squeeze(0) == y
-        text = f"{way}: {taken / step:.0f} steps of {1000 * step:.1f} ms; TGiven {percent(given_right)}"
+        inferred, same = dict.fromkeys(("ent", "agree"), "–"), []
         for name in names:
             task, label = decisions(said, name)
             plain.setdefault(name, (task, label))
-            same = (task == plain[name][0]) & (label == plain[name][1])
-            text += f"; {name}: TInfer {percent((task == true) & (label == y))}, as with all samples {percent(same)}"
-        print(text, flush=True)
+            inferred[name] = percent((task == true) & (label == y))
+            same.append(f"{percent((task == plain[name][0]) & (label == plain[name][1]))} % ({name})")
+        as_all = "–" if way == ALL else ", ".join(same)
+        lines.append(f"| {way} | {taken / times[-1]:,.0f} | {percent(given_right)} | {inferred['ent']} | {inferred['agree']} | {as_all} |")
+    print(f"{len(x):,} inputs, {model.num_tasks} tasks, K = 100, one core; a fine-tuning step takes {1000 * min(times):.1f} to", end=" ")
+    print(f"{1000 * max(times):.1f} ms.\n", *lines, sep="\n", flush=True)
 
 
 def _asked(judge: Evaluator, x: Tensor, names: Sequence[str]) -> list[dict[str, Tensor]]:
@@ -103,16 +110,7 @@ def _asked(judge: Evaluator, x: Tensor, names: Sequence[str]) -> list[dict[str, 
 
 def percent(hits: Tensor) -> str:
     """The share of hits."""
-    return f"{100 * float(hits.double().mean()):.2f} %"
-
-
-def bfloat16(model: ContinualModel, x: Tensor) -> None:
-    """Print how the time in bfloat16 compares."""
-    found = {}
-    for low in (False, True):
-        samples = WeightSamples(model, 0, 5, generator=generator_for(0, "evaluate", 0), columns=model.heads[0], autocast=low)
-        found[low] = min(seconds(lambda samples=samples: samples.draw(5, x[:500])) for _ in range(3))
-    print(f"bfloat16: {found[True] / found[False]:.2f} times the time of float32 ({torch.backends.cpu.get_cpu_capability()})")
+    return f"{100 * float(hits.double().mean()):.2f}"
 
 
 def main() -> None:
@@ -126,7 +124,6 @@ def main() -> None:
     torch.set_num_threads(1)
     model = load_model(asked.model).learner.model if asked.model else learned(asked.data_dir, asked.iterations)
     inputs = test_inputs(asked.data_dir, asked.inputs)
-    bfloat16(model, inputs[0])
     measure(model, *inputs)
 
 
