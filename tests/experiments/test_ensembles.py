@@ -169,7 +169,7 @@ def test_an_ensemble_borrows_the_recipe_of_its_members() -> None:
         assert found is not None
         assert lender is not None
         assert found.settings == lender.settings
-        assert found.source == f"borrowed from split-mnist/{base}/mlp-400-400"
+        assert found.source == f"borrowed from {lender.name}"
     stochastic = recipe_for("split-mnist", "pr-ensemble-sr", "mlp-400-400")
     assert stochastic is not None
     assert stochastic.settings["strategy.strength"] == 10.0  # published for pr-dirac-sr

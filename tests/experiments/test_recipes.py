@@ -84,11 +84,12 @@ def test_a_recipe_is_what_the_defaults_are(recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.fast], ids=lambda recipe: recipe.name)
-def test_a_fast_recipe_has_to_be_asked_for_and_is_small(recipe: Recipe) -> None:
+def test_a_fast_recipe_is_the_default_and_is_small(recipe: Recipe) -> None:
     given = (recipe.benchmark, recipe.method, recipe.network)
-    assert default_settings(*given) != default_settings(*given, published=False)
-    assert default_settings(*given, published=False)[1] == recipe.source
-    assert "published" in default_settings(*given)[1]
+    assert default_settings(*given)[1] == recipe.source
+    published, source = default_settings(*given, published=True)
+    assert source.startswith("published with the paper")
+    assert published != default_settings(*given)[0]
     assert resolved(recipe).hypernet.smaller_than_network
 
 

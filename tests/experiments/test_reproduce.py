@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from metareplay.benchmarks.registry import BENCHMARKS
+from metareplay.cli.run import resolve
 from metareplay.errors import ConfigError
 from metareplay.experiments import estimate
 from metareplay.experiments.methods import METHODS
@@ -87,6 +88,17 @@ def test_rows_are_chosen_by_either_name() -> None:
     assert chosen_rows(TABLE, []) == TABLE.own_rows
     with pytest.raises(ConfigError, match="table gmm has no row 'si'; its rows are pr-dirac, pr-bbb"):
         chosen_rows(TABLE, ["si"])
+
+
+def test_a_table_of_the_paper_is_made_with_the_papers_settings(tmp_path: Path) -> None:
+    """Where this project has a cheaper recipe, too: that is what a run takes, unless it asks for the published one."""
+    table = paper_table("split-mnist")
+    planned = planned_runs(table, chosen_rows(table, ["pr-bbb"]), range(1), tmp_path)[0]
+    own, source = resolve({"benchmark": "split-mnist"}, None, [], None, 1, resume=False)[::2]
+    asked, published = resolve({"benchmark": "split-mnist"}, None, [], None, 1, resume=False, published=True)[::2]
+    assert planned.source == published != source
+    assert planned.config.hypernet == asked.hypernet
+    assert len(asked.hypernet.hidden) > len(own.hypernet.hidden)
 
 
 def test_planned_runs_take_all_rows_first_and_share_runs(tmp_path: Path) -> None:

@@ -85,8 +85,8 @@ def run(
         str | None, typer.Option(help="samples, or moments: fast tests of Gaussian posteriors on MLPs. Default: samples.")
     ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to OUT/tensorboard.")] = False,
-    fast: Annotated[
-        bool, typer.Option("--fast", help="Start from this project's cheaper settings where there are some (list recipes marks them).")
+    published: Annotated[
+        bool, typer.Option("--published", help="The paper's settings, also where this project has cheaper ones (marked in: list recipes).")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
 ) -> None:
@@ -101,7 +101,7 @@ def run(
     given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
     given["inference.predictive"] = predictive
     chosen = {key: value for key, value in given.items() if value is not None}
-    resolved, folder, source = resolve(chosen, config, set_ or [], out, jobs, resume=resume, fast=fast)
+    resolved, folder, source = resolve(chosen, config, set_ or [], out, jobs, resume=resume, published=published)
     if seeds is None and (folder / "seeds.json").is_file() and not overwrite:
         seeds, resolved = earlier_seeds(folder, resolved, resume=resume)
     console = Console()
@@ -119,21 +119,22 @@ def run(
 
 
 def resolve(
-    chosen: dict[str, Any], file: Path | None, pairs: list[str], out: Path | None, jobs: int, *, resume: bool, fast: bool = False
+    chosen: dict[str, Any], file: Path | None, pairs: list[str], out: Path | None, jobs: int, *, resume: bool, published: bool = False
 ) -> tuple["RunConfig", Path, str]:
     """The configuration (defaults, recipe, file, options, --set: the later wins), the run's folder, and where defaults came from."""
     from metareplay.experiments.config import build_config, parse_setting
     from metareplay.experiments.recipe_book import default_settings
 
     own_data.forget()
-    told = bool(fast or set(chosen) - {"benchmark", "method", "network", "seed", "data_dir", "device", *own_data.PATHS} or pairs or file)
+    ordinary = {"benchmark", "method", "network", "seed", "data_dir", "device", *own_data.PATHS}
+    told = bool(published or set(chosen) - ordinary or pairs or file)
     settings = {**(read_settings(file) if file else {}), **chosen, **dict(parse_setting(pair) for pair in pairs)}
     folder = out or default_folder(settings)
     if resume and not told and (stored := stored_config(folder)) is not None:
         file, settings = stored, {**read_settings(stored), **chosen}
     info = own_data.info_for(settings)
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
-    defaults, source = default_settings(info.name, method, network, published=not fast)
+    defaults, source = default_settings(info.name, method, network, published=published)
     cores = os.cpu_count() or 1
     defaults["threads"] = max(1, cores // jobs) if info.needs_data else 1
     source_name = str(file) if file else "settings"

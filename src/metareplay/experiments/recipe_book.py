@@ -27,7 +27,7 @@ class Recipe:
     source: str
     settings: dict[str, Any] = field(default_factory=dict)
     fast: bool = False
-    """Cheaper than the published one, by this project; what a run takes if it asks for it."""
+    """Cheaper than the published one with the same results, by this project; what a run takes unless it asks for the published one."""
 
     @property
     def name(self) -> str:
@@ -49,10 +49,10 @@ def all_recipes() -> tuple[Recipe, ...]:
     return tuple(found)
 
 
-def recipe_for(benchmark: str, method: str, network: str, *, published: bool = True) -> Recipe | None:
+def recipe_for(benchmark: str, method: str, network: str, *, published: bool = False) -> Recipe | None:
     """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
 
-    Of two for the same it is the ``published`` one, unless the fast one is asked for.
+    Of two for the same it is the fast one, unless the ``published`` one is asked for.
 
     The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without; that of an
     ensemble is the method of its members.
@@ -88,7 +88,7 @@ def _lenders(method: Method) -> list[str]:
     return names + [name.replace(method.family, method.member_family) for name in names if method.ensemble]
 
 
-def default_settings(benchmark: str, method: str, network: str, *, published: bool = True) -> tuple[dict[str, Any], str]:
+def default_settings(benchmark: str, method: str, network: str, *, published: bool = False) -> tuple[dict[str, Any], str]:
     """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
     fallback = CUSTOM_REGRESSION if "regression" in benchmark else CUSTOM
     recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(fallback, method, network)

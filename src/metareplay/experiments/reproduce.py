@@ -54,7 +54,7 @@ def planned_runs(
     found = []
     for seed in seeds:
         for method in methods:
-            defaults, source = default_settings(table.benchmark, method, table.network)
+            defaults, source = default_settings(table.benchmark, method, table.network, published=True)
             defaults = {**defaults, **table.settings}  # those that mean nothing to a method are passed over
             config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "settings"), budget)
             share = _length_share(config, build_config(defaults, {}, "settings"))

@@ -20,12 +20,16 @@ def run_benchmark(
     network: str | None = None,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    published: bool = False,
     resume: bool = False,
 ) -> dict[str, Any]:
-    """Learn and test the tasks as ``metareplay run`` does; ``out`` then holds the same files. Returns what ``results.json`` holds."""
+    """Learn and test the tasks as ``metareplay run`` does; ``out`` then holds the same files. Returns what ``results.json`` holds.
+
+    With ``published`` it starts from the paper's settings also where this project has cheaper ones.
+    """
     if wrong := [key for key in settings or {} if key in ("benchmark", "data_dir", "data_seed") or key.startswith("data.")]:
         raise ConfigError(f"{wrong[0]} means nothing here: the benchmark is given; leave it out")
     info = described(benchmark)
-    defaults, _ = default_settings(info.name, method, network or info.default_network)
+    defaults, _ = default_settings(info.name, method, network or info.default_network, published=published)
     config = build_config({**defaults, "seed": seed}, dict(settings or {}), "settings")
     return Run(config, Path(out), benchmark=benchmark).execute(resume=resume)
