@@ -45,7 +45,7 @@ def steps_in_task(learner: ContinualLearner, task: int) -> Iterator[Step]:
     """Training steps of a task, after a few steps of each task before it."""
     while True:
         number = learner.num_tasks
-        trainer = learner.begin_task(made_up_task(number), 2)
+        trainer = learner.begin_task(made_up_task(number), 2, expected_tasks=max(5, task + 1))
         if number == task:
             return iter(trainer)
         trainer.iterations = 2

@@ -1,6 +1,6 @@
 """How long a training step takes, as a multiple of a fine-tuning step of the same network, beside its arithmetic floor."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from benchmarks.common import in_turns, learner_for, plain_steps, ratio, steps_i
 
 REFERENCE = "fine-tuning"
 PLAIN = "PyTorch alone"
+NETWORK = "mlp-400-400"
 TASKS = range(5)
 ROWS: dict[str, tuple[str, dict[str, object]]] = {
     "pr-dirac": ("pr-dirac", {}),
@@ -29,6 +30,8 @@ ROWS: dict[str, tuple[str, dict[str, object]]] = {
     "vcl, 1 sample": ("vcl", {"posterior__train_samples": 1}),
     "ewc-multihead": ("ewc-multihead", {}),
 }
+ON_LENET = ("pr-bbb, published, 1 sample", "pr-bbb, fast, 1 sample")
+"""Rows that are measured with LeNet too."""
 PAPERS_CODE = {
     "pr-dirac": "4.9; task 5: 7.4",
     "pr-dirac-sr": "3.5",
@@ -49,12 +52,12 @@ class StepTimes(NamedTuple):
     floor: list[float]
 
 
-def steps_of(row: str, task: int) -> Iterator[object]:
+def steps_of(row: str, task: int, network: str = NETWORK) -> Iterator[object]:
     """Training steps of a row of the table in one of its tasks."""
     if row == PLAIN:
-        return plain_steps()
+        return plain_steps(network)
     method, given = ROWS.get(row, (row, {}))
-    return steps_in_task(learner_for(method, training__batch_size=128, **given), task)
+    return steps_in_task(learner_for(method, network, training__batch_size=128, **given), task)
 
 
 def operations(steps: Iterator[object]) -> int:
@@ -65,13 +68,13 @@ def operations(steps: Iterator[object]) -> int:
     return counter.get_total_flops()
 
 
-def measure(rows: list[str], rounds: int, threads: int) -> tuple[dict[str, StepTimes], float]:
+def measure(rows: Sequence[str], rounds: int, threads: int, network: str = NETWORK) -> tuple[dict[str, StepTimes], float]:
     """Each row's multiples, and the milliseconds of a fine-tuning step."""
     torch.set_num_threads(threads)
     found = {row: StepTimes([], []) for row in rows}
     reference = []
     for task in TASKS:
-        steps = {row: steps_of(row, task) for row in [*rows, REFERENCE]}
+        steps = {row: steps_of(row, task, network) for row in [*rows, REFERENCE]}
         least = operations(steps[REFERENCE])
         for row in rows:
             found[row].floor.append(operations(steps[row]) / least)
@@ -98,4 +101,14 @@ def table(rounds: int, cores: int) -> str:
             f"| {row} | {PAPERS_CODE.get(row, '–')} | {mean(single.floor):.1f} ({single.floor[-1]:.1f}) "
             f"| {mean(single.measured):.2f} | {single.measured[-1]:.2f} | {mean(several.measured):.2f} | {several.measured[-1]:.2f} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_lenet(rounds)])
+
+
+def _lenet(rounds: int) -> list[str]:
+    found, milliseconds = measure(ON_LENET, rounds, 1, "lenet")
+    lines = [f"The same with LeNet, on one core; fine-tuning takes {milliseconds:.0f} ms there.", ""]
+    lines += ["| method | floor, mean (task 5) | mean | task 5 |", "|---|---|---|---|"]
+    return lines + [
+        f"| {row} | {mean(times.floor):.1f} ({times.floor[-1]:.1f}) | {mean(times.measured):.2f} | {times.measured[-1]:.2f} |"
+        for row, times in found.items()
+    ]
