@@ -13,6 +13,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 PARTS: dict[str, Callable[[], str]] = {
     "steps": lambda: steps.table(ROUNDS, os.cpu_count() or 1),
+    "lenet": lambda: steps.lenet_table(ROUNDS),
     "profiles": lambda: profiles.table(ROUNDS),
     "growth": lambda: growth.table(ROUNDS),
     "penalties": lambda: penalties.table(os.environ.get("METAREPLAY_DATA")),

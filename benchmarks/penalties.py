@@ -28,6 +28,7 @@ WAYS: dict[str, dict[str, object]] = {
     "one random old task a step": {"strategy.old_tasks": 1},
     "all old tasks, each 4th step": {"strategy.penalty_every": 4},
     "one random old task, each 4th step": {"strategy.old_tasks": 1, "strategy.penalty_every": 4},
+    "all old tasks, each step, network in bfloat16": {"training.autocast": True},
     "no penalty": {"strategy.strength": 0.0},
 }
 INPUTS = 1_000

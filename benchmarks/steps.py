@@ -101,14 +101,18 @@ def table(rounds: int, cores: int) -> str:
             f"| {row} | {PAPERS_CODE.get(row, '–')} | {mean(single.floor):.1f} ({single.floor[-1]:.1f}) "
             f"| {mean(single.measured):.2f} | {single.measured[-1]:.2f} | {mean(several.measured):.2f} | {several.measured[-1]:.2f} |"
         )
-    return "\n".join([*lines, "", *_lenet(rounds)])
+    return "\n".join(lines)
 
 
-def _lenet(rounds: int) -> list[str]:
+def lenet_table(rounds: int) -> str:
+    """Some rows with LeNet, on one core, in Markdown."""
     found, milliseconds = measure(ON_LENET, rounds, 1, "lenet")
-    lines = [f"The same with LeNet, on one core; fine-tuning takes {milliseconds:.0f} ms there.", ""]
-    lines += ["| method | floor, mean (task 5) | mean | task 5 |", "|---|---|---|---|"]
-    return lines + [
-        f"| {row} | {mean(times.floor):.1f} ({times.floor[-1]:.1f}) | {mean(times.measured):.2f} | {times.measured[-1]:.2f} |"
-        for row, times in found.items()
+    lines = [
+        f"The same with LeNet, on one core; fine-tuning takes {milliseconds:.0f} ms there.",
+        "",
+        "| method | floor, mean (task 5) | mean | task 5 |",
+        "|---|---|---|---|",
     ]
+    for row, times in found.items():
+        lines.append(f"| {row} | {mean(times.floor):.1f} ({times.floor[-1]:.1f}) | {mean(times.measured):.2f} | {times.measured[-1]:.2f} |")
+    return "\n".join(lines)
