@@ -37,7 +37,7 @@ INPUTS = 1_000
 
 def learner_of(benchmark: Benchmark, method: str, given: dict[str, object], iterations: int) -> ContinualLearner:
     """A learner with the published settings for MLP-100,100, and those given."""
-    defaults, _ = default_settings("permuted-mnist-10", method, "mlp-100-100")
+    defaults, _ = default_settings("permuted-mnist-10", method, "mlp-100-100", published=True)
     config = build_config(defaults, {"training.iterations": iterations, **given}, "benchmarks")
     return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape)
 

@@ -55,6 +55,13 @@ def test_what_was_taken_can_be_put_back(name: str, rng: Generator) -> None:
     assert torch.equal(x, expected)
 
 
+def test_one_row_is_put_into_all(rng: Generator) -> None:
+    """Also where it begins as the columns do that it is put into."""
+    x = torch.randn(2, 9, generator=rng)
+    Pieces.of(torch.arange(3), 9).put(x, x[:1, :3])
+    assert torch.equal(x[1, :3], x[0, :3])
+
+
 def test_long_runs_make_few_pieces() -> None:
     made = Pieces.of(torch.cat([torch.arange(100, 1000), torch.arange(100)]), 1000)
     assert made.sizes == [100, 900]

@@ -36,6 +36,8 @@ def give_back_freed_memory() -> bool:
 
     What follows asks for pieces of other sizes, and would not find them among those that are left.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     gc.collect()  # a trainer and what it made refer to each other
-    return trim is not None and bool(trim(0))
+    if sys.platform != "linux" or any(name in os.environ for name in CHOSEN_BY_USER):
+        return False
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    return trim is not None and bool(trim(ctypes.c_size_t(0)))

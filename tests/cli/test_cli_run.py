@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from metareplay.experiments.recipe_book import Recipe, all_recipes
 from metareplay.settings import flatten
 
 Command = Callable[..., Any]
@@ -127,6 +128,24 @@ def test_a_run_says_what_it_does(command: Command, tiny: list[str], tmp_path: Pa
     found = command("run", "modes-2d", "--method", "sp-dirac", *[word for word in tiny if word != "--quiet"], "--out", tmp_path / "run")
     assert found.out.startswith("sp-dirac on modes-2d (scenario class, 3 tasks), mlp-10-10\nsettings: published with the paper")
     assert "task 3/3" in found.out
+
+
+@pytest.mark.usefixtures("no_report")
+def test_the_published_recipe_can_be_asked_for(command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a resumed run says where its settings are, not which recipe another run would take."""
+    fast = Recipe("modes-2d", "sp-dirac", "mlp-10-10", "by this project", {"training.learning_rate": 0.123}, fast=True)
+    recipes = (*all_recipes(), fast)
+    monkeypatch.setattr("metareplay.experiments.recipe_book.all_recipes", lambda: recipes)
+    told = [word for word in tiny if word != "--quiet"]
+    found = command("run", "modes-2d", "--method", "sp-dirac", *told, "--out", tmp_path / "own")
+    assert "settings: by this project" in found.out
+    found = command("run", "modes-2d", "--method", "sp-dirac", "--published", *told, "--out", tmp_path / "run")
+    assert "settings: published with the paper" in found.out
+    (tmp_path / "run" / "results.json").unlink()
+    found = command("run", "modes-2d", "--method", "sp-dirac", "--resume", "--out", tmp_path / "run")
+    assert found.code == 0
+    assert "settings: as stored in" in found.out
+    assert "by this project" not in found.out
 
 
 @pytest.mark.usefixtures("no_report")

@@ -376,4 +376,6 @@ def test_the_quadratic_change_has_the_slope_of_its_value(rng: Generator) -> None
     information, old, new = torch.rand(3, 2, 10, generator=rng, dtype=torch.float64)
     torch.testing.assert_close(quadratic_change(information, old, new), 0.5 * (information * (new - old) ** 2).sum(-1))
     assert torch.autograd.gradcheck(lambda each: 3 * quadratic_change(information, old, each), new.requires_grad_())
-    assert torch.autograd.gradcheck(lambda each: quadratic_change(information[0], old[0], each), new.detach()[0].requires_grad_())
+    for factor in (1, 3):
+        one = new.detach()[0].requires_grad_()
+        assert torch.autograd.gradcheck(lambda each, factor=factor: factor * quadratic_change(information[0], old[0], each), one)

@@ -129,18 +129,19 @@ def resolve(
     ordinary = {"benchmark", "method", "network", "seed", "data_dir", "device", *own_data.PATHS}
     told = bool(published or set(chosen) - ordinary or pairs or file)
     settings = {**(read_settings(file) if file else {}), **chosen, **dict(parse_setting(pair) for pair in pairs)}
-    folder = out or default_folder(settings)
+    folder, source = out or default_folder(settings), ""
     if resume and not told and (stored := stored_config(folder)) is not None:
         file, settings = stored, {**read_settings(stored), **chosen}
+        source = f"as stored in {stored}"
     info = own_data.info_for(settings)
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
-    defaults, source = default_settings(info.name, method, network, published=published)
+    defaults, recipe = default_settings(info.name, method, network, published=published)
     cores = os.cpu_count() or 1
     defaults["threads"] = max(1, cores // jobs) if info.needs_data else 1
     source_name = str(file) if file else "settings"
     resolved = build_config(defaults, settings, source_name)
     check_benchmark_settings(resolved, info)
-    return resolved, folder, source
+    return resolved, folder, source or recipe
 
 
 def default_folder(settings: dict[str, Any]) -> Path:

@@ -52,7 +52,7 @@ def all_recipes() -> tuple[Recipe, ...]:
 def recipe_for(benchmark: str, method: str, network: str, *, published: bool = False) -> Recipe | None:
     """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
 
-    Of two for the same it is the fast one, unless the ``published`` one is asked for.
+    Of two for exactly this it is the fast one, unless the ``published`` one is asked for; only published ones are lent.
 
     The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without; that of an
     ensemble is the method of its members.
@@ -62,10 +62,10 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = F
     kind = method_named(method)
     for name in _lenders(kind):
         matching = [recipe for recipe in all_recipes() if recipe.benchmark == benchmark and recipe.method == name]
-        matching = sorted((recipe for recipe in matching if not (published and recipe.fast)), key=lambda recipe: not recipe.fast)
         exact = [recipe for recipe in matching if recipe.network == network]
         if exact and name == method:
-            return exact[0]
+            return next((recipe for recipe in exact if recipe.fast is not published), exact[0])
+        matching, exact = ([recipe for recipe in found if not recipe.fast] for found in (matching, exact))
         if matching:
             nearest = (exact or matching)[0]
             settings = dict(nearest.settings)
@@ -91,7 +91,7 @@ def _lenders(method: Method) -> list[str]:
 def default_settings(benchmark: str, method: str, network: str, *, published: bool = False) -> tuple[dict[str, Any], str]:
     """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
     fallback = CUSTOM_REGRESSION if "regression" in benchmark else CUSTOM
-    recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(fallback, method, network)
+    recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(fallback, method, network, published=published)
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
     if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
         base["training.augmentation"] = BENCHMARKS[benchmark].augmentation

@@ -95,9 +95,7 @@ class Run:
                 continue
             self._learn(index, self.benchmark[index], found)
             found = None
-            give_back_freed_memory()
             self._test(index, tests)
-            give_back_freed_memory()
         if self.config.kind().coresets and self.tuned is None:
             self._fine_tune(tests, found)
         return self._finish(tests)
@@ -164,6 +162,7 @@ class Run:
         if trainer.signals is not None and trainer.task < len(self.benchmark):
             write_atomically(self.out / SIGNALS / f"task-{trainer.task:03d}.safetensors", save({"signals": trainer.signals}))
         self.learner.trainer = None  # and with it the task's data
+        give_back_freed_memory()
         self.seconds["train"] += time.perf_counter() - began
 
     def _note(self, step: Step, metrics: Any) -> None:
@@ -207,6 +206,7 @@ class Run:
         self._save(None)
         self._log(f"{f'task {index} learned' if learned else 'fine-tuned on coresets'}: {[round(score, 4) for score in row]}")
         self.observer.task_ends(index, row)
+        give_back_freed_memory()
 
     def _finish(self, tests: Sequence[Split]) -> dict[str, Any]:
         """Infer tasks, write the results and the model."""
@@ -272,8 +272,7 @@ class Run:
         }
 
     def _log(self, text: str) -> None:
-        self.out.mkdir(parents=True, exist_ok=True)
-        with (self.out / "log.txt").open("a") as log:
+        with (self.out / "log.txt").open("a") as log:  # the folder is there: config.yaml was written first
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         if text.startswith(("passed over", "resumed")):
             self.observer.message(text)

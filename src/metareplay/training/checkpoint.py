@@ -92,5 +92,8 @@ class CheckpointFolder:
             except CheckpointError as error:
                 self.problems.append(str(error))
         if files:
-            raise CheckpointError(f"no usable checkpoint: {'; '.join(self.problems)}. Start afresh in another folder with --out")
+            raise CheckpointError(
+                f"no usable checkpoint: {'; '.join(self.problems)}. Continue a run with the settings that it began with, or start afresh "
+                "in another folder with --out"
+            )
         return None
