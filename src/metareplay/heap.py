@@ -5,7 +5,6 @@ page by page. Steps that hold many weight samples spend up to half of their time
 """
 
 import ctypes
-import gc
 import os
 import sys
 
@@ -36,7 +35,6 @@ def give_back_freed_memory() -> bool:
 
     What follows asks for pieces of other sizes, and would not find them among those that are left.
     """
-    gc.collect()  # a trainer and what it made refer to each other
     if sys.platform != "linux" or any(name in os.environ for name in CHOSEN_BY_USER):
         return False
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
