@@ -42,7 +42,7 @@ class _Quadratic(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[None, None, Tensor]:
         (pull,) = ctx.saved_tensors
-        return None, None, pull if slope.ndim == 0 and slope == 1 else slope.unsqueeze(-1) * pull
+        return None, None, slope.unsqueeze(-1) * pull
 
 
 def _members(family: PosteriorFamily) -> tuple[PosteriorFamily, int]:
