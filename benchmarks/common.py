@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from metareplay.benchmarks.base import Scenario, Split
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
-from metareplay.experiments.recipe_book import default_settings
 from metareplay.heap import keep_freed_memory
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.recipe_book import default_settings
 from metareplay.nets.registry import network_factory
 from metareplay.training.loop import Step
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from benchmarks.common import in_turns, learner_for, ratio, steps_in_task
 from metareplay.posteriors.divergences import kl
-from metareplay.posteriors.gaussian import RHO_OFFSET, GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import RHO_OFFSET, MeanFieldGaussian
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 WEIGHTS = 478_410
 

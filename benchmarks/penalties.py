@@ -16,9 +16,9 @@ from benchmarks.prediction import seconds
 from metareplay.benchmarks.base import Benchmark, Split
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.evaluation.evaluate import during, final
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
-from metareplay.experiments.recipe_book import default_settings
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.recipe_book import default_settings
 
 STRENGTHS = {"w2": 50.0, "fkl": 1.0, "rkl": 1.0}
 """Of w2 as published for this network; of the others as published for the larger one (fkl), or the same."""

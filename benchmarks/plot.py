@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from metareplay.report.canvas import BLUE, LIGHT, ORANGE, new_figure, save_figure, style_axes
+from metareplay.report.figures.canvas import BLUE, LIGHT, ORANGE, new_figure, save_figure, style_axes
 
 LEFT = 0.5
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "steps.svg"

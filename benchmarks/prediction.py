@@ -17,9 +17,9 @@ from torch import Tensor
 from benchmarks.common import learner_for, steps_in_task
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.evaluation.evaluate import Evaluator
-from metareplay.experiments.store import load_model
 from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.criteria import CRITERIA
+from metareplay.learner.store import load_model
 from metareplay.model import ContinualModel
 
 SMALL = {

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from metareplay import ContinualClassifier
-from metareplay.experiments.config import RunConfig, build_config
-from metareplay.experiments.methods import METHODS
-from metareplay.experiments.observers import Silent
-from metareplay.experiments.recipe_book import default_settings
 from metareplay.experiments.run import Run
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.methods import METHODS
+from metareplay.learner.recipe_book import default_settings
 from metareplay.training.loop import Step
+from metareplay.training.progress import NullObserver
 
 SETTINGS: dict[str, Any] = {"training.iterations": 6, "training.log_every": 1, "inference.samples": 3}
 
@@ -35,7 +35,7 @@ def outcome(folder: Path) -> tuple[dict[str, Any], list[str]]:
     ).read_text().splitlines()
 
 
-class Gambler(Silent):
+class Gambler(NullObserver):
     """Draws from every global generator while the run works."""
 
     def step(self, step: Step) -> None:

@@ -14,11 +14,11 @@ from torch.utils.data import Dataset, TensorDataset
 from metareplay import ContinualClassifier, ContinualRegressor
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.errors import CheckpointError, ConfigError, DataError, MetaReplayError, NotTrainedError
-from metareplay.experiments.config import build_config
-from metareplay.experiments.methods import METHODS
-from metareplay.experiments.recipe_book import default_settings
 from metareplay.experiments.run import Run
 from metareplay.inference.criteria import CRITERIA
+from metareplay.learner.config import build_config
+from metareplay.learner.methods import METHODS
+from metareplay.learner.recipe_book import default_settings
 from metareplay.strategies.base import LossTerms
 from metareplay.training.loop import TaskTrainer
 

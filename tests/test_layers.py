@@ -18,120 +18,22 @@ LAYERS = (
     ("benchmarks",),
     ("nets",),
     ("posteriors",),
-    ("hypernets",),
+    ("task_maps",),
     ("likelihoods",),
     ("model",),
     ("strategies",),
     ("training",),
     ("inference",),
     ("evaluation",),
-    ("experiments",),
+    ("learner",),
     ("estimators",),
+    ("experiments",),
     ("report",),
+    ("paper",),
     ("cli",),
     ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-
-# Inside its own folder a file may import `base.py` and `settings.py`; `registry.py` and the files of `cli` may import any neighbour;
-# all others only these.
-NEIGHBOURS = {
-    "benchmarks.own": {"assemble"},
-    "benchmarks.streams": {"assemble", "own", "toy"},
-    "data.arrow_files": {"columns", "parquet"},
-    "data.csv_files": {"columns"},
-    "data.example_cache": {"cache"},
-    "data.folders": {"pixels"},
-    "data.hub": {"arrow_files", "columns", "offline", "parquet"},
-    "data.inputs": {"array_files", "cifar", "columns", "csv_files", "folders", "idx", "pixels", "reading"},
-    "data.originals": {"cifar", "idx"},
-    "data.pixels": {"parquet"},
-    "data.reading": {
-        *("array_files", "arrow_files", "cifar", "columns", "csv_files", "example_cache", "folders", "hub", "idx", "pixels", "sources"),
-        "tables",
-    },
-    "data.sources": {"cache", "offline", "originals", "parquet"},
-    "data.tables": {"columns", "pixels"},
-    "evaluation.evaluate": {"uncertainty"},
-    "experiments.build": {"config"},
-    "experiments.config": {"methods", "relevance"},
-    "experiments.relevance": {"methods"},
-    "experiments.estimate": {"config", "learner", "own_data"},
-    "experiments.redraw": {"curves", "own_data", "store"},
-    "experiments.reproduce": {"config", "paper_tables", "recipe_book"},
-    "experiments.learner": {"build", "config"},
-    "experiments.recipe_book": {"config", "methods"},
-    "experiments.own_data": {"config", "recipe_book"},
-    "experiments.run_benchmark": {"config", "own_data", "recipe_book", "run"},
-    "experiments.run": {
-        "boundaries",
-        "config",
-        "curves",
-        "environment",
-        "held_out",
-        "learner",
-        "observers",
-        "own_data",
-        "results",
-        "store",
-    },
-    "experiments.seeds": {"config", "observers", "run"},
-    "experiments.store": {"config", "learner"},
-    "hypernets.chunked": {"hypernet", "initialise", "task_maps"},
-    "hypernets.hypernet": {"initialise", "task_maps"},
-    "hypernets.ensemble": {"task_maps"},
-    "hypernets.replay_distance": {"ensemble", "hypernet", "task_maps"},
-    "inference.adaptive": {"criteria", "predictive"},
-    "inference.criteria": {"predictive"},
-    "nets.linearised": {"mlp", "weights"},
-    "nets.lenet": {"mlp"},
-    "nets.moments": {"mlp", "weights"},
-    "nets.norm": {"weights"},
-    "nets.own": {"weights"},
-    "nets.resnet": {"mlp"},
-    "nets.weights": {"mlp"},
-    "posteriors.avb": {"gaussian"},
-    "posteriors.divergences": {"dirac", "gaussian", "radial"},
-    "posteriors.flow": {"gaussian"},
-    "posteriors.gaussian": {"dirac"},
-    "posteriors.laplace": {"dirac", "gaussian"},
-    "posteriors.implicit": {"dirac", "products"},
-    "posteriors.last_posterior": {"flow", "gaussian"},
-    "posteriors.local_reparametrisation": {"gaussian"},
-    "posteriors.mixture": {"divergences"},
-    "posteriors.own_prior": {"radial"},
-    "posteriors.prior_matching": {"divergences", "mixture"},
-    "posteriors.radial": {"gaussian"},
-    "posteriors.ssge": {"products"},
-    "posteriors.ssge_matching": {"gaussian", "implicit", "last_posterior", "products", "ssge"},
-    "posteriors.tempering": {"gaussian", "last_posterior"},
-    "report.figures": {"canvas"},
-    "report.page": {"canvas", "figures", "html", "pictures", "runs", "sections"},
-    "report.paper_comparison": {"runs"},
-    "report.boundary_figure": {"canvas"},
-    "report.drawings": {
-        "boundary_figure",
-        "canvas",
-        "figures",
-        "map_figures",
-        "predictive_figures",
-        "runs",
-        "uncertainty_figures",
-        "weight_figures",
-    },
-    "report.map_figures": {"canvas"},
-    "report.pictures": {"canvas", "drawings", "html", "runs"},
-    "report.predictive_figures": {"canvas"},
-    "report.uncertainty_figures": {"canvas"},
-    "report.weight_figures": {"canvas"},
-    "report.sections": {"html", "runs"},
-    "strategies.ewc": {"fisher"},
-    "strategies.posterior_replay": {"fisher"},
-    "strategies.coresets": {"posterior_replay"},
-    "training.batches": {"augment"},
-    "training.coreset_batches": {"batches"},
-    "training.loop": {"batches", "schedule"},
-}
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 FORBIDDEN_CALLS = {"eval", "exec", "torch.load", "torch.save", "yaml.load", "yaml.unsafe_load", "pandas.read_pickle", "pd.read_pickle"}
@@ -182,14 +84,6 @@ def direction_error(importer: str, imported: str) -> str | None:
     return None
 
 
-def is_allowed_neighbour(importer: str, neighbour: str) -> bool:
-    """Whether the table lets a file import this file of its own folder; `base.py` imports none."""
-    folder, _, file = importer.rpartition(".")
-    if file == "base":
-        return False
-    return neighbour in {"base", "settings"} or file == "registry" or folder == "cli" or neighbour in NEIGHBOURS.get(importer, set())
-
-
 def forbidden_uses(source: str) -> list[str]:
     """Everything in a file that could run or unpickle foreign data."""
     tree = ast.parse(source)
@@ -233,17 +127,6 @@ def test_imports_point_to_layers_above(name: str) -> None:
     assert not errors, f"{name}: {'; '.join(errors)}"
 
 
-def test_neighbours_are_listed() -> None:
-    missing: dict[str, set[str]] = {}
-    for name, path in MODULES.items():
-        folder = name.rpartition(".")[0]
-        if folder and path.name != "__init__.py":
-            neighbours = {other.removeprefix(f"{folder}.") for other in own_imports(path) if other.startswith(f"{folder}.")}
-            if unlisted := {neighbour for neighbour in neighbours if not is_allowed_neighbour(name, neighbour)}:
-                missing[name] = unlisted
-    assert not missing, f"import less from neighbours, or add to NEIGHBOURS in this test: {missing}"
-
-
 def test_folders_reexport_only_their_own() -> None:
     inits = {name: own_imports(path) for name, path in MODULES.items() if name and path.name == "__init__.py"}
     foreign = {name: [other for other in found if not other.startswith(f"{name}.")] for name, found in inits.items()}
@@ -274,11 +157,11 @@ def test_init_files_only_reexport(name: str) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "allowed"),
     [
-        ("posteriors.gaussian", "posteriors.base", True),
-        ("posteriors.gaussian", "nets.weights", True),
-        ("posteriors.gaussian", "errors", True),
-        ("posteriors.gaussian", "hypernets.hypernet", False),
-        ("posteriors.gaussian", "posteriors", False),
+        ("posteriors.families.gaussian", "posteriors.base", True),
+        ("posteriors.families.gaussian", "nets.weights", True),
+        ("posteriors.families.gaussian", "errors", True),
+        ("posteriors.families.gaussian", "task_maps.hypernetwork", False),
+        ("posteriors.families.gaussian", "posteriors", False),
         ("data.sources", "", False),
         ("errors", "seeding", False),
         ("model", "cli.main", False),
@@ -286,21 +169,6 @@ def test_init_files_only_reexport(name: str) -> None:
 )
 def test_direction_of_one_import(importer: str, imported: str, allowed: bool) -> None:
     assert (direction_error(importer, imported) is None) == allowed
-
-
-@pytest.mark.parametrize(
-    ("importer", "neighbour", "allowed"),
-    [
-        ("posteriors.radial", "base", True),
-        ("posteriors.radial", "divergences", False),
-        ("posteriors.divergences", "gaussian", True),
-        ("posteriors.base", "gaussian", False),
-        ("posteriors.registry", "gaussian", True),
-        ("cli.run", "options", True),
-    ],
-)
-def test_one_neighbour(importer: str, neighbour: str, allowed: bool) -> None:
-    assert is_allowed_neighbour(importer, neighbour) == allowed
 
 
 @pytest.mark.parametrize(

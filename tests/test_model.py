@@ -6,17 +6,17 @@ from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario
 from metareplay.errors import CheckpointError, ConfigError, NotTrainedError
-from metareplay.experiments.build import build_model
-from metareplay.experiments.config import build_config
-from metareplay.experiments.methods import METHODS
 from metareplay.inference.predictive import predictive_outputs
+from metareplay.learner.build import build_model
+from metareplay.learner.config import build_config
+from metareplay.learner.methods import METHODS
 from metareplay.model import ContinualModel, HeadLayout
-from metareplay.posteriors.flow import Flow
-from metareplay.posteriors.gaussian import MeanFieldGaussian
-from metareplay.posteriors.implicit import Implicit
-from metareplay.posteriors.laplace import LinearisedGaussian
-from metareplay.posteriors.mixture import members_of
-from metareplay.posteriors.radial import Radial
+from metareplay.posteriors.families.flow import Flow
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.implicit import Implicit
+from metareplay.posteriors.families.laplace import LinearisedGaussian
+from metareplay.posteriors.families.mixture import members_of
+from metareplay.posteriors.families.radial import Radial
 
 SHAPE = (3,)
 CLASSES = (2, 5, 3)

@@ -9,7 +9,6 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
-from metareplay.hypernets.task_maps import Start, TaskMap
 from metareplay.likelihoods import Likelihood
 from metareplay.nets.mlp import MLP
 from metareplay.nets.norm import TaskStatistics
@@ -17,9 +16,10 @@ from metareplay.nets.own import check_growth, check_outputs
 from metareplay.nets.registry import NetworkFactory, build_seeded
 from metareplay.nets.weights import Buffers, WeightSpec, drawing_from, run_flat, training_mode
 from metareplay.posteriors.base import Posterior, PosteriorFamily
-from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.mixture import MixtureFamily, members_of
 from metareplay.posteriors.local_reparametrisation import run_locally
-from metareplay.posteriors.mixture import MixtureFamily, members_of
+from metareplay.task_maps.base import Start, TaskMap
 
 STATISTICS = "statistics."
 """How the names of stored buffers begin."""

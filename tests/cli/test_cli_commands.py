@@ -14,12 +14,12 @@ import pytest
 
 from metareplay import ContinualClassifier, ContinualRegressor, __version__
 from metareplay.benchmarks.registry import BENCHMARKS
-from metareplay.experiments.config import setting_descriptions
-from metareplay.experiments.methods import METHODS
-from metareplay.experiments.paper_tables import paper_tables
-from metareplay.experiments.recipe_book import all_recipes
 from metareplay.inference.criteria import CRITERIA
-from metareplay.report.drawings import DRAWINGS
+from metareplay.learner.config import setting_descriptions
+from metareplay.learner.methods import METHODS
+from metareplay.learner.recipe_book import all_recipes
+from metareplay.paper.tables import paper_tables
+from metareplay.report.figures.drawings import DRAWINGS
 
 Command = Callable[..., Any]
 Array = npt.NDArray[np.float64]

@@ -13,9 +13,9 @@ Command = Callable[..., Any]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny run of a toy problem."""
-    from metareplay.experiments.config import build_config
-    from metareplay.experiments.recipe_book import default_settings
     from metareplay.experiments.run import Run
+    from metareplay.learner.config import build_config
+    from metareplay.learner.recipe_book import default_settings
 
     defaults, _ = default_settings("regression-1d", "pr-bbb", "mlp-10-10")
     tiny = {"training.iterations": 8, "training.log_every": 2, "inference.samples": 3}

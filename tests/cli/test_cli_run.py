@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from metareplay.experiments.recipe_book import Recipe, all_recipes
+from metareplay.learner.recipe_book import Recipe, all_recipes
 from metareplay.settings import flatten
 
 Command = Callable[..., Any]
@@ -135,7 +135,7 @@ def test_the_published_recipe_can_be_asked_for(command: Command, tiny: list[str]
     """And a resumed run says where its settings are, not which recipe another run would take."""
     fast = Recipe("modes-2d", "sp-dirac", "mlp-10-10", "by this project", {"training.learning_rate": 0.123}, fast=True)
     recipes = (*all_recipes(), fast)
-    monkeypatch.setattr("metareplay.experiments.recipe_book.all_recipes", lambda: recipes)
+    monkeypatch.setattr("metareplay.learner.recipe_book.all_recipes", lambda: recipes)
     told = [word for word in tiny if word != "--quiet"]
     found = command("run", "modes-2d", "--method", "sp-dirac", *told, "--out", tmp_path / "own")
     assert "settings: by this project" in found.out

@@ -9,14 +9,14 @@ import torch
 from torch import Generator, nn
 
 from metareplay.benchmarks.base import Scenario
-from metareplay.experiments.build import build_model
-from metareplay.experiments.config import build_config
-from metareplay.experiments.methods import METHODS, FamilyName
+from metareplay.learner.build import build_model
+from metareplay.learner.config import build_config
+from metareplay.learner.methods import METHODS, FamilyName
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec, run_flat
 from metareplay.posteriors.base import HasLogProb, Posterior, PosteriorFamily
 from metareplay.posteriors.divergences import kl, wasserstein2
-from metareplay.posteriors.mixture import members_of
+from metareplay.posteriors.families.mixture import members_of
 
 
 def _families() -> dict[str, PosteriorFamily]:

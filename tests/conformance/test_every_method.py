@@ -9,9 +9,9 @@ from torch import Tensor
 from metareplay.benchmarks.base import Benchmark, Split
 from metareplay.benchmarks.toy import modes_2d, regression_1d
 from metareplay.errors import ConfigError
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
-from metareplay.experiments.methods import METHODS
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.methods import METHODS
 
 BENCHMARKS = {"modes-2d": modes_2d(), "regression-1d": regression_1d()}
 SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}

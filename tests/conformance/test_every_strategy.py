@@ -7,14 +7,14 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario
-from metareplay.experiments.build import build_matching, build_model, build_strategy
-from metareplay.experiments.config import RunConfig, build_config
-from metareplay.experiments.methods import METHODS, StrategyName
+from metareplay.learner.build import build_matching, build_model, build_strategy
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.methods import METHODS, StrategyName
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
-from metareplay.posteriors.dirac import Dirac
-from metareplay.posteriors.gaussian import GaussianPrior
-from metareplay.posteriors.mixture import members_of
+from metareplay.posteriors.families.dirac import Dirac
+from metareplay.posteriors.families.mixture import members_of
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.base import Strategy, TrainingData
 
 SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Generator
 
-from metareplay.experiments.build import build_task_map
-from metareplay.experiments.config import RunConfig, build_config
-from metareplay.experiments.methods import METHODS, TaskMapName
-from metareplay.hypernets.task_maps import SharedParameters, Start, TaskMap
+from metareplay.learner.build import build_task_map
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.methods import METHODS, TaskMapName
+from metareplay.task_maps.base import Start, TaskMap
+from metareplay.task_maps.direct import SharedParameters
 
 SIZE, MEMBERS = 24, 3
 SMALL = {"hypernet.hidden": (6, 5), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}

@@ -13,15 +13,15 @@ from metareplay.benchmarks.base import Benchmark
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.estimators import ContinualClassifier
-from metareplay.experiments.config import RunConfig, build_config
-from metareplay.experiments.learner import ContinualLearner
-from metareplay.experiments.methods import METHODS
-from metareplay.experiments.observers import Silent
 from metareplay.experiments.run import Interrupted, Run
-from metareplay.experiments.store import load_model
 from metareplay.inference.predictive import predictive_outputs
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.methods import METHODS
+from metareplay.learner.store import load_model
 from metareplay.training.checkpoint import CheckpointFolder
 from metareplay.training.loop import Step
+from metareplay.training.progress import NullObserver
 
 CODE = """
 import torch
@@ -138,7 +138,7 @@ def test_a_prediction_uses_the_statistics_of_its_task(digits: Benchmark, rng: to
     assert not torch.allclose(outputs(), found)
 
 
-class Counter(Silent):
+class Counter(NullObserver):
     def __init__(self, steps: int) -> None:
         self.left = steps
 

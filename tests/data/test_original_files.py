@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from metareplay.data import cache, cifar, originals, sources
+from metareplay.data import cache, originals, sources
 from metareplay.data.base import LabelledImages
+from metareplay.data.readers import cifar
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import DataSettings
 from metareplay.errors import DataError

@@ -10,14 +10,15 @@ from torch import Generator, Tensor, nn
 from metareplay.benchmarks.base import Scenario, Split
 from metareplay.evaluation.evaluate import Evaluator, backward_transfer, during, final
 from metareplay.evaluation.uncertainty import CONFIDENCE_BINS, EDGES, calibration_error
-from metareplay.hypernets.task_maps import PerTaskParameters, SharedParameters, TaskMap
 from metareplay.inference.settings import InferenceSettings
 from metareplay.likelihoods import Categorical, Gaussian
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.base import PosteriorFamily
-from metareplay.posteriors.dirac import DiracFamily
-from metareplay.posteriors.gaussian import GaussianFamily
+from metareplay.posteriors.families.dirac import DiracFamily
+from metareplay.posteriors.families.gaussian import GaussianFamily
+from metareplay.task_maps.base import TaskMap
+from metareplay.task_maps.direct import PerTaskParameters, SharedParameters
 
 
 def linear_model(

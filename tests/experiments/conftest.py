@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from metareplay.benchmarks.registry import BENCHMARKS
-from metareplay.experiments.config import RunConfig, build_config
-from metareplay.experiments.recipe_book import default_settings
-from metareplay.experiments.store import load_model
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.recipe_book import default_settings
+from metareplay.learner.store import load_model
 
 TINY: dict[str, Any] = {
     "training.iterations": 8,

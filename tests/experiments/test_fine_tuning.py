@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from metareplay.estimators import ContinualClassifier, ContinualRegressor
-from metareplay.experiments.config import RunConfig
-from metareplay.experiments.observers import Silent
 from metareplay.experiments.run import Interrupted, Run
+from metareplay.learner.config import RunConfig
 from metareplay.report.page import write_report
+from metareplay.training.progress import NullObserver
 
 
-class Watcher(Silent):
+class Watcher(NullObserver):
     """Remembers what a run told."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ def test_a_run_stopped_in_the_stage_ends_the_same(
     Run(config, tmp_path / "whole").execute()
     steps = 0
 
-    class Count(Silent):
+    class Count(NullObserver):
         def step(self, step: object) -> None:
             nonlocal steps
             steps += 1

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from metareplay.errors import MetaReplayError
-from metareplay.experiments.config import RunConfig
 from metareplay.experiments.run import Run
 from metareplay.experiments.seeds import SeedStatus, run_seeds
+from metareplay.learner.config import RunConfig
 
 
 def with_seeds(config: RunConfig, *seeds: int) -> list[RunConfig]:

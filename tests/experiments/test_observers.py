@@ -9,11 +9,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from metareplay.experiments.config import RunConfig
-from metareplay.experiments.observers import LiveProgress, ProgressFile, Several, Silent, TensorBoard
+from metareplay.experiments.observers import ObserverList, ProgressFile, TensorBoard
 from metareplay.experiments.run import Run
+from metareplay.learner.config import RunConfig
 from metareplay.strategies.base import LossTerms
 from metareplay.training.loop import Step
+from metareplay.training.progress import LiveProgress, NullObserver
 
 
 def step(iteration: int, iterations: int = 10, task: int = 1) -> Step:
@@ -26,7 +27,7 @@ def test_progress_shows_tasks_and_scores(
 ) -> None:
     text = io.StringIO()
     watched = LiveProgress(Console(file=text, force_terminal=terminal, width=160))
-    Run(tiny_config(), tmp_path / "watched", observer=Several([watched, Silent()])).execute()
+    Run(tiny_config(), tmp_path / "watched", observer=ObserverList([watched, NullObserver()])).execute()
     shown = text.getvalue()
     assert all(f"task {number}/3" in shown for number in (1, 2, 3))
     assert shown.count("learned") == 3
@@ -45,7 +46,7 @@ def test_a_progress_file_says_how_far_and_goes_away(tmp_path: Path) -> None:
 
 
 def test_several_pass_everything_on(tmp_path: Path) -> None:
-    class Ear(Silent):
+    class Ear(NullObserver):
         def __init__(self) -> None:
             self.heard: list[str] = []
 
@@ -65,7 +66,7 @@ def test_several_pass_everything_on(tmp_path: Path) -> None:
             self.heard.append("closed")
 
     ears = [Ear(), Ear()]
-    both = Several(ears)
+    both = ObserverList(ears)
     both.message("hello")
     both.task_begins(0, "first", 1, 0, 1)
     both.step(step(1))

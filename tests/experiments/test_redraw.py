@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from metareplay.errors import DataError
-from metareplay.experiments.config import RunConfig
 from metareplay.experiments.redraw import predictions_of, weights_of
 from metareplay.experiments.run import Run
+from metareplay.learner.config import RunConfig
 
 
 def test_maps_and_weights_are_the_run_s_own(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:

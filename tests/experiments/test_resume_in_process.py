@@ -13,13 +13,13 @@ from metareplay.benchmarks.base import Task
 from metareplay.benchmarks.images import permute_images
 from metareplay.data.sources import load_digits
 from metareplay.errors import CheckpointError
-from metareplay.experiments.config import RunConfig
-from metareplay.experiments.methods import METHODS
-from metareplay.experiments.observers import Silent
 from metareplay.experiments.run import Interrupted, Run
-from metareplay.experiments.store import load_model
+from metareplay.learner.config import RunConfig
+from metareplay.learner.methods import METHODS
+from metareplay.learner.store import load_model
 from metareplay.training.checkpoint import CheckpointFolder
 from metareplay.training.loop import Step
+from metareplay.training.progress import NullObserver
 
 STEPS = 24  # three tasks of eight
 TUNING = 8  # steps of fine-tuning on coresets
@@ -30,7 +30,7 @@ class Killed(BaseException):
     """The process is gone: nothing may be tidied up."""
 
 
-class Counter(Silent):
+class Counter(NullObserver):
     """Counts steps over all tasks, and hears what the run says."""
 
     def __init__(self) -> None:

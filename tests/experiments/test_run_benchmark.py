@@ -15,9 +15,9 @@ from metareplay.benchmarks.base import Benchmark
 from metareplay.errors import ConfigError, DataError
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.own_data import benchmark_for
-from metareplay.experiments.recipe_book import Recipe
 from metareplay.experiments.run import Run
 from metareplay.experiments.run_benchmark import run_benchmark
+from metareplay.learner.recipe_book import Recipe
 
 FAST = {"training.iterations": 60, "inference.samples": 4, "training.learning_rate": 0.02}
 
@@ -54,7 +54,7 @@ def test_memory_is_given_back_around_every_test(tmp_path: Path, monkeypatch: pyt
 
 def test_a_fast_recipe_is_taken_unless_the_published_one_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = [Recipe("custom", "sp-dirac", "mlp-8", "here", {"training.iterations": 3 + 2 * fast}, fast) for fast in (False, True)]
-    monkeypatch.setattr("metareplay.experiments.recipe_book.all_recipes", lambda: tuple(both))
+    monkeypatch.setattr("metareplay.learner.recipe_book.all_recipes", lambda: tuple(both))
     for published, iterations in ((False, 5), (True, 3)):
         run_benchmark(stream(), tmp_path / str(published), method="sp-dirac", network="mlp-8", published=published)
         assert yaml.safe_load((tmp_path / str(published) / "config.yaml").read_text())["training"]["iterations"] == iterations
@@ -77,8 +77,8 @@ def test_a_stream_is_resumed_on_the_same_data_only(tmp_path: Path) -> None:
 
 
 def _config(bench: Benchmark) -> Any:
-    from metareplay.experiments.config import build_config
-    from metareplay.experiments.recipe_book import default_settings
+    from metareplay.learner.config import build_config
+    from metareplay.learner.recipe_book import default_settings
 
     return build_config(default_settings("custom", "sp-dirac", "mlp-8")[0], FAST, "here")
 

@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.estimators import ContinualClassifier
-from metareplay.experiments.config import RunConfig, build_config
-from metareplay.experiments.methods import METHODS
-from metareplay.experiments.observers import Silent
 from metareplay.experiments.run import Run
 from metareplay.inference.criteria import CRITERIA
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.methods import METHODS
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import CheckpointFolder
+from metareplay.training.progress import NullObserver
 
 SCHEMA = {
     "schema",
@@ -249,7 +249,7 @@ def test_a_full_disk_is_one_clear_error_and_the_run_can_go_on(
 
 
 def test_the_observer_is_closed_whatever_happens(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    class Watcher(Silent):
+    class Watcher(NullObserver):
         closed = 0
 
         def task_ends(self, task: int, scores: Any) -> None:

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.hypernets.task_maps import PerTaskParameters
 from metareplay.inference.adaptive import LOG_PREDICTIVE, adaptive_statistics
 from metareplay.inference.criteria import CRITERIA, Criterion, expected_entropy
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
@@ -12,7 +11,8 @@ from metareplay.inference.settings import InferenceSettings
 from metareplay.likelihoods import Categorical
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
-from metareplay.posteriors.gaussian import GaussianFamily
+from metareplay.posteriors.families.gaussian import GaussianFamily
+from metareplay.task_maps.direct import PerTaskParameters
 
 SAMPLES = 100
 PATIENT = 1e9

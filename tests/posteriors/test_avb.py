@@ -9,10 +9,11 @@ from torch import Generator, Tensor
 from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.avb import AVBMatching, Discriminator
 from metareplay.posteriors.base import Prior
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.matching.avb import AVBMatching, Discriminator
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
 
 NETWORK = MLP((3,), (4,), 2)

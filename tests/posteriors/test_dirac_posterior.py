@@ -5,7 +5,7 @@ from torch import Generator
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.dirac import DiracFamily, initial_weight_variances
+from metareplay.posteriors.families.dirac import DiracFamily, initial_weight_variances
 
 SPEC = WeightSpec(("w",), (torch.Size([5]),))
 

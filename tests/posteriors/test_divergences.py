@@ -8,9 +8,10 @@ from torch import Generator, Tensor
 from torch.distributions import Normal, kl_divergence
 
 from metareplay.errors import ConfigError
-from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.divergences import Divergence, Penalty, kl, replay_divergence, wasserstein2
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.families.dirac import Dirac
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 
 def gaussian(generator: Generator, *shape: int) -> MeanFieldGaussian:

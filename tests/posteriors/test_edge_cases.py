@@ -1,9 +1,10 @@
 import torch
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.dirac import Dirac
 from metareplay.posteriors.divergences import kl
-from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
+from metareplay.posteriors.families.dirac import Dirac
+from metareplay.posteriors.families.gaussian import GaussianFamily
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 
 def test_very_small_scales_have_a_finite_divergence() -> None:

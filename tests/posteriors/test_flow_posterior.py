@@ -9,11 +9,12 @@ from torch import Generator, Tensor
 from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors import flow as flows
 from metareplay.posteriors.divergences import kl, monte_carlo_kl, replay_divergence
-from metareplay.posteriors.flow import Flow, FlowFamily, couplings
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.prior_matching import prior_matching
+from metareplay.posteriors.families import flow as flows
+from metareplay.posteriors.families.flow import Flow, FlowFamily, couplings
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.matching.direct import prior_matching
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
 
 

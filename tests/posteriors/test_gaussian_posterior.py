@@ -9,7 +9,8 @@ from torch.distributions import Independent, Normal
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian, reparametrised
+from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian, reparametrised
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 
 @pytest.fixture

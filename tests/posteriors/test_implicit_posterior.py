@@ -8,10 +8,10 @@ from torch import Generator, Tensor
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec, run_flat
-from metareplay.posteriors.gaussian import GaussianPrior
-from metareplay.posteriors.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.ssge_matching import SSGEMatching
 
 NETWORK = MLP((3,), (4,), 2)
 SPEC = WeightSpec.of(NETWORK)  # 26 weights

@@ -11,14 +11,15 @@ from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import HasLogProb, Prior
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.implicit import Implicit, ImplicitFamily
-from metareplay.posteriors.last_posterior import LastPosterior, MixturePrior, with_fixed_prior
-from metareplay.posteriors.prior_matching import prior_matching
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.matching.direct import prior_matching
+from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.matching.ssge_score import ssge_score
+from metareplay.posteriors.priors.earlier import LastPosterior, MixturePrior, with_fixed_prior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
+from metareplay.posteriors.priors.tempered import Tempered, tempered
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.ssge import ssge_score
-from metareplay.posteriors.ssge_matching import SSGEMatching
-from metareplay.posteriors.tempering import Tempered, tempered
 
 SPEC = WeightSpec.of(MLP((1,), (), 2))  # 4 weights: w1, w2, b1, b2
 NEW = torch.tensor([False, True, False, True])  # the second output came later

@@ -5,7 +5,7 @@ from torch import Generator
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.local_reparametrisation import run_locally
 
 

@@ -6,12 +6,13 @@ from torch import Generator, Tensor
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.dirac import Dirac, DiracFamily
 from metareplay.posteriors.divergences import kl, wasserstein2
-from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.families.dirac import Dirac, DiracFamily
+from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.posteriors.families.mixture import Mixture, MixtureFamily, members_of, redrawn
 from metareplay.posteriors.local_reparametrisation import run_locally
-from metareplay.posteriors.mixture import Mixture, MixtureFamily, members_of, redrawn
-from metareplay.posteriors.prior_matching import prior_matching
+from metareplay.posteriors.matching.direct import prior_matching
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 MEANS = torch.tensor([[-2.0, 1.0], [0.0, 0.0], [3.0, -1.0]])
 SCALES = torch.tensor([[0.5, 0.1], [1.0, 0.2], [0.2, 2.0]])

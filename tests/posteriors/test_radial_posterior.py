@@ -9,10 +9,11 @@ from torch import Generator, Tensor
 from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.dirac import Dirac
-from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.prior_matching import prior_matching
-from metareplay.posteriors.radial import Radial, RadialFamily
+from metareplay.posteriors.families.dirac import Dirac
+from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.posteriors.families.radial import Radial, RadialFamily
+from metareplay.posteriors.matching.direct import prior_matching
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 SIZES = (300, 20, 7)
 

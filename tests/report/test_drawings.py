@@ -10,8 +10,8 @@ from matplotlib.contour import ContourSet
 from safetensors.numpy import load_file, save_file
 
 from metareplay.errors import DataError
-from metareplay.report.canvas import LIGHT
-from metareplay.report.drawings import DRAWINGS, Drawing
+from metareplay.report.figures.canvas import LIGHT
+from metareplay.report.figures.drawings import DRAWINGS, Drawing
 from metareplay.report.runs import Group, find_runs, group_runs
 
 MakeRun = Callable[..., Path]

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from metareplay.errors import ConfigError, DataError, MetaReplayError
-from metareplay.experiments.boundaries import Thresholds
+from metareplay.evaluation.boundaries import Thresholds
 from metareplay.report import (
     DARK,
     comparison_figure,
@@ -21,8 +21,8 @@ from metareplay.report import (
     save_figure,
 )
 from metareplay.report.base import Estimate
-from metareplay.report.boundary_figure import boundary_figure
-from metareplay.report.canvas import PAGE, inline_svg
+from metareplay.report.figures.boundaries import boundary_figure
+from metareplay.report.figures.canvas import PAGE, inline_svg
 
 NAMES = ["0/1", "2/3"]
 

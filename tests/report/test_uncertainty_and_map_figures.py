@@ -20,8 +20,8 @@ from metareplay.report import (
     uncertainty_figure,
     weights_figure,
 )
-from metareplay.report.uncertainty_figures import own_is_surer
-from metareplay.report.weight_figures import correlations, density
+from metareplay.report.figures.uncertainty import own_is_surer
+from metareplay.report.figures.weights import correlations, density
 
 
 def regression_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:

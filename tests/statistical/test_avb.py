@@ -7,10 +7,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.avb import AVBMatching
 from metareplay.posteriors.base import Posterior, Prior
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.matching.avb import AVBMatching
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
 
 MATRIX, OFFSET, VARIANCE = torch.tensor([[0.9, 0.0], [0.0, 0.6]]), torch.tensor([0.4, -0.5]), 1.5

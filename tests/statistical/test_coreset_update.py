@@ -5,9 +5,9 @@ from typing import cast
 import torch
 
 from metareplay.benchmarks.base import Scenario, Split
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
-from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.strategies.coresets import CoresetReplay
 from metareplay.training.loop import TaskTrainer
 

@@ -6,14 +6,15 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.hypernets.task_maps import PerTaskParameters
 from metareplay.likelihoods import Gaussian
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
-from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.baselines import Unbound
+from metareplay.task_maps.direct import PerTaskParameters
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.settings import TrainingSettings
 

@@ -7,8 +7,8 @@ from torch import Generator, Tensor
 
 from metareplay.optimisers import adam
 from metareplay.posteriors.divergences import monte_carlo_kl
-from metareplay.posteriors.flow import Flow, couplings
-from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.flow import Flow, couplings
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 
 
 class Density:

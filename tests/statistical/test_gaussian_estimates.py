@@ -8,7 +8,8 @@ from torch import Generator, Tensor
 from torch.distributions import Normal
 
 from metareplay.posteriors.divergences import Penalty, kl, replay_divergence
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 DRAWS = 100_000
 ERRORS = 5

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec, run_flat
-from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.local_reparametrisation import run_locally
 
 ERRORS = 5

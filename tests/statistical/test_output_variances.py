@@ -12,16 +12,16 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.benchmarks.base import Scenario, Split
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
-from metareplay.hypernets.chunked import ChunkedHypernetwork
-from metareplay.hypernets.hypernet import Hypernetwork, PlainHypernetwork
-from metareplay.hypernets.initialise import hyperfan_variances, match_output_variances
-from metareplay.hypernets.task_maps import Start
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
 from metareplay.nets.mlp import ACTIVATIONS, MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.gaussian import GaussianFamily
-from metareplay.posteriors.mixture import members_of
+from metareplay.posteriors.families.gaussian import GaussianFamily
+from metareplay.posteriors.families.mixture import members_of
+from metareplay.task_maps.base import Start
+from metareplay.task_maps.chunked import ChunkedHypernetwork
+from metareplay.task_maps.hypernetwork import Hypernetwork, PlainHypernetwork
+from metareplay.task_maps.initialise import hyperfan_variances, match_output_variances
 
 HYPERNETWORKS = 300
 HIDDEN = (60, 40)

@@ -8,11 +8,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.gaussian import GaussianPrior
-from metareplay.posteriors.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.products import SMALLEST_DIRECTION, NoisyProducts, _wishart_factor
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.ssge_matching import SSGEMatching
 
 PRIOR = GaussianPrior(2.0)
 SHAPES: dict[str, dict[str, object]] = {
@@ -43,7 +43,7 @@ def slope(matching: SSGEMatching, q: "Implicit | Formed | GivenNoise", generator
 def test_without_noise_both_are_equal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     matching, q = posterior(**SHAPES[name])
     formed = slope(matching, q, Generator().manual_seed(3))
-    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
     assert q.products_pay(12)
     products = slope(matching, q, Generator().manual_seed(3))
     torch.testing.assert_close(products[0], formed[0])
@@ -64,7 +64,7 @@ class Formed:
 
 def test_noise_of_full_support_has_the_same_mean_and_no_more_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over 1,500 draws of each the means differ by their standard errors."""
-    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
     matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3)
     found = []
     for each in (Formed(q), q):
@@ -98,7 +98,7 @@ def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
     given: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Noise at right angles to the samples with one sign and the other: the same products, and their mean gradient is the one found."""
-    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
     matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3, **given)
     found = slope(matching, q, Generator().manual_seed(4))
     generator = Generator().manual_seed(4)
@@ -145,7 +145,7 @@ def test_the_mean_of_the_noise_is_along_the_samples() -> None:
 
 
 def test_weights_that_are_no_numbers_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
     matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3)
     with torch.no_grad():
         q.theta.mul_(float("inf"))
@@ -155,7 +155,7 @@ def test_weights_that_are_no_numbers_are_passed_on(monkeypatch: pytest.MonkeyPat
 def test_a_posterior_serves_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of an earlier step is kept; and it can be copied after use."""
     for few in (10**6, 0):
-        monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", few)
+        monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", few)
         matching, q = posterior(**SHAPES["chunks, the last cut off"])
         optimiser = torch.optim.SGD([q.theta], lr=0.01)
         before = q.theta.detach().clone()
@@ -169,7 +169,7 @@ def test_a_posterior_serves_several_steps(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_many_small_chunks_are_formed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products of the last layer's inputs, one pair of each chunk, would take more work than the samples."""
-    monkeypatch.setattr("metareplay.posteriors.implicit.FEW_WEIGHTS", 0)
+    monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
     assert not posterior(generator_chunk_size=5, generator_hidden=(6,))[1].products_pay(12)
 
 

@@ -5,11 +5,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.gaussian import GaussianPrior
-from metareplay.posteriors.implicit import ImplicitFamily
+from metareplay.posteriors.families.implicit import ImplicitFamily
+from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.matching.ssge_score import JITTER, median_distance, number_of_eigenfunctions, squared_distances, ssge_score
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.ssge import JITTER, median_distance, number_of_eigenfunctions, squared_distances, ssge_score
-from metareplay.posteriors.ssge_matching import SSGEMatching
 
 
 def gaussian(size: int, count: int, rng: Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,7 +125,7 @@ def test_many_weights_in_blocks_are_as_one(around: bool, own: bool, rng: Generat
     points = samples if own else centre + 0.1 * torch.randn(4, 50, generator=rng)
     whole = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
     apart = ssge_score(samples, points.clone(), ratio=0.95, around_gaussian=around)  # not known to be the samples themselves
-    monkeypatch.setattr("metareplay.posteriors.ssge.BLOCK", 7)
+    monkeypatch.setattr("metareplay.posteriors.matching.ssge_score.BLOCK", 7)
     blocks = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
     onto = torch.ones_like(points)
     assert ssge_score(samples, points, ratio=0.95, around_gaussian=around, onto=onto) is onto

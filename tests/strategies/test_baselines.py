@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from metareplay.errors import ConfigError
-from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.base import LossTerms, TrainingData
 from metareplay.strategies.baselines import Joint, Unbound
 

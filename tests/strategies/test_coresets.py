@@ -9,13 +9,13 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
 from metareplay.errors import ConfigError, DataError
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
 from metareplay.posteriors.base import HasSamples
-from metareplay.posteriors.gaussian import MeanFieldGaussian
-from metareplay.posteriors.own_prior import as_prior
-from metareplay.posteriors.prior_matching import prior_matching
-from metareplay.posteriors.radial import Radial
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.radial import Radial
+from metareplay.posteriors.matching.direct import prior_matching
+from metareplay.posteriors.priors.earlier import as_prior
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.coresets import CoresetReplay

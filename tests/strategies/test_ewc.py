@@ -8,18 +8,18 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
 from metareplay.benchmarks.base import Scenario, Split
-from metareplay.experiments.build import build_model, build_strategy
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
 from metareplay.inference.predictive import output_samples, predictive_outputs
+from metareplay.learner.build import build_model, build_strategy
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
 from metareplay.model import ContinualModel
 from metareplay.nets import weights as weights_module
 from metareplay.nets.linearised import linearised_mlp_outputs
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec, linearised_outputs
-from metareplay.posteriors.dirac import Dirac
-from metareplay.posteriors.gaussian import MeanFieldGaussian
-from metareplay.posteriors.laplace import LinearisedGaussian
+from metareplay.posteriors.families.dirac import Dirac
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.laplace import LinearisedGaussian
 from metareplay.strategies import fisher as estimate
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.ewc import OnlineEWC

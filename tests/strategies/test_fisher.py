@@ -14,14 +14,14 @@ from torch.func import functional_call
 from metareplay.benchmarks.base import Scenario
 from metareplay.errors import ConfigError
 from metareplay.estimators import ContinualClassifier
-from metareplay.experiments.build import build_model, build_strategy
-from metareplay.experiments.config import build_config
+from metareplay.learner.build import build_model, build_strategy
+from metareplay.learner.config import build_config
 from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import HasLogProb
 from metareplay.posteriors.divergences import kl
-from metareplay.posteriors.gaussian import GaussianFamily
+from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.seeding import generator_for
 from metareplay.strategies import fisher
 from metareplay.strategies.base import TrainingData

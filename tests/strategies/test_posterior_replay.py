@@ -9,21 +9,22 @@ import torch
 from torch import Generator, Tensor
 from torch.distributions import Normal, kl_divergence
 
-from metareplay.hypernets.chunked import ChunkedHypernetwork
-from metareplay.hypernets.hypernet import Hypernetwork
-from metareplay.hypernets.replay_distance import SquaredChange
 from metareplay.likelihoods import Categorical
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.base import HasLogProb, PosteriorFamily
-from metareplay.posteriors.dirac import DiracFamily
-from metareplay.posteriors.flow import Flow, FlowFamily
-from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.last_posterior import MixturePrior
+from metareplay.posteriors.families.dirac import DiracFamily
+from metareplay.posteriors.families.flow import Flow, FlowFamily
+from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.posteriors.priors.earlier import MixturePrior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.settings import StrategySettings
+from metareplay.task_maps.chunked import ChunkedHypernetwork
+from metareplay.task_maps.hypernetwork import Hypernetwork
+from metareplay.task_maps.replay_distance import SquaredChange
 
 KINDS = ("mse", "fkl", "rkl", "w2")
 OLD = 4

@@ -7,14 +7,15 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
-from metareplay.experiments.build import build_matching, build_model, build_strategy
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
+from metareplay.learner.build import build_matching, build_model, build_strategy
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
 from metareplay.model import ContinualModel, HeadLayout
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.implicit import Implicit
-from metareplay.posteriors.last_posterior import LastPosterior
-from metareplay.posteriors.ssge_matching import SSGEMatching
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.implicit import Implicit
+from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.priors.earlier import LastPosterior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.prior_focused import PriorFocused
 
 

@@ -10,16 +10,16 @@ from torch import Generator, Tensor
 
 from metareplay import ContinualClassifier
 from metareplay.errors import ConfigError, DataError, TrainingDiverged
-from metareplay.hypernets.task_maps import SharedParameters
 from metareplay.likelihoods import Categorical, Gaussian, Likelihood
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import run_flat
-from metareplay.posteriors.dirac import DiracFamily
-from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.families.dirac import DiracFamily
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.rehearsal import ExperienceReplay
 from metareplay.strategies.settings import StrategySettings
+from metareplay.task_maps.direct import SharedParameters
 
 CLASSES = (2, 3, 2, 2)
 

@@ -7,19 +7,20 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.experiments.config import build_config
-from metareplay.experiments.recipe_book import default_settings
 from metareplay.experiments.run import Run
-from metareplay.hypernets.chunked import ChunkedHypernetwork
-from metareplay.hypernets.hypernet import Hypernetwork
-from metareplay.hypernets.replay_distance import small_matrices_pay
+from metareplay.learner.config import build_config
+from metareplay.learner.recipe_book import default_settings
 from metareplay.likelihoods import Categorical
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.divergences import replay_divergence
-from metareplay.posteriors.gaussian import GaussianFamily, GaussianPrior
+from metareplay.posteriors.families.gaussian import GaussianFamily
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.settings import StrategySettings
+from metareplay.task_maps.chunked import ChunkedHypernetwork
+from metareplay.task_maps.hypernetwork import Hypernetwork
+from metareplay.task_maps.replay_distance import small_matrices_pay
 
 OLD = 4
 KINDS = ("mse", "fkl", "rkl", "w2")

@@ -7,8 +7,8 @@ import torch
 
 from metareplay.benchmarks.base import Scenario, Split
 from metareplay.errors import TrainingDiverged
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
 from metareplay.training.loop import TaskTrainer
 
 

@@ -7,10 +7,10 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
 from metareplay.posteriors.base import Posterior, Prior
-from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.base import TrainingData
 from metareplay.training.loop import TaskTrainer
 

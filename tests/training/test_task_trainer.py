@@ -9,8 +9,8 @@ from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
 from metareplay.errors import CheckpointError
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
 from metareplay.seeding import generator_for
 from metareplay.training.loop import TaskTrainer
 

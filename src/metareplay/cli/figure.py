@@ -12,7 +12,7 @@ import typer
 from metareplay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from metareplay.report.drawings import Drawing, Kind
+    from metareplay.report.figures.drawings import Drawing, Kind
     from metareplay.report.runs import Group, Run
 
 HELP = """Draw a figure of finished runs as SVG, PDF and PNG. metareplay list figures names them; all draws those that apply.
@@ -49,8 +49,8 @@ def figure(
     theme: Annotated[ThemeName, typer.Option(help="Colours of text and axes.")] = ThemeName.LIGHT,
 ) -> None:
     """Write the files and say where they are."""
-    from metareplay.report.canvas import DARK, LIGHT, save_figure
-    from metareplay.report.drawings import DRAWINGS
+    from metareplay.report.figures.canvas import DARK, LIGHT, save_figure
+    from metareplay.report.figures.drawings import DRAWINGS
     from metareplay.report.runs import find_runs, group_runs
 
     if name != ALL and name not in DRAWINGS:

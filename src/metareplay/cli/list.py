@@ -37,12 +37,12 @@ def list_(what: Annotated[str, typer.Argument(help=f"One of {', '.join(KINDS)}."
 def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and rows of one list."""
     from metareplay.benchmarks.registry import BENCHMARKS
-    from metareplay.experiments.config import setting_descriptions
-    from metareplay.experiments.methods import METHODS
-    from metareplay.experiments.paper_tables import paper_tables
-    from metareplay.experiments.recipe_book import all_recipes
     from metareplay.inference.criteria import CRITERIA
+    from metareplay.learner.config import setting_descriptions
+    from metareplay.learner.methods import METHODS
+    from metareplay.learner.recipe_book import all_recipes
     from metareplay.nets.registry import NETWORKS
+    from metareplay.paper.tables import paper_tables
 
     if what == "benchmarks":
         found = [(b.name, str(b.num_tasks), b.scenario.value, b.default_network, b.description) for b in BENCHMARKS.values()]
@@ -57,7 +57,7 @@ def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         tables = paper_tables().values()
         return ("table", "label", "rows", "what it is"), [(t.name, t.label, str(len(t.own_rows)), t.title) for t in tables]
     if what == "figures":
-        from metareplay.report.drawings import DRAWINGS
+        from metareplay.report.figures.drawings import DRAWINGS
 
         return ("figure", "what it shows"), [(name, kind.description) for name, kind in DRAWINGS.items()]
     if what == "recipes":

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from metareplay.benchmarks.base import Benchmark, Scenario
     from metareplay.benchmarks.registry import BenchmarkInfo
-    from metareplay.experiments.config import RunConfig
+    from metareplay.learner.config import RunConfig
 
 PATHS = ("data.path", "data.test_path")
 
 
 def absolute(name: str) -> str:
     """A path that means the same from every folder; the hub's names stay as they are, and so does what does not exist."""
-    from metareplay.data.hub import PREFIX
+    from metareplay.data.readers.hub import PREFIX
     from metareplay.data.reading import located
 
     return name if name.startswith(PREFIX) else str(located(name).resolve())
@@ -27,9 +27,9 @@ def absolute(name: str) -> str:
 def info_for(settings: dict[str, Any]) -> "BenchmarkInfo":
     """What is known of the benchmark in these settings; of a user's own data also their fingerprint is noted in them."""
     from metareplay.benchmarks.registry import benchmark_named
-    from metareplay.experiments.config import build_config
     from metareplay.experiments.own_data import described
-    from metareplay.experiments.recipe_book import CUSTOM, CUSTOM_REGRESSION
+    from metareplay.learner.config import build_config
+    from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION
 
     if settings.get("data.path") is None:
         if settings.get("benchmark") in (CUSTOM, CUSTOM_REGRESSION):

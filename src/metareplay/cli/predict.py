@@ -42,8 +42,8 @@ def predict(
 ) -> None:
     """Write one line per input."""
     from metareplay.data.inputs import read_inputs
-    from metareplay.experiments.store import load_model
     from metareplay.files import write_atomically
+    from metareplay.learner.store import load_model
 
     given = {"inference.predictive": predictive, "inference.adaptive": adaptive}
     settings = {key: value for key, value in given.items() if value is not None}

@@ -11,8 +11,8 @@ from metareplay.errors import ConfigError, DataError, MetaReplayError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from metareplay.experiments.paper_tables import PaperTable
-    from metareplay.experiments.reproduce import PlannedRun
+    from metareplay.paper.reproduce import PlannedRun
+    from metareplay.paper.tables import PaperTable
 
 HELP = """Run the rows of one of the paper's tables and print ours beside the paper's.
 
@@ -47,10 +47,10 @@ def reproduce(
     from rich.console import Console
 
     from metareplay.benchmarks.registry import benchmark_named
-    from metareplay.experiments.config import parse_setting
-    from metareplay.experiments.paper_tables import paper_table
-    from metareplay.experiments.reproduce import chosen_rows, planned_runs
-    from metareplay.report.paper_comparison import WIDE
+    from metareplay.learner.config import parse_setting
+    from metareplay.paper.comparison import WIDE
+    from metareplay.paper.reproduce import chosen_rows, planned_runs
+    from metareplay.paper.tables import paper_table
 
     chosen = paper_table(table)
     names = [name.strip() for name in (rows or "").split(",") if name.strip()]
@@ -99,7 +99,8 @@ def _run(console: "Console", plan: "list[PlannedRun]", jobs: int, *, quiet: bool
 
 
 def _show(console: "Console", table: "PaperTable", rows: Any, plan: "list[PlannedRun]", folder: Path) -> None:
-    from metareplay.report import compare, finished, paper_comparison_table, write_comparison, write_report
+    from metareplay.paper.comparison import compare, finished, paper_comparison_table, write_comparison
+    from metareplay.report import write_report
 
     results = finished(plan)
     if not results:

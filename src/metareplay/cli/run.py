@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from metareplay.benchmarks.registry import BenchmarkInfo
-    from metareplay.experiments.config import RunConfig
+    from metareplay.learner.config import RunConfig
 
 OWN = "Your own data"
 HELP = """Train a method on a benchmark, task after task, and test it.
@@ -122,8 +122,8 @@ def resolve(
     chosen: dict[str, Any], file: Path | None, pairs: list[str], out: Path | None, jobs: int, *, resume: bool, published: bool = False
 ) -> tuple["RunConfig", Path, str]:
     """The configuration (defaults, recipe, file, options, --set: the later wins), the run's folder, and where defaults came from."""
-    from metareplay.experiments.config import build_config, parse_setting
-    from metareplay.experiments.recipe_book import default_settings
+    from metareplay.learner.config import build_config, parse_setting
+    from metareplay.learner.recipe_book import default_settings
 
     own_data.forget()
     ordinary = {"benchmark", "method", "network", "seed", "data_dir", "device", *own_data.PATHS}
@@ -160,7 +160,7 @@ def _as_part(network: Any) -> str:
 
 def check_benchmark_settings(config: "RunConfig", info: "BenchmarkInfo") -> None:
     """Refuse what means nothing for this benchmark."""
-    from metareplay.experiments.config import RunConfig
+    from metareplay.learner.config import RunConfig
     from metareplay.settings import flatten
 
     info.with_settings(config.tasks)
@@ -207,10 +207,11 @@ def introduce(console: "Console", config: "RunConfig", folder: Path, source: str
 
 
 def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool, tensorboard: bool, quiet: bool) -> None:
-    from metareplay.experiments.observers import LiveProgress, Observer, Several, TensorBoard
+    from metareplay.experiments.observers import ObserverList, TensorBoard
     from metareplay.experiments.run import Run, finished_results
     from metareplay.experiments.seeds import stop_on_signal
     from metareplay.report import run_table
+    from metareplay.training.progress import LiveProgress, Observer
 
     results = finished_results(folder, config) if resume else None
     if results is None:
@@ -219,7 +220,7 @@ def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool,
         watchers: list[Observer] = [] if quiet else [LiveProgress(console, unit=unit)]
         if tensorboard:
             watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))
-        run = Run(config, folder, observer=Several(watchers), should_stop=stop_on_signal(), benchmark=own)
+        run = Run(config, folder, observer=ObserverList(watchers), should_stop=stop_on_signal(), benchmark=own)
         results = run.execute(resume=resume)
     console.print(run_table(results))
     _report(console, folder)

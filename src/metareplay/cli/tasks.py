@@ -18,7 +18,7 @@ def tasks(model: Annotated[Path, typer.Argument(help="Folder of a model, or of a
     from rich.console import Console
     from rich.table import Table
 
-    from metareplay.experiments.store import load_model
+    from metareplay.learner.store import load_model
 
     stored = load_model(model)
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from metareplay.data.array_files import as_inputs, read_array
-from metareplay.data.cifar import cifar_files, read_cifar, refuse_pickled
 from metareplay.data.columns import Table, encode_columns
-from metareplay.data.csv_files import CSV_ENDINGS
-from metareplay.data.folders import image_files
-from metareplay.data.idx import idx_files, read_idx
-from metareplay.data.pixels import IMAGE_ENDINGS, read_pixels
+from metareplay.data.readers.arrays import as_inputs, read_array
+from metareplay.data.readers.cifar import cifar_files, read_cifar, refuse_pickled
+from metareplay.data.readers.csv_tables import CSV_ENDINGS
+from metareplay.data.readers.folders import image_files
+from metareplay.data.readers.idx import idx_files, read_idx
+from metareplay.data.readers.images import IMAGE_ENDINGS, read_pixels
 from metareplay.data.reading import TABLE_ENDINGS, read_table
 from metareplay.errors import DataError
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from metareplay.data.base import LabelledImages
-from metareplay.data.cifar import VERSIONS, Version, cifar_files, read_cifar, refuse_pickled
-from metareplay.data.idx import idx_files, read_pair
+from metareplay.data.readers.cifar import VERSIONS, Version, cifar_files, read_cifar, refuse_pickled
+from metareplay.data.readers.idx import idx_files, read_pair
 from metareplay.errors import DataError
 
 

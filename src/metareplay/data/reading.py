@@ -9,17 +9,17 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from metareplay.data.array_files import read_arrays
-from metareplay.data.arrow_files import read_parquet_table
 from metareplay.data.base import Examples, Place, encode_labels
-from metareplay.data.cifar import Version, cifar_files, read_cifar, refuse_pickled
 from metareplay.data.columns import Table, joined
-from metareplay.data.csv_files import CSV_ENDINGS, read_csv
 from metareplay.data.example_cache import through_cache
-from metareplay.data.folders import image_files, read_folder
-from metareplay.data.hub import PREFIX, read_hub, read_saved
-from metareplay.data.idx import idx_files, read_pair
-from metareplay.data.pixels import IMAGE_ENDINGS
+from metareplay.data.readers.arrays import read_arrays
+from metareplay.data.readers.arrow import read_parquet_table
+from metareplay.data.readers.cifar import Version, cifar_files, read_cifar, refuse_pickled
+from metareplay.data.readers.csv_tables import CSV_ENDINGS, read_csv
+from metareplay.data.readers.folders import image_files, read_folder
+from metareplay.data.readers.hub import PREFIX, read_hub, read_saved
+from metareplay.data.readers.idx import idx_files, read_pair
+from metareplay.data.readers.images import IMAGE_ENDINGS
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.data.sources import DATA_VARIABLE
 from metareplay.data.tables import TASK_NAME, examples_of

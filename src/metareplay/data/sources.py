@@ -12,7 +12,7 @@ from metareplay.data.base import LabelledImages
 from metareplay.data.cache import cache_path, load_cached, store
 from metareplay.data.offline import OFFLINE_VARIABLE, is_offline
 from metareplay.data.originals import Original, find_original
-from metareplay.data.parquet import INSTALL_HINT, read_split
+from metareplay.data.readers.parquet import INSTALL_HINT, read_split
 from metareplay.errors import DataError
 
 DATA_VARIABLE = "METAREPLAY_DATA"

@@ -5,7 +5,7 @@ import torch
 
 from metareplay.data.base import Examples, encode_labels, encode_tasks
 from metareplay.data.columns import Table, describe_columns, encode_columns, label_name, refuse_doubtful, written
-from metareplay.data.pixels import read_pixels
+from metareplay.data.readers.images import read_pixels
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import DataError
 

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from metareplay.arrays import Inputs, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, Split
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
-from metareplay.experiments.config import build_config
-from metareplay.experiments.learner import ContinualLearner
-from metareplay.experiments.observers import LiveProgress, Observer, Silent
-from metareplay.experiments.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
-from metareplay.experiments.store import TaskInfo, load_model, save_model
 from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
+from metareplay.learner.store import TaskInfo, load_model, save_model
 from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
+from metareplay.training.progress import LiveProgress, NullObserver, Observer
 
 Array = npt.NDArray[Any]
 TaskName = str | int
@@ -81,7 +81,7 @@ class ContinualEstimator:
     def _train(self, learner: ContinualLearner, begin: Callable[[], TaskTrainer], name: str, progress: bool) -> None:
         """Train to the end; whatever goes wrong, the learner stays what it was before."""
         before = (learner.facts(), {key: tensor.clone() for key, tensor in self._tensors().items()})
-        observer: Observer = _terminal_progress() if progress else Silent()
+        observer: Observer = _terminal_progress() if progress else NullObserver()
         try:
             trainer = begin()
             observer.task_begins(0, name, 1, 0, trainer.iterations)

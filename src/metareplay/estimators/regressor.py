@@ -11,8 +11,8 @@ from metareplay.benchmarks.base import Scenario
 from metareplay.errors import ConfigError, DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
 from metareplay.evaluation.evaluate import VARIANCE
-from metareplay.experiments.store import TaskInfo
 from metareplay.inference.criteria import predictive_variance
+from metareplay.learner.store import TaskInfo
 
 
 @dataclass(frozen=True)

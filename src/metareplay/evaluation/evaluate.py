@@ -8,7 +8,6 @@ from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, Split
 from metareplay.evaluation.uncertainty import count_scores, reliability
-from metareplay.hypernets.task_maps import SharedParameters
 from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
 from metareplay.inference.criteria import CRITERIA, Criterion, predictive_variance
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
@@ -16,6 +15,7 @@ from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.seeding import generator_for
+from metareplay.task_maps.direct import SharedParameters
 
 SCORED_AT_ONCE = 500
 """Inputs whose log-likelihoods are held at once."""

@@ -9,8 +9,8 @@ from metareplay.benchmarks.toy import REGRESSION_DOMAINS, REGRESSION_FUNCTIONS
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.inference.criteria import disagreement, single_entropies, total_entropy
 from metareplay.inference.predictive import log_likelihoods, log_predictive
-from metareplay.posteriors.flow import FlowFamily
-from metareplay.posteriors.implicit import ImplicitFamily
+from metareplay.posteriors.families.flow import FlowFamily
+from metareplay.posteriors.families.implicit import ImplicitFamily
 from metareplay.seeding import generator_for
 
 SINGLE_SAMPLES = 4

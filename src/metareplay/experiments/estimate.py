@@ -5,10 +5,10 @@ import time
 import torch
 
 from metareplay.benchmarks.base import Split
-from metareplay.experiments.config import RunConfig
-from metareplay.experiments.learner import ContinualLearner
 from metareplay.experiments.own_data import benchmark_for
 from metareplay.heap import keep_freed_memory
+from metareplay.learner.config import RunConfig
+from metareplay.learner.learner import ContinualLearner
 
 FEW = 256
 """Examples of each task that the timed steps see."""

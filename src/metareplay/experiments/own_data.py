@@ -9,8 +9,8 @@ from metareplay.benchmarks.base import Benchmark
 from metareplay.benchmarks.own import own_benchmark
 from metareplay.benchmarks.registry import BenchmarkInfo, build_benchmark
 from metareplay.errors import ConfigError, DataError
-from metareplay.experiments.config import RunConfig
-from metareplay.experiments.recipe_book import CUSTOM, CUSTOM_REGRESSION
+from metareplay.learner.config import RunConfig
+from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION
 
 DEFAULT_NETWORKS = {"classification": "mlp-100-100", "regression": "mlp-20-20"}
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from metareplay.errors import DataError
 from metareplay.experiments.curves import predictive_picture, weight_samples
 from metareplay.experiments.own_data import benchmark_for
-from metareplay.experiments.store import load_model
+from metareplay.learner.store import load_model
 
 
 def predictions_of(folder: Path) -> dict[str, Tensor]:

@@ -13,23 +13,23 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark, Split, Task
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
+from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Inference
 from metareplay.evaluation.uncertainty import EDGES, calibration_error
-from metareplay.experiments.boundaries import SIGNALS, boundary_figures, read_signals
-from metareplay.experiments.config import RunConfig, build_config
 from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.environment import environment, peak_memory_mib
 from metareplay.experiments.held_out import HeldOut
-from metareplay.experiments.learner import ContinualLearner
-from metareplay.experiments.observers import Observer, Silent
 from metareplay.experiments.own_data import benchmark_for, refuse_changed_data, with_fingerprint
 from metareplay.experiments.results import final_figures
-from metareplay.experiments.store import TaskInfo, save_model
 from metareplay.files import only_writer, write_atomically
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.store import TaskInfo, save_model
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
+from metareplay.training.progress import NullObserver, Observer
 
 
 class Interrupted(MetaReplayError):  # noqa: N818
@@ -51,7 +51,7 @@ class Run:
         torch.set_num_threads(config.threads)
         self.benchmark = benchmark or benchmark_for(config)
         config = with_fingerprint(config, self.benchmark)
-        self.config, self.out, self.observer, self.should_stop = config, out, observer or Silent(), should_stop
+        self.config, self.out, self.observer, self.should_stop = config, out, observer or NullObserver(), should_stop
         self.outlines = self.benchmark.outlines()
         total = sum(len(task.classes) for task in self.outlines) or None
         self.learner = ContinualLearner(

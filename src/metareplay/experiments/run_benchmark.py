@@ -6,10 +6,10 @@ from typing import Any
 
 from metareplay.benchmarks.base import Benchmark
 from metareplay.errors import ConfigError
-from metareplay.experiments.config import build_config
 from metareplay.experiments.own_data import described
-from metareplay.experiments.recipe_book import default_settings
 from metareplay.experiments.run import Run
+from metareplay.learner.config import build_config
+from metareplay.learner.recipe_book import default_settings
 
 
 def run_benchmark(

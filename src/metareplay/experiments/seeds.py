@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from metareplay.errors import MetaReplayError
-from metareplay.experiments.config import RunConfig
-from metareplay.experiments.observers import Observer, ProgressFile, Several, TensorBoard
+from metareplay.experiments.observers import ObserverList, ProgressFile, TensorBoard
 from metareplay.experiments.run import Interrupted, Run, finished_results
 from metareplay.files import write_atomically
+from metareplay.learner.config import RunConfig
+from metareplay.training.progress import Observer
 
 
 class SeedStatus(NamedTuple):
@@ -130,7 +131,7 @@ def _child(folder: Path) -> None:
     watchers: list[Observer] = [ProgressFile(folder / "progress.json")]
     if request["tensorboard"]:
         watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))
-    run = Run(config, folder, observer=Several(watchers), should_stop=lambda: asked() or os.getppid() != parent)
+    run = Run(config, folder, observer=ObserverList(watchers), should_stop=lambda: asked() or os.getppid() != parent)
     run.execute(resume=request["resume"])
 
 

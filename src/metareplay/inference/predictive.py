@@ -13,9 +13,9 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.moments import mlp_output_moments
 from metareplay.nets.weights import Buffers, drawing_from, linearised_outputs, run_flat
 from metareplay.posteriors.base import Posterior
-from metareplay.posteriors.gaussian import MeanFieldGaussian
-from metareplay.posteriors.laplace import LinearisedGaussian
-from metareplay.posteriors.mixture import members_of
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.laplace import LinearisedGaussian
+from metareplay.posteriors.families.mixture import members_of
 
 AT_ONCE = 5
 """Weight samples that are drawn and run together: their activations stay in the processor's cache, and memory does not grow with K."""

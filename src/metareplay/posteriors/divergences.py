@@ -14,9 +14,10 @@ from torch.autograd.function import once_differentiable
 
 from metareplay.errors import ConfigError
 from metareplay.posteriors.base import HasLogProb, HasSamples, HasSamplesWithLogProb
-from metareplay.posteriors.dirac import Dirac
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.radial import Radial
+from metareplay.posteriors.families.dirac import Dirac
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.radial import Radial
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 Rule = TypeVar("Rule", bound=Callable[[Any, Any], Tensor])
 

@@ -5,7 +5,7 @@ from torch import Generator, Tensor
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.seeding import normal
 
 

@@ -8,8 +8,8 @@ from metareplay.errors import DataError
 from metareplay.files import write_atomically
 from metareplay.report import html
 from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, lookup, mean_and_error
-from metareplay.report.canvas import PAGE, inline_svg
-from metareplay.report.figures import comparison_figure
+from metareplay.report.figures.canvas import PAGE, inline_svg
+from metareplay.report.figures.results import comparison_figure
 from metareplay.report.pictures import pictures, predictive_pictures
 from metareplay.report.runs import Group, find_runs, group_runs
 from metareplay.report.sections import description, headline, headline_criterion, how_to_repeat, results_table, tasks_table

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from html import escape
 
 from metareplay.report import html
-from metareplay.report.canvas import PAGE, inline_svg
-from metareplay.report.drawings import DRAWINGS, Drawing
+from metareplay.report.figures.canvas import PAGE, inline_svg
+from metareplay.report.figures.drawings import DRAWINGS, Drawing
 from metareplay.report.runs import Group
 
 PREDICTIVE = ("regression", "boundaries", "maps", "samples")

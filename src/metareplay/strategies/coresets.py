@@ -8,15 +8,15 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.errors import DataError
-from metareplay.hypernets.task_maps import TaskMap
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
-from metareplay.posteriors.gaussian import GaussianPrior
-from metareplay.posteriors.own_prior import as_prior
+from metareplay.posteriors.priors.earlier import as_prior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import QuietStrategy, TrainingData
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.settings import StrategySettings
+from metareplay.task_maps.base import TaskMap
 
 LEARNED = "learned."
 

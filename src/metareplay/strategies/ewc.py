@@ -9,12 +9,12 @@ from typing import cast, final
 import torch
 from torch import Generator, Tensor
 
-from metareplay.hypernets.task_maps import SharedParameters
 from metareplay.model import ContinualModel
-from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.base import QuietStrategy, TrainingData
 from metareplay.strategies.fisher import quadratic_change, summed_squared_gradients
 from metareplay.strategies.settings import StrategySettings
+from metareplay.task_maps.direct import SharedParameters
 
 
 @final

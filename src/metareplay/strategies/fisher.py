@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, vjp, vmap
 from metareplay.model import ContinualModel
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import HasFisher, HasLogProb, PosteriorFamily
-from metareplay.posteriors.mixture import MixtureFamily
+from metareplay.posteriors.families.mixture import MixtureFamily
 from metareplay.strategies.base import TrainingData
 from metareplay.strategies.settings import StrategySettings
 

@@ -11,18 +11,19 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
-from metareplay.hypernets.replay_distance import SquaredChange, small_matrices_pay
-from metareplay.hypernets.task_maps import TaskMap
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import replay_divergence
-from metareplay.posteriors.flow import Flow
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.last_posterior import MixturePrior, with_fixed_prior
+from metareplay.posteriors.families.flow import Flow
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.priors.earlier import MixturePrior, with_fixed_prior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import QuietStrategy, TrainingData
 from metareplay.strategies.fisher import is_known, known_information, posterior_information, quadratic_change
 from metareplay.strategies.settings import StrategySettings
+from metareplay.task_maps.base import TaskMap
+from metareplay.task_maps.replay_distance import SquaredChange, small_matrices_pay
 
 
 @final

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
-from metareplay.posteriors.gaussian import GaussianPrior, MeanFieldGaussian
-from metareplay.posteriors.last_posterior import LastPosterior, with_fixed_prior
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.priors.earlier import LastPosterior, with_fixed_prior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.base import QuietStrategy
 
 

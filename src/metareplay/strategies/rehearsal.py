@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
 from metareplay.model import ContinualModel
-from metareplay.posteriors.gaussian import GaussianPrior
+from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import QuietStrategy, TrainingData
 from metareplay.strategies.settings import StrategySettings

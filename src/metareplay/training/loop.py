@@ -10,11 +10,11 @@ from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
 from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
 from metareplay.posteriors.base import Posterior, Prior, PriorMatching
-from metareplay.posteriors.dirac import Dirac
-from metareplay.posteriors.mixture import members_of
-from metareplay.posteriors.prior_matching import DirectMatching
+from metareplay.posteriors.families.dirac import Dirac
+from metareplay.posteriors.families.mixture import members_of
+from metareplay.posteriors.matching.direct import DirectMatching
+from metareplay.posteriors.priors.tempered import tempered
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.posteriors.tempering import tempered
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, Strategy, TrainingData
 from metareplay.training.batches import Batches, OwnBatches

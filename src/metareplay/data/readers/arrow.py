@@ -1,0 +1,80 @@
+"""Parquet files and Hugging Face data sets as tables: numbers, text, class labels by name, encoded images."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metareplay.data.base import Place
+from metareplay.data.columns import Column, Table
+from metareplay.data.readers.parquet import INSTALL_HINT
+from metareplay.errors import DataError
+
+
+def read_parquet_table(files: Sequence[Path]) -> Table:
+    """The rows of all files, one after another."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise DataError(INSTALL_HINT) from error
+    found, places = [], []
+    for file in files:
+        try:
+            found.append(parquet.ParquetFile(file).read())
+        except (OSError, pyarrow.ArrowException) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise DataError(f"cannot read {file} ({reason}); the file is truncated, corrupt or no parquet: copy it again") from error
+        places.append(Place(f"{file}, row ", range(found[-1].num_rows)))
+    try:
+        table = pyarrow.concat_tables(found)
+    except pyarrow.ArrowException as error:
+        raise DataError(f"the files {', '.join(file.name for file in files)} in {files[0].parent} have different columns") from error
+    return from_arrow(table, tuple(places), class_names(table.schema.metadata or {}))
+
+
+def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """Names of classes by column, where the Hugging Face library noted them."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        return {name: list(about["names"]) for name, about in features.items() if about.get("_type") == "ClassLabel"}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def from_arrow(table: Any, places: tuple[Place, ...], names: Mapping[str, Sequence[str]]) -> Table:
+    """A pyarrow table's columns."""
+    if table.num_rows == 0:
+        raise DataError(f"{places[0].text.partition(', ')[0] if places else 'the table'} has no rows; give at least one")
+    columns = {name: _column(table.column(name), names.get(name)) for name in table.column_names}
+    return Table(columns, places)
+
+
+def _column(column: Any, names: Sequence[str] | None) -> Column:
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if names is not None and types.is_integer(kind):
+        values = [None if index is None or not 0 <= index < len(names) else names[index] for index in column.to_pylist()]
+        return Column("text", _objects(values))
+    if types.is_boolean(kind) and not column.null_count:
+        return Column("number", np.array(column.to_pylist(), dtype=bool))
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
+        return Column("number", np.array([np.nan if v is None else float(v) for v in column.to_pylist()], dtype=np.float64))
+    if types.is_string(kind) or types.is_large_string(kind):
+        return Column("text", _objects(column.to_pylist()))
+    if types.is_struct(kind) and {kind.field(index).name for index in range(kind.num_fields)} == {"bytes", "path"}:
+        return Column("image", _objects([None if cell is None else cell["bytes"] or cell["path"] for cell in column.to_pylist()]))
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return Column("image", _objects(column.to_pylist()))
+    return Column("other", _objects([None] * len(column)))
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array

@@ -1,0 +1,69 @@
+"""Data sets of the Hugging Face hub, and those its library saved to disk, as tables."""
+
+from pathlib import Path
+from typing import Any
+
+from metareplay.data.base import Place
+from metareplay.data.columns import Table, joined
+from metareplay.data.offline import go_offline, is_offline
+from metareplay.data.readers.arrow import class_names, from_arrow
+from metareplay.data.readers.parquet import INSTALL_HINT, quiet
+from metareplay.errors import DataError
+
+PREFIX = "hf:"
+
+
+def read_hub(name: str) -> Table:
+    """``hf:owner/name`` or ``hf:owner/name:configuration``: training rows, and test rows if there are any."""
+    offline = is_offline()
+    if offline:
+        go_offline()  # before the library is imported
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError(INSTALL_HINT) from error
+    repository, _, configuration = name.removeprefix(PREFIX).partition(":")
+    try:
+        with quiet():
+            found = datasets.load_dataset(repository, configuration or None)
+    except Exception as error:  # the client also lets its HTTP library's own errors through
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if offline:
+            raise DataError(
+                f"{repository} is not on this machine, and offline mode is on; load it once with a network, or copy its files to a folder "
+                f"and name that with --data ({reason})"
+            ) from error
+        raise DataError(f"cannot load {repository} from the Hugging Face hub ({reason}); check the name and the network") from error
+    return _table(found, name)
+
+
+def read_saved(folder: Path) -> Table:
+    """A folder that the library's ``save_to_disk`` wrote."""
+    try:
+        import datasets
+        import pyarrow
+    except ImportError as error:
+        raise DataError(INSTALL_HINT) from error
+    try:
+        with quiet():
+            found = datasets.load_from_disk(str(folder))
+    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException, datasets.exceptions.DatasetsError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"cannot read the data set in {folder} ({reason}); the files are truncated or corrupt: copy them again") from error
+    return _table(found, str(folder))
+
+
+def _table(found: Any, name: str) -> Table:
+    parts = dict(found) if hasattr(found, "keys") else {"train": found}
+    train = parts.get("train") or next(iter(parts.values()))
+    test = parts.get("test") or parts.get("validation")
+    if test is None or test is train:
+        return _part(train, f"{name}, row ")
+    return joined(_part(train, f"{name}, row "), _part(test, f"{name}, test row "))
+
+
+def _part(dataset: Any, text: str) -> Table:
+    table = dataset.with_format("arrow")[:]
+    names = class_names(table.schema.metadata or {})
+    names |= {name: feature.names for name, feature in dataset.features.items() if type(feature).__name__ == "ClassLabel"}
+    return from_arrow(table, (Place(text, range(table.num_rows)),), names)

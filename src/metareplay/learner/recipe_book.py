@@ -1,0 +1,100 @@
+"""Recipes: settings for benchmark, method and network, as data in recipes/*.yaml."""
+
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from metareplay.benchmarks.registry import BENCHMARKS
+from metareplay.learner.methods import Method, method_named
+from metareplay.nets.registry import is_mlp, is_own
+from metareplay.settings import flatten
+
+CUSTOM = "custom"
+"""The name under which a user's own data run; regression has settings of its own."""
+CUSTOM_REGRESSION = "custom-regression"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings that were published with the paper or tuned by this project."""
+
+    benchmark: str
+    method: str
+    network: str
+    source: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    fast: bool = False
+    """Cheaper than the published one with the same results, by this project; what a run takes unless it asks for the published one."""
+
+    @property
+    def name(self) -> str:
+        """How lists show it."""
+        return f"{self.benchmark}/{self.method}/{self.network}{'/fast' if self.fast else ''}"
+
+
+@cache
+def all_recipes() -> tuple[Recipe, ...]:
+    """Every recipe that ships with the package."""
+    folder = resources.files("metareplay.learner") / "recipes"
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".yaml"):
+            benchmark = file.name.removesuffix(".yaml")
+            for entry in yaml.safe_load(file.read_text()):
+                settings = flatten(entry["settings"])
+                found.append(Recipe(benchmark, entry["method"], entry["network"], entry["source"], settings, entry.get("fast", False)))
+    return tuple(found)
+
+
+def recipe_for(benchmark: str, method: str, network: str, *, published: bool = False) -> Recipe | None:
+    """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
+
+    Of two for exactly this it is the fast one, unless the ``published`` one is asked for; only published ones are lent.
+
+    The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without; that of an
+    ensemble is the method of its members.
+    A recipe borrowed from another network leaves the chunk size to be chosen for the network at hand, which may be too small for a
+    hypernetwork that is smaller still; a weight generator then makes all weights at once.
+    """
+    kind = method_named(method)
+    for name in _lenders(kind):
+        matching = [recipe for recipe in all_recipes() if recipe.benchmark == benchmark and recipe.method == name]
+        exact = [recipe for recipe in matching if recipe.network == network]
+        if exact and name == method:
+            return next((recipe for recipe in exact if recipe.fast is not published), exact[0])
+        matching, exact = ([recipe for recipe in found if not recipe.fast] for found in (matching, exact))
+        if matching:
+            nearest = (exact or matching)[0]
+            settings = dict(nearest.settings)
+            if not exact:
+                sizes = {f"hypernet.{key}" for key in ("chunk_size", "smaller_than_posterior", "smaller_than_network")}
+                foreign = sizes | {"posterior.generator_chunk_size"} | (set() if is_mlp(network) else {"posterior.local_reparametrisation"})
+                foreign |= {"heads"} if is_own(network) else set()  # a user's network may not be able to grow
+                settings = {key: value for key, value in settings.items() if key not in foreign}
+            if kind.stochastic and not method_named(name).stochastic:
+                settings |= {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
+            return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)
+    return None
+
+
+def _lenders(method: Method) -> list[str]:
+    """Methods whose recipes serve this one, the nearest first."""
+    names = list(dict.fromkeys((method.name, method.name.removesuffix("-sr").removesuffix("-cs"))))
+    relatives = {"ewc-dirac": "ewc-multihead", "vcl-growing": "vcl"}  # they differ in how they predict, or in their softmax
+    names += [relatives[name] for name in names if name in relatives]
+    return names + [name.replace(method.family, method.member_family) for name in names if method.ensemble]
+
+
+def default_settings(benchmark: str, method: str, network: str, *, published: bool = False) -> tuple[dict[str, Any], str]:
+    """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
+    fallback = CUSTOM_REGRESSION if "regression" in benchmark else CUSTOM
+    recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(fallback, method, network, published=published)
+    base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
+    if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
+        base["training.augmentation"] = BENCHMARKS[benchmark].augmentation
+    if recipe is None:
+        return base, "general defaults"
+    return {**base, **recipe.settings}, recipe.source

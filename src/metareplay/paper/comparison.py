@@ -1,0 +1,195 @@
+"""Ours beside the paper's: a table for the terminal, and as Markdown and JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import sqrt
+from pathlib import Path
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from metareplay.evaluation.boundaries import Thresholds, over_runs
+from metareplay.files import write_atomically
+from metareplay.paper.reproduce import PlannedRun
+from metareplay.paper.tables import PaperRow, PaperTable, result_path
+from metareplay.report.base import MISSING, Estimate, Kind, Results, estimate, show, show_duration
+from metareplay.report.runs import read_results
+
+FIGURES: dict[str, tuple[str, Kind]] = {
+    "tgiven_during": ("TGiven-During", "percent"),
+    "tgiven_final": ("TGiven-Final", "percent"),
+    "tinfer_final": ("TInfer-Final", "percent"),
+    "ent": ("TInfer-Final ent", "percent"),
+    "conf": ("TInfer-Final conf", "percent"),
+    "agree": ("TInfer-Final agree", "percent"),
+    "ku": ("TInfer-Final ku", "percent"),
+    "softmax": ("TInfer-Final softmax", "percent"),
+    "right_task": ("right task", "percent"),
+    "boundary_uncertainty": ("viable thresholds, uncertainty", "percent"),
+    "boundary_loss": ("viable thresholds, loss", "percent"),
+    "seconds": ("training", "seconds"),
+    "memory": ("peak memory, MiB", "seconds"),
+}
+SLACK_ERRORS, SLACK_POINTS = 3.0, 2.0
+"""A figure falls short if it is worse than the paper's by more than so many standard errors plus so many points."""
+WIDE = 128
+"""Columns of a terminal that the whole table takes."""
+HEADER = ("Row", "Figure", "Ours", "Paper", "Standard errors", "Seeds", "Time a seed", "Budget")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure of one row: ours over some seeds, the paper's, and how far they are apart."""
+
+    row: str
+    method: str
+    figure: str
+    ours: float | None
+    error: float | None
+    """Standard error over the seeds; None for one seed."""
+    seeds: int
+    paper: float
+    paper_error: float | None
+    lower_is_better: bool
+    seconds: float | None
+    """Mean seconds of training and testing a seed."""
+    budget: float | None
+    """Length of the training as a share of the recipe's; None where that cannot be told."""
+
+    @property
+    def standard_errors(self) -> float | None:
+        """The difference, ours minus the paper's, over the standard error of a difference."""
+        spread = sqrt((self.error or 0.0) ** 2 + (self.paper_error or 0.0) ** 2)
+        return None if self.ours is None or spread == 0 else (self.ours - self.paper) / spread
+
+    @property
+    def falls_short(self) -> bool:
+        """Worse than the paper by more than chance and a little slack; for errors a tenth of the paper's stands for the points."""
+        if self.ours is None:
+            return False
+        spread = sqrt((self.error or 0.0) ** 2 + (self.paper_error or 0.0) ** 2)
+        points = 0.1 * self.paper if self.lower_is_better else SLACK_POINTS
+        worse = self.ours - self.paper if self.lower_is_better else self.paper - self.ours
+        return worse > SLACK_ERRORS * spread + points
+
+
+def finished(runs: Sequence[PlannedRun]) -> dict[str, list[Results]]:
+    """The results of the runs that have ended, by method."""
+    found: dict[str, list[Results]] = {}
+    for run in runs:
+        if (run.folder / "results.json").is_file():
+            found.setdefault(run.method, []).append(read_results(run.folder))
+    return found
+
+
+def compare(
+    table: PaperTable, rows: Sequence[PaperRow], results: Mapping[str, Sequence[Results]], budgets: Mapping[str, float | None] | None = None
+) -> list[Comparison]:
+    """Every figure of the rows beside the paper's; ``budgets`` tells the length of each method's training, the recipe's by default."""
+    found = []
+    for row in rows:
+        runs = results.get(str(row.method), [])
+        seconds = [sum(run["seconds"].values()) for run in runs]
+        spent = sum(seconds) / len(seconds) if seconds else None
+        for figure, (paper, paper_error) in row.figures.items():
+            ours = _estimate(table, row, figure, runs)
+            lower = figure in ("seconds", "memory") or (table.benchmark == "regression-1d" and figure != "right_task")
+            mean, error, seeds = (None, None, 0) if ours is None else ours
+            budget = (budgets or {}).get(str(row.method), 1.0)
+            found.append(Comparison(row.paper, str(row.method), figure, mean, error, seeds, paper, paper_error, lower, spent, budget))
+    return found
+
+
+def _estimate(table: PaperTable, row: PaperRow, figure: str, runs: Sequence[Results]) -> Estimate | None:
+    """One figure over the runs; the thresholds that detect task boundaries are those that suit all runs together, as in the paper."""
+    path = result_path(table, row, figure)
+    if not figure.startswith("boundary_"):
+        return estimate(runs, *path)
+    known = [run[path[0]][path[1]] for run in runs if run.get(path[0])]
+    if not known:
+        return None
+    joint = over_runs([Thresholds(*(each[field] for field in Thresholds._fields)) for each in known])
+    return Estimate(joint.viable_share, None, len(known))
+
+
+def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison], width: int = WIDE) -> RenderableType:
+    """One line per figure; where there is no room for all columns, each row has a heading of its own."""
+    title = f"{table.title} ({table.label})"
+    if width < WIDE:
+        return Group(f"[bold]{title}[/]", _narrow(table, entries), f"[dim]{caption(entries)}[/]")
+    shown = Table(title=title, box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", pad_edge=False)
+    for number, column in enumerate(HEADER):
+        shown.add_column(column, justify="left" if number < 2 else "right", no_wrap=number < 4)
+    last = None
+    for entry, cells in zip(entries, comparison_cells(table, entries), strict=True):
+        if last is not None and entry.row != last:
+            shown.add_section()
+        last = entry.row
+        shown.add_row(*cells, style="bold red" if entry.falls_short else None)
+    shown.caption, shown.caption_style = caption(entries), "dim"
+    return shown
+
+
+def _narrow(table: PaperTable, entries: Sequence[Comparison]) -> Table:
+    """Four columns; name, seeds, time and budget of a row stand above its figures."""
+    shown = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for number, column in enumerate(HEADER[1:5]):
+        shown.add_column(column, justify="right" if number else "left")
+    for entry, cells in zip(entries, comparison_cells(table, entries), strict=True):
+        if cells[0]:
+            shown.add_section()
+            shown.add_row(
+                f"[bold]{cells[0]}[/]", f"{cells[5]} seed{'' if cells[5] == '1' else 's'}", f"{cells[6]} each", f"{cells[7]} budget"
+            )
+        shown.add_row(*cells[1:5], style="bold red" if entry.falls_short else None)
+    return shown
+
+
+def comparison_cells(table: PaperTable, entries: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """The cells of each line; a row's name, time and budget stand in its first line only."""
+    lines: list[tuple[str, ...]] = []
+    last = None
+    for entry in entries:
+        label, kind = FIGURES[entry.figure]
+        if table.benchmark == "regression-1d" and entry.figure != "right_task":
+            label, kind = f"MSE {label}", "mse"
+        ours = None if entry.ours is None else Estimate(entry.ours, entry.error, entry.seeds)
+        paper = Estimate(entry.paper, entry.paper_error, 1)
+        apart = entry.standard_errors
+        first = entry.row != last
+        last = entry.row
+        name = entry.row if entry.method == entry.row.lower() else f"{entry.row} ({entry.method})"
+        time = show_duration(entry.seconds) if entry.seconds is not None else MISSING
+        budget = "other" if entry.budget is None else "full" if entry.budget == 1 else f"{100 * entry.budget:.3g} %"
+        distance = (MISSING if apart is None else f"{apart:+.1f}") + (" short" if entry.falls_short else "")
+        cells = (show(ours, kind), show(paper, kind), distance, str(entry.seeds or MISSING))
+        lines.append((name if first else "", label, *cells, *((time, budget) if first else ("", ""))))
+    return lines
+
+
+def caption(entries: Sequence[Comparison]) -> str:
+    """What the columns mean, and how many figures fall short."""
+    known = [entry for entry in entries if entry.ours is not None]
+    short = sum(entry.falls_short for entry in known)
+    words = [
+        "Standard errors: ours minus the paper's over the standard error of the difference (with one seed the paper's alone). "
+        f"short: worse by more than {SLACK_ERRORS:g} of them plus {SLACK_POINTS:g} points (squared errors: a tenth of the paper's).",
+        f"{len(known)} of {len(entries)} figures measured, {short} short.",
+    ]
+    if any(entry.budget != 1 for entry in entries):
+        words.append("The training was not as long as the recipe's: the figures cannot be held against the paper's.")
+    return " ".join(words)
+
+
+def write_comparison(out: Path, table: PaperTable, entries: Sequence[Comparison]) -> tuple[Path, Path]:
+    """Write table.md and table.json into a folder."""
+    lines = [f"# {table.title} ({table.label})", "", "| " + " | ".join(HEADER) + " |", "|---|---|" + "---:|" * (len(HEADER) - 2)]
+    lines += ["| " + " | ".join(cells) + " |" for cells in comparison_cells(table, entries)]
+    markdown, data = out / "table.md", out / "table.json"
+    write_atomically(markdown, "\n".join([*lines, "", caption(entries), ""]))
+    figures = [asdict(entry) | {"standard_errors": entry.standard_errors, "falls_short": entry.falls_short} for entry in entries]
+    content = {"schema": 1, "table": table.name, "label": table.label, "benchmark": table.benchmark, "network": table.network}
+    write_atomically(data, json.dumps(content | {"figures": figures}, indent=1))
+    return markdown, data

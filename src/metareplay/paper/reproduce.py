@@ -1,0 +1,87 @@
+"""Reproduce a table of the paper: which runs it takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from metareplay.errors import ConfigError
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.recipe_book import default_settings
+from metareplay.paper.tables import PaperRow, PaperTable
+
+FIXED = {
+    "method": "the row says which method it is, choose rows with --rows",
+    "benchmark": "the table says which benchmark it is",
+    "network": "the table says which network it is",
+    "seed": "seeds are chosen by --seed and --seeds",
+}
+"""Settings that would make a run another row than the one it stands for."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One seed of one method, and the folder it goes to."""
+
+    method: str
+    config: RunConfig
+    folder: Path
+    source: str
+    """Where its settings come from."""
+    budget: float | None = 1.0
+    """Its length as a share of the recipe's; None where they are told in different units."""
+
+
+def chosen_rows(table: PaperTable, names: Sequence[str]) -> tuple[PaperRow, ...]:
+    """The rows asked for, by our names or the paper's; all that can be run if none is named."""
+    if not names:
+        return table.own_rows
+    known = {name.lower() for row in table.own_rows for name in (row.paper, str(row.method))}
+    if unknown := [name for name in names if name.lower() not in known]:
+        methods = dict.fromkeys(str(row.method) for row in table.own_rows)
+        raise ConfigError(f"table {table.name} has no row {unknown[0]!r}; its rows are {', '.join(methods)}")
+    wanted = {name.lower() for name in names}
+    return tuple(row for row in table.own_rows if row.paper.lower() in wanted or row.method in wanted)
+
+
+def planned_runs(
+    table: PaperTable, rows: Sequence[PaperRow], seeds: range, out: Path, *, budget: float = 1.0, given: dict[str, Any] | None = None
+) -> list[PlannedRun]:
+    """Every run that the rows need, seed by seed, so that an interrupted table has all rows first; rows may share runs."""
+    if fixed := [key for key in FIXED if key in (given or {})]:
+        raise ConfigError(f"--set {fixed[0]} is not possible here: {FIXED[fixed[0]]}; use metareplay run for runs of your own")
+    methods = dict.fromkeys(str(row.method) for row in rows)
+    found = []
+    for seed in seeds:
+        for method in methods:
+            defaults, source = default_settings(table.benchmark, method, table.network, published=True)
+            defaults = {**defaults, **table.settings}  # those that mean nothing to a method are passed over
+            config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "settings"), budget)
+            share = _length_share(config, build_config(defaults, {}, "settings"))
+            found.append(PlannedRun(method, config, out / method / f"seed-{seed}", source, share))
+    return found
+
+
+def _length_share(config: RunConfig, recipe: RunConfig) -> float | None:
+    """How long a run trains, as a share of its recipe; None where one counts iterations and the other epochs."""
+    for key in ("iterations", "epochs"):
+        own, full = getattr(config.training, key), getattr(recipe.training, key)
+        if own is not None and full is not None:
+            return float(own / full)
+    return None
+
+
+def shortened(config: RunConfig, budget: float) -> RunConfig:
+    """The configuration with a share of its training steps, at least one."""
+    if not 0 < budget <= 1:
+        raise ConfigError(f"--budget {budget} must lie above 0 and not above 1; it scales the number of training steps")
+    if budget == 1:
+        return config
+    training, strategy = config.training, config.strategy
+    lengths = {key: _share(getattr(training, key), budget) for key in ("iterations", "epochs")}
+    after = {key: _share(getattr(strategy, key), budget) for key in ("finetune_iterations", "finetune_epochs")}
+    return config.model_copy(update={"training": training.model_copy(update=lengths), "strategy": strategy.model_copy(update=after)})
+
+
+def _share(length: int | None, budget: float) -> int | None:
+    return None if length is None else max(1, round(length * budget))

@@ -1,0 +1,86 @@
+"""The paper's results tables as data (paper/tables.yaml), and where a run's results hold the same figures."""
+
+import difflib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from metareplay.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """One row: the method's name in the paper and here (None: cited from other work), and its figures."""
+
+    paper: str
+    method: str | None
+    figures: dict[str, tuple[float, float | None]]
+    """Mean and standard error by the figure's key."""
+    batch_wise: bool = False
+    """The task is inferred for batches of inputs together."""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One table of the paper: which benchmark and network, and its rows."""
+
+    name: str
+    label: str
+    title: str
+    benchmark: str
+    network: str
+    rows: tuple[PaperRow, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What its runs have instead of what their recipes say; keys that mean nothing to a method are passed over."""
+    other_labels: tuple[str, ...] = ()
+    """Tables of the paper's main text that show some of the same figures."""
+
+    @property
+    def own_rows(self) -> tuple[PaperRow, ...]:
+        """The rows that can be run; the others cite other work."""
+        return tuple(row for row in self.rows if row.method is not None)
+
+
+@cache
+def paper_tables() -> dict[str, PaperTable]:
+    """All tables by their plain names."""
+    file = resources.files("metareplay.paper") / "tables.yaml"
+    found = {}
+    for name, entry in yaml.safe_load(file.read_text()).items():
+        rows = []
+        for row in entry.pop("rows"):
+            figures = {key: (value[0], value[1]) for key, value in row["figures"].items()}
+            rows.append(PaperRow(row["paper"], row.get("method"), figures, row.get("batch_wise", False)))
+        found[name] = PaperTable(name, rows=tuple(rows), other_labels=tuple(entry.pop("other_labels", ())), **entry)
+    return found
+
+
+def paper_table(name: str) -> PaperTable:
+    """A table by its plain name or its label in the paper."""
+    tables = paper_tables()
+    by_label = {label: table for table in tables.values() for label in (table.label, *table.other_labels)}
+    if name in tables or name in by_label:
+        return tables.get(name) or by_label[name]
+    near = difflib.get_close_matches(name, [*tables, *by_label], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"table {name!r} is unknown; choose one of {', '.join(tables)} (metareplay list tables){hint}")
+
+
+def result_path(table: PaperTable, row: PaperRow, figure: str) -> tuple[str, ...]:
+    """Where results.json holds a figure."""
+    if figure == "right_task":
+        return ("task_inference_accuracy", "variance")
+    if figure.startswith("boundary_"):
+        return ("task_boundaries", figure.removeprefix("boundary_"), "viable_share")
+    if figure == "seconds":
+        return ("seconds", "train")
+    if figure == "memory":
+        return ("peak_memory_mib",)
+    if table.benchmark == "regression-1d":
+        return ("mse", figure)
+    if figure.startswith("tgiven"):
+        return (figure,)
+    return ("batch_wise" if row.batch_wise else "tinfer_final", figure)

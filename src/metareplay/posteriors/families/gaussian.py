@@ -1,0 +1,110 @@
+"""Mean-field Gaussian posteriors: Bayes-by-Backprop [Blundell2015; Henning2021, SM sec. Bayes-by-Backprop]."""
+
+from dataclasses import dataclass
+from math import log, pi
+from typing import Any, cast, final
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.families.dirac import initial_weight_variances
+from metareplay.seeding import normal
+
+RHO_OFFSET = -2.5
+"""sigma = softplus(rho - 2.5): scales start near 0.08 where theta starts around zero, as in the published runs."""
+
+
+def reparametrised(mean: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
+    """Samples mean + scale * noise (n, ..., W) from noise of that shape, which gets no gradient."""
+    return cast(Tensor, _Reparametrised.apply(mean, scale, noise))
+
+
+class _Reparametrised(torch.autograd.Function):
+    """One pass over the noise each way; PyTorch's own slopes take three, and keep a product of the noise's size."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(mean: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
+        return torch.addcmul(mean, scale, noise)  # w = mu + sigma * eps, SM eq. reparam:trick; (n, ..., W)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[2])
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None]:
+        (noise,) = ctx.saved_tensors
+        by_scale = slope[0] * noise[0]  # (n, ..., W) -> (..., W)
+        for each, eps in zip(slope[1:], noise[1:], strict=True):
+            by_scale = torch.addcmul(by_scale, each, eps)
+        return slope[0] if len(slope) == 1 else slope.sum(0), by_scale, None  # one sample: no sum, no copy
+
+
+@final
+@dataclass(frozen=True)
+class MeanFieldGaussian:
+    """Independent Gaussians, one per weight: q(W) = prod_i N(W_i; mean_i, scale_i^2)."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Reparametrised samples (n, W)."""
+        noise = normal(n, *self.mean.shape, generator=generator, like=self.mean)
+        return reparametrised(self.mean, self.scale, noise)
+
+    def log_prob(self, weights: Tensor) -> Tensor:
+        """Log-density of weight samples: (n, W) -> (n,)."""
+        z = (weights - self.mean) / self.scale
+        return (-0.5 * z.square() - self.scale.log() - 0.5 * log(2 * pi)).sum(-1)  # (n, W) -> (n,)
+
+
+@final
+class GaussianFamily:
+    """theta = [means, rhos], scales = softplus(rho + offset).
+
+    Without a hypernetwork, means start uniform in [-0.1, 0.1], or where the network itself would start
+    (``keep_network_init``), and rho uniform in [-0.5, 0.5] around the offset.
+    """
+
+    name = "bbb"
+    weight_sets: int | None = None
+
+    def __init__(self, *, keep_network_init: bool = False) -> None:
+        self.keep_network_init = keep_network_init
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return 2 * spec.numel
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        mean = torch.rand(spec.numel, generator=generator) * 0.2 - 0.1
+        rho = torch.rand(spec.numel, generator=generator) - 0.5
+        return torch.cat([spec.flatten(network) if self.keep_network_init else mean, rho])  # (2W,)
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        mean = initial_weight_variances(network, spec) if self.keep_network_init else torch.full((spec.numel,), 0.2**2 / 12)
+        return torch.cat([mean, torch.full((spec.numel,), 1 / 12)])  # variances of the uniform distributions above
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        return torch.arange(2 * spec.numel) < spec.numel
+
+    def at(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
+        mean, rho = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
+        return MeanFieldGaussian(mean, F.softplus(rho + RHO_OFFSET))
+
+    def fisher(self, theta: Tensor, spec: WeightSpec) -> Tensor:
+        """In closed form; means and scales have no information about each other, so that the diagonal is all of it."""
+        rho = theta.chunk(2, dim=-1)[1] + RHO_OFFSET
+        precision = F.softplus(rho).square().reciprocal()
+        slope = torch.sigmoid(rho)  # d sigma / d rho
+        return torch.cat([precision, 2 * precision * slope.square()], dim=-1)  # R of sm:eq:kl:taylor in [means, rhos]; (..., 2W)
+
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
+        return self.at(theta, spec)
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        means = spec.positions_in(larger)
+        return torch.cat([means, means + larger.numel])

@@ -1,0 +1,209 @@
+"""Implicit posteriors: a weight generator WG turns noise into weights [Henning2021, sm:sec:pr:implicit].
+
+theta holds WG's own weights. Samples are easy, the density is unknown; the prior-matching term is estimated (ssge_matching.py, avb.py).
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.mlp import MLP, activation_named
+from metareplay.nets.registry import build_seeded
+from metareplay.nets.weights import WeightSpec
+from metareplay.pieces import Pieces
+from metareplay.posteriors.families.dirac import initial_weight_variances
+from metareplay.posteriors.products import FEW_WEIGHTS, FactoredSamples
+from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.seeding import normal
+
+CHUNKS = "chunk_embeddings"
+
+
+@final
+@dataclass(frozen=True)
+class Implicit:
+    """The distribution of w = f_WG(z[:n_z], theta) + sigma z."""
+
+    theta: Tensor
+    shape: WeightSpec
+    """Names and shapes of WG's own weights, as theta holds them."""
+    num_weights: int
+    settings: PosteriorSettings
+    places: Pieces | None = None
+    """Where the main network's weights stand from the oldest to the latest, once its outputs have grown; None: as they are."""
+
+    @property
+    def noise_size(self) -> int:
+        """How many random numbers a sample takes."""
+        latent = self.settings.latent_size
+        return latent if self.settings.support_noise is None else max(latent, self.num_weights)
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise of full support; 0 where there is none."""
+        return (self.settings.support_noise or 0.0) * self.settings.latent_std
+
+    @property
+    def is_put_in_order(self) -> bool:
+        """Whether weights are generated from the oldest to the latest and then moved to where they stand in the network."""
+        return self.places is not None and self.settings.generator_chunk_size is not None
+
+    def as_generated(self) -> "Implicit":
+        """The same distribution of the weights in the order in which they are generated."""
+        return replace(self, places=None)
+
+    def products_pay(self, n: int) -> bool:
+        """Whether inner products of n samples take less work than the samples.
+
+        For R outputs of WG that is 3 n L K R against 4 K^2 R for the products of its last layer and about 8 n L K^2, in double precision,
+        to carry these over to the samples.
+        """
+        outputs, width = self.shape.shapes[self.shape.names.index(f"layers.{len(self.settings.generator_hidden)}.weight")]
+        rows = n * ceil(self.num_weights / outputs)  # n L
+        few = self.theta.dim() > 1 or self.num_weights <= FEW_WEIGHTS
+        return not few and 3 * rows * outputs > (width + 1) * (4 * outputs + 8 * rows)
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Reparametrised samples (n, W)."""
+        noise = normal(n, *self.theta.shape[:-1], self.noise_size, generator=generator, like=self.theta)
+        return self.weights_at(noise.mul_(self.settings.latent_std))  # z ~ N(0, latent_std^2 I)
+
+    def weights_at(self, z: Tensor) -> Tensor:
+        """The weights that noise z (n, noise_size) becomes: (n, W)."""
+        generated = self._generated(z[..., : self.settings.latent_size])  # f_WG(z[:n_z], theta); (n, W)
+        if self.settings.support_noise is None:
+            return generated
+        noise = z[..., : self.num_weights]
+        if self.places is not None:
+            noise = self.places.take(noise)  # old weights keep their own noise
+        return torch.add(generated, noise, alpha=self.settings.support_noise)  # full support: second equation of sm:sec:kl:support; (n, W)
+
+    def factored(self, n: int, *, generator: Generator) -> FactoredSamples:
+        """Samples without the noise of full support, as inputs and weights of WG's last layer; of a single theta (P,)."""
+        z = normal(n, self.settings.latent_size, generator=generator, like=self.theta).mul_(self.settings.latent_std)
+        weights = self.shape.unflatten(self.theta)
+        weight, bias = self._last_layer(weights)
+        h = self._last_inputs(z, weights).unflatten(0, (n, -1))  # (n L, H) -> (n, L, H)
+        inputs = torch.cat([h, h.new_ones(*h.shape[:-1], 1)], dim=-1)  # v = [h; 1]; (n, L, K)
+        return FactoredSamples.of(inputs, torch.cat([weight, bias.unsqueeze(1)], dim=1), self.num_weights)
+
+    def _last_layer(self, weights: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        return _layer(weights, len(self.settings.generator_hidden))
+
+    def _last_inputs(self, z: Tensor, weights: dict[str, Tensor]) -> Tensor:
+        """What WG's last layer turns into weights: a row per sample, or per sample and chunk; (n, ..., Z) -> (..., n L, H)."""
+        h = z.movedim(0, -2)  # (n, ..., Z) -> (..., n, Z)
+        if self.settings.generator_chunk_size is not None:
+            chunks = weights[CHUNKS]  # (..., L, C)
+            rows = (*h.shape[:-1], chunks.shape[-2])  # (..., n, L)
+            inputs = [h.unsqueeze(-2).expand(*rows, -1), chunks.unsqueeze(-3).expand(*rows, -1)]
+            h = torch.cat(inputs, dim=-1).flatten(-3, -2)  # (..., n L, Z + C)
+        activation = activation_named(self.settings.generator_activation)
+        for index in range(len(self.settings.generator_hidden)):
+            h = activation(_linear(h, *_layer(weights, index)))  # (..., n L, D) -> (..., n L, H)
+        return h
+
+    def _generated(self, z: Tensor) -> Tensor:
+        weights = self.shape.unflatten(self.theta)
+        h = _linear(self._last_inputs(z, weights), *self._last_layer(weights))  # (..., n L, R)
+        if self.settings.generator_chunk_size is not None:
+            h = h.unflatten(-2, (len(z), -1)).flatten(-2)  # (..., n L, R) -> (..., n, L R)
+            h = h.split([self.num_weights, h.shape[-1] - self.num_weights], dim=-1)[0]  # (..., n, W)
+            if self.places is not None:
+                h = self.places.take(h)  # chunks hold the oldest weights first
+        return h.movedim(-2, 0)  # (..., n, W) -> (n, ..., W)
+
+
+def _layer(weights: dict[str, Tensor], index: int) -> tuple[Tensor, Tensor]:
+    return weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
+
+
+def _linear(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A layer, or one for each theta: (..., n, D) -> (..., n, H)."""
+    return F.linear(h, weight, bias) if weight.dim() == 2 else h @ weight.mT + bias.unsqueeze(-2)
+
+
+@final
+class ImplicitFamily:
+    """theta = the weights of WG, an MLP with an output per main-network weight, or one that makes them chunk by chunk.
+
+    Without chunks, WG's output biases stand for the weights themselves: they are where the network itself would start if
+    ``keep_network_init``, else zero.
+    """
+
+    weight_sets: int | None = None
+
+    def __init__(self, settings: PosteriorSettings, name: str = "ssge") -> None:
+        self.settings, self.name = settings, name
+
+    @property
+    def _chunked(self) -> bool:
+        return self.settings.generator_chunk_size is not None
+
+    def _widths(self, spec: WeightSpec) -> tuple[int, ...]:
+        settings = self.settings
+        inputs = settings.latent_size + (settings.generator_chunk_embedding_size if self._chunked else 0)
+        return (inputs, *settings.generator_hidden, settings.generator_chunk_size or spec.numel)
+
+    def shape(self, spec: WeightSpec) -> WeightSpec:
+        """The weights of WG: its layers, then its chunk embeddings."""
+        names, shapes = [], []
+        for index, (n_in, n_out) in enumerate(pairwise(self._widths(spec))):
+            names += [f"layers.{index}.weight", f"layers.{index}.bias"]
+            shapes += [torch.Size((n_out, n_in)), torch.Size((n_out,))]
+        if self.settings.generator_chunk_size is not None:
+            names.append(CHUNKS)
+            chunks = ceil(spec.numel / self.settings.generator_chunk_size)
+            shapes.append(torch.Size((chunks, self.settings.generator_chunk_embedding_size)))
+        return WeightSpec(tuple(names), tuple(shapes))
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return self.shape(spec).numel
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        inputs, *hidden, outputs = self._widths(spec)
+        wg = build_seeded(lambda outputs: MLP((inputs,), hidden, outputs), outputs, generator)
+        theta, shape = WeightSpec.of(wg).flatten(wg), self.shape(spec)
+        if self._chunked:
+            embeddings = torch.randn(shape.sizes[-1], generator=generator) * self.settings.generator_chunk_embedding_std
+            return torch.cat([theta, embeddings])  # (P,)
+        if self.settings.keep_network_init:
+            theta[self.weight_mask(spec)] = spec.flatten(network)
+        return theta
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        shape, parts = self.shape(spec), []
+        for name, size in zip(shape.names, shape.sizes, strict=True):
+            variance = self.settings.generator_chunk_embedding_std**2 if name == CHUNKS else 0.0  # biases start at zero
+            if name.endswith("weight"):
+                variance = 2 / sum(shape.shapes[shape.names.index(name)])  # Xavier
+            parts.append(torch.full((size,), variance))
+        variances = torch.cat(parts)  # (P,)
+        if self.settings.keep_network_init and not self._chunked:
+            variances[self.weight_mask(spec)] = initial_weight_variances(network, spec)
+        return variances
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        """WG's output biases; nothing where chunks share them."""
+        size = self.num_parameters(spec)
+        return torch.zeros(size, dtype=torch.bool) if self._chunked else torch.arange(size) >= size - spec.numel
+
+    def at(self, theta: Tensor, spec: WeightSpec) -> Implicit:
+        return Implicit(theta, self.shape(spec), spec.numel, self.settings, spec.from_oldest)
+
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> Implicit:
+        return self.at(theta, spec)
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        size = self.num_parameters(spec)
+        if self._chunked:
+            return torch.arange(size)  # later weights take later outputs, then new chunks at the end
+        rows, width = spec.positions_in(larger), self._widths(spec)[-2]  # an output moves with its weight
+        before = size - (width + 1) * spec.numel
+        weights = before + rows.unsqueeze(1) * width + torch.arange(width)  # (W, H)
+        return torch.cat([torch.arange(before), weights.flatten(), before + larger.numel * width + rows])  # (P,)

@@ -1,0 +1,70 @@
+"""The Gaussian that elastic weight consolidation builds after a task [Henning2021, SM sec. Elastic Weight Consolidation].
+
+While a task is learned theta is a point, the MAP estimate; its second half holds the precision of each weight, which the
+strategy updates from the Fisher information when the task is done.
+
+The Gaussian is a statement about the neighbourhood of the point: precisions of weights that hardly mattered stay at the prior's, and
+samples that far away, put into the network, predict noise. The Fisher information is the curvature of the network linearised at the
+point, and for that network the Gaussian holds everywhere [Immer2021, Improving predictions of Bayesian neural nets via local
+linearization]; so predictions use the linearised network unless told otherwise.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Generator, Tensor, nn
+
+from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.families.dirac import Dirac, initial_weight_variances
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+
+
+@final
+@dataclass(frozen=True)
+class LinearisedGaussian:
+    """A Gaussian over the weights of the network linearised at its mean."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Reparametrised samples (n, W)."""
+        return MeanFieldGaussian(self.mean, self.scale).rsample(n, generator=generator)
+
+
+@final
+class LaplaceFamily:
+    """theta = [weights, precisions]. Predictions use the Gaussian, ``linearised`` or not, or with ``point`` only its mode."""
+
+    name = "ewc"
+
+    def __init__(self, prior_variance: float, *, point: bool, linearised: bool = True) -> None:
+        self.prior_variance, self.point, self.linearised = prior_variance, point, linearised
+        self.weight_sets = 1 if point else None
+
+    def num_parameters(self, spec: WeightSpec) -> int:
+        return 2 * spec.numel
+
+    def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
+        return torch.cat([spec.flatten(network), torch.full((spec.numel,), 1 / self.prior_variance)])  # (2W,)
+
+    def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
+        return torch.cat([initial_weight_variances(network, spec), torch.zeros(spec.numel)])
+
+    def weight_mask(self, spec: WeightSpec) -> Tensor:
+        return torch.arange(2 * spec.numel) < spec.numel
+
+    def at(self, theta: Tensor, spec: WeightSpec) -> Dirac | MeanFieldGaussian | LinearisedGaussian:
+        weights, precision = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
+        if self.point:
+            return Dirac(weights)
+        kind = LinearisedGaussian if self.linearised else MeanFieldGaussian
+        return kind(weights, precision.rsqrt())  # SM eq. ewc:constructed
+
+    def while_training(self, theta: Tensor, spec: WeightSpec) -> Dirac:
+        return Dirac(theta if theta.shape[-1] == spec.numel else theta.chunk(2, dim=-1)[0])  # precisions need not be given; (W,)
+
+    def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
+        weights = spec.positions_in(larger)
+        return torch.cat([weights, weights + larger.numel])

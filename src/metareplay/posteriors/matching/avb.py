@@ -1,0 +1,132 @@
+"""Adversarial Variational Bayes [Mescheder2017; Henning2021, sm:sec:avb]: a discriminator learns the log-ratio of posterior and prior."""
+
+from math import ceil
+from typing import cast, final
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+from torch.func import functional_call
+
+from metareplay.errors import ConfigError
+from metareplay.nets.mlp import MLP
+from metareplay.nets.registry import build_seeded
+from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
+from metareplay.posteriors.base import HasLogProb, HasSamples, Posterior, Prior
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.priors.gaussian import GaussianPrior
+from metareplay.posteriors.settings import PosteriorSettings
+
+SMALLEST_SCALE = 1e-4
+"""The contrast is at least so wide, for a weight that hardly varies has no ratio of densities worth learning."""
+
+
+@final
+class Discriminator(nn.Module):
+    """f_D: says of each weight sample in a batch how much likelier it comes from the posterior, as a logit.
+
+    With ``avb_chunk_size`` a first MLP reduces every chunk of the weights, and what it makes of them all is the input.
+    With ``avb_batch_statistics`` each sample is seen beside the mean and standard deviation of its batch.
+    """
+
+    def __init__(self, num_weights: int, settings: PosteriorSettings) -> None:
+        super().__init__()
+        self.chunk_size, self.batch_statistics = settings.avb_chunk_size, settings.avb_batch_statistics
+        inputs = num_weights
+        if self.chunk_size is not None:
+            self.chunks = ceil(num_weights / self.chunk_size)
+            self.padding = self.chunks * self.chunk_size - num_weights
+            self.reduce = MLP((self.chunk_size,), settings.avb_chunk_hidden, settings.avb_chunk_outputs, settings.avb_activation)
+            inputs = self.chunks * settings.avb_chunk_outputs
+        self.judge = MLP((inputs * (3 if self.batch_statistics else 1),), settings.avb_hidden, 1, settings.avb_activation)
+
+    def forward(self, weights: Tensor) -> Tensor:
+        h = weights  # (n, W)
+        if self.chunk_size is not None:
+            chunks = F.pad(h, (0, self.padding)).view(-1, self.chunk_size)  # the last chunk is filled up with zeros; (n L, R)
+            h = self.reduce(chunks).view(len(h), -1)  # (n L, r) -> (n, L r)
+        if self.batch_statistics:
+            spread = h.var(0, correction=0).clamp_min(SMALLEST_SCALE**2).sqrt()  # (D,)
+            h = torch.cat([h, h.mean(0).expand_as(h), spread.expand_as(h)], dim=1)  # (n, D) -> (n, 3 D)
+        return cast(Tensor, self.judge(h)).squeeze(1)  # (n, 1) -> (n,)
+
+
+@final
+class AVBMatching:
+    """KL(q || p) as the mean of a discriminator that learns log q - log p, or with adaptive contrast log q - log r.
+
+    A prior that can only be sampled has no adaptive contrast: r takes the prior's place as the discriminator's opponent, and
+    the prior's density is needed to come back to p.
+    """
+
+    def __init__(
+        self,
+        num_weights: int,
+        settings: PosteriorSettings,
+        *,
+        learning_rate: float,
+        clip_value: float | None = None,
+        clip_norm: float | None = None,
+        generator: Generator,
+        device: torch.device | None = None,
+    ) -> None:
+        self.num_weights, self.settings = num_weights, settings
+        self.clip_value, self.clip_norm = clip_value, clip_norm
+        self.discriminator = build_seeded(lambda _: Discriminator(num_weights, settings), 1, generator).to(device)
+        self.parameters = list(self.discriminator.parameters())
+        self.optimiser = adam(self.parameters, settings.avb_learning_rate or learning_rate)
+
+    def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
+        """Some steps of the discriminator; no gradient reaches q."""
+        size = self.settings.avb_batch_size
+        with torch.no_grad():
+            contrast = self._contrast(q, p, generator)
+            own = q.rsample(self.settings.avb_steps * size, generator=generator)  # all steps at once; (k n, W)
+            other = self._opponents(len(own), p, contrast, generator)  # (k n, W)
+        for true, false in zip(own.split(size), other.split(size), strict=True):  # (n, W) each
+            gain = F.logsigmoid(self.discriminator(true)).mean() + F.logsigmoid(-self.discriminator(false)).mean()
+            self.optimiser.zero_grad()
+            (-gain).backward()  # eq. avb:discriminator:loss, maximised; log(1 - sigmoid(f)) = log sigmoid(-f)
+            clip_gradients(self.parameters, value=self.clip_value, norm=self.clip_norm)
+            self.optimiser.step()
+
+    def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
+        """The gradient reaches q through its samples alone: that of f_D's own parameters vanishes at the optimum, sm:sec:avb."""
+        with torch.no_grad():
+            contrast = self._contrast(q, p, generator)
+        judged = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1  # samples that the discriminator sees together
+        weights = q.rsample(max(samples, judged), generator=generator)  # (n, W)
+        ratio = self._ratio(weights)  # f_D, or f~_D with adaptive contrast; (n,)
+        if contrast is None:
+            return ratio.mean() / judged  # E_q f_D(w), second equation of sm:sec:avb; with statistics f_D is the whole batch's; (n,) -> ()
+        return (contrast.log_prob(weights) - cast(HasLogProb, p).log_prob(weights) + ratio).mean()  # log r - log p + f~_D; (n,) -> ()
+
+    def _ratio(self, weights: Tensor) -> Tensor:
+        fixed = {name: parameter.detach() for name, parameter in self.discriminator.named_parameters()}
+        return cast(Tensor, functional_call(self.discriminator, fixed, (weights,)))  # (n, W) -> (n,)
+
+    def _contrast(self, q: Posterior, p: Prior, generator: Generator) -> MeanFieldGaussian | None:
+        """r_alpha: the Gaussian with the empirical mean and variance of q; None without adaptive contrast."""
+        count = self.settings.avb_contrast_samples
+        if count is None or not isinstance(p, HasLogProb):
+            return None
+        weights = q.rsample(count, generator=generator)  # (n, W)
+        return MeanFieldGaussian(weights.mean(0), weights.std(0).clamp_min(SMALLEST_SCALE))
+
+    def _opponents(self, n: int, p: Prior, contrast: MeanFieldGaussian | None, generator: Generator) -> Tensor:
+        source = contrast or (p.over(self.num_weights) if isinstance(p, GaussianPrior) else p)
+        if not isinstance(source, HasSamples):
+            raise ConfigError(f"AVB without adaptive contrast needs samples of the prior, and {type(p).__name__} has none")
+        return source.rsample(n, generator=generator).to(self.parameters[0].device)  # (n, W)
+
+    def tensors(self) -> dict[str, Tensor]:
+        stored = {f"discriminator.{name}": value.detach() for name, value in self.discriminator.state_dict().items()}
+        return stored | {f"optimiser.{name}": value for name, value in optimiser_tensors(self.optimiser).items()}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        parts: dict[str, dict[str, Tensor]] = {"discriminator": {}, "optimiser": {}}
+        for name, value in tensors.items():
+            part, _, rest = name.partition(".")
+            parts[part][rest] = value
+        self.discriminator.load_state_dict(parts["discriminator"])
+        restore_optimiser(self.optimiser, parts["optimiser"])

@@ -1,0 +1,92 @@
+"""Earlier posteriors as priors [Henning2021, sm:sec:prior:focused and sm:sec:graceful:forgetting].
+
+Weights that a posterior did not have when it was learned, those of a head that came later, follow the fixed prior.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import log
+from typing import TypeVar, final
+
+import torch
+from torch import Generator, Tensor
+
+from metareplay.errors import ConfigError
+from metareplay.pieces import Pieces
+from metareplay.posteriors.base import HasLogProb, HasSamples, Posterior, Prior
+from metareplay.posteriors.families.flow import Flow
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.radial import Radial
+from metareplay.posteriors.priors.gaussian import GaussianPrior
+from metareplay.seeding import normal
+
+Moments = TypeVar("Moments", bound=MeanFieldGaussian | Flow)
+"""Distributions whose later weights are given by means and scales."""
+
+
+@final
+@dataclass(frozen=True)
+class LastPosterior:
+    """An implicit posterior as the next prior: old weights follow it, independently new ones follow the fixed prior.
+
+    Nobody knows its density; ``power`` tempers it all the same.
+    """
+
+    last: HasSamples
+    fixed: GaussianPrior
+    new: Tensor
+    """True for the weights that the last posterior did not know: (W,) bool."""
+    power: float = 1.0
+
+    @cached_property
+    def old_and_new(self) -> tuple[Pieces, Pieces]:
+        """The columns of weights that the last posterior knew, and those of the others."""
+        old, new = (Pieces.of(torch.nonzero(chosen).flatten(), len(self.new)) for chosen in (~self.new, self.new))
+        return old, new
+
+    def rsample(self, n: int, *, generator: Generator) -> Tensor:
+        """Samples (n, W), without gradients."""
+        if self.power != 1:
+            raise ConfigError("a power of an implicit posterior cannot be sampled; set posterior.prior_power to 1, or choose SSGE")
+        with torch.no_grad():
+            old = self.last.rsample(n, generator=generator)  # (n, W)
+            noise = normal(*old.shape, generator=generator, like=old)
+            return torch.where(self.new, self.fixed.variance**0.5 * noise, old)  # (n, W)
+
+
+@final
+@dataclass(frozen=True)
+class MixturePrior:
+    """(1 - share) p + share * mean over earlier tasks of q_s: the weighted average of sm:sec:graceful:forgetting."""
+
+    fixed: GaussianPrior
+    earlier: HasLogProb
+    """The posteriors of all T earlier tasks in one: the density of weights (n, T, W) is (n, T)."""
+    num_earlier: int
+    share: float
+
+    def log_prob(self, weights: Tensor) -> Tensor:
+        """Log-density of weight samples: (n, W) -> (n,)."""
+        repeated = weights.unsqueeze(1).expand(-1, self.num_earlier, -1)  # (n, W) -> (n, T, W)
+        earlier = self.earlier.log_prob(repeated) + log(self.share / self.num_earlier)  # (n, T)
+        fixed = self.fixed.log_prob(weights) + log(1 - self.share)  # (n,)
+        return torch.cat([fixed.unsqueeze(1), earlier], dim=1).logsumexp(1)  # (n, 1 + T) -> (n,)
+
+
+def with_fixed_prior(posterior: Moments, fixed: GaussianPrior, new: Tensor) -> Moments:
+    """The same distribution, but new weights follow the fixed prior; ``new`` (..., W) bool. Its means and scales are not trained.
+
+    A flow leaves weights that came later as they are, independent Gaussians, so it is enough to change their means and scales.
+    """
+    mean = torch.where(new, 0.0, posterior.mean.detach())  # (..., W)
+    scale = torch.where(new, fixed.variance**0.5, posterior.scale.detach())  # (..., W)
+    return replace(posterior, mean=mean, scale=scale)
+
+
+def as_prior(learned: Posterior) -> Prior:
+    """The prior that a learned posterior is: itself, known by its density or by its samples.
+
+    A radial posterior stands there as the Gaussian with its means and variances: its own density has a pole at the mean, so that
+    a Monte Carlo estimate of the cross-entropy to it has no finite variance. The term keeps its minimum at the learned posterior.
+    """
+    return learned.moments() if isinstance(learned, Radial) else learned

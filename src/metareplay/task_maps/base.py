@@ -1,0 +1,58 @@
+"""Who stores theta: the contract of task maps.
+
+A task map gives each task a flat parameter vector theta (P,). Tasks are added one at a time, never counted up front.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Generator, Tensor, nn
+
+
+class Start(NamedTuple):
+    """Where a new task's theta starts: a value for maps that store it, target variances for those that generate it."""
+
+    theta: Tensor
+    variances: Tensor | None = None
+    weights: Tensor | None = None
+    """Which elements are weights of the main network, or their means: (P,) bool."""
+
+
+class TaskMap(nn.Module, ABC):
+    """Task -> theta. All trained parameters of a continual learner live in one of these."""
+
+    num_tasks: int
+    num_outputs: int
+
+    @abstractmethod
+    def add_task(self, start: Start, *, generator: Generator) -> None:
+        """Make room for one more task; maps that store theta directly start it at ``start.theta`` (P,)."""
+
+    @abstractmethod
+    def thetas(self, tasks: Sequence[int]) -> Tensor:
+        """The parameter vectors of some tasks: (T, P)."""
+
+    @abstractmethod
+    def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
+        """Let theta grow to the length of ``start.theta``; old element i moves to position ``kept[i]``, its value unchanged."""
+
+    @abstractmethod
+    def trained_parameters(self, task: int) -> list[nn.Parameter]:
+        """What learning this task may change."""
+
+    @abstractmethod
+    def per_task_parameters(self) -> int:
+        """How many parameters one more task adds."""
+
+    def theta(self, task: int) -> Tensor:
+        """The parameter vector of one task: (P,)."""
+        return self.thetas([task]).squeeze(0)  # (1, P) -> (P,)
+
+    def trained_theta(self, task: int) -> Tensor:
+        """The part of theta that learning the task changes, in one piece from its start: all of it, but for maps that say otherwise."""
+        return self.theta(task)
+
+    def num_parameters(self) -> int:
+        """All stored numbers."""
+        return sum(parameter.numel() for parameter in self.parameters())
