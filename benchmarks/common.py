@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.heap import keep_freed_memory
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
@@ -19,11 +19,11 @@ SHAPE = (1, 28, 28)
 EXAMPLES = 1280
 
 
-def made_up_task(number: int, classes: int = 2) -> Split:
+def made_up_task(number: int, classes: int = 2) -> TaskData:
     """Data of MNIST's shape and rough sparseness; what they show does not matter to the time a step takes."""
     generator = torch.Generator().manual_seed(number)
     x = torch.rand(EXAMPLES, *SHAPE, generator=generator) * (torch.rand(EXAMPLES, *SHAPE, generator=generator) < 0.2)
-    return Split(x, torch.randint(classes, (EXAMPLES,), generator=generator))
+    return TaskData(x, torch.randint(classes, (EXAMPLES,), generator=generator))
 
 
 def learner_for(

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.prediction import seconds
-from metareplay.benchmarks.base import Benchmark, Split
+from metareplay.benchmarks.base import Benchmark, TaskData
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.evaluation.evaluate import during, final
 from metareplay.learner.config import build_config
@@ -55,11 +55,11 @@ def measure(benchmark: Benchmark, penalty: str, way: str, iterations: int) -> st
     """A row of the table."""
     given = {"strategy.penalty": penalty, "strategy.strength": STRENGTHS[penalty], "inference.samples": 5, **WAYS[way]}
     learner, steps = learner_of(benchmark, "pr-bbb", given, iterations), fine_tuning_steps(benchmark)
-    tests: list[Split] = []
+    tests: list[TaskData] = []
     matrix, cost = [], 0.0
     for task in benchmark:
         trainer = learner.begin_task(task.train, 10)
-        tests.append(Split(task.test.x[:INPUTS], task.test.y[:INPUTS]))
+        tests.append(TaskData(task.test.x[:INPUTS], task.test.y[:INPUTS]))
         before = seconds(lambda: [next(steps) for _ in range(100)])
         taken = seconds(lambda trainer=trainer: [None for _ in trainer])
         cost = (taken / iterations) / ((before + seconds(lambda: [next(steps) for _ in range(100)])) / 200)

@@ -13,7 +13,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Folders and single files from the first layer to the last. A file imports only from layers above its own.
 LAYERS = (
     ("errors",),
-    ("arrays", "devices", "files", "heap", "optimisers", "pieces", "scaling", "seeding", "settings", "version"),
+    ("arrays", "devices", "files", "heap", "optimisers", "column_blocks", "scaling", "seeding", "settings", "version"),
+    ("parts",),
     ("data",),
     ("benchmarks",),
     ("nets",),

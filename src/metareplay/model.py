@@ -57,20 +57,20 @@ class ContinualModel:
         make_task_map: Callable[[int, Generator], TaskMap],
         layout: HeadLayout,
         likelihood: Likelihood,
-        wished_variances: Callable[[PosteriorFamily, torch.nn.Module, WeightSpec], Tensor | None],
+        target_variances: Callable[[PosteriorFamily, torch.nn.Module, WeightSpec], Tensor | None],
         total_outputs: int | None = None,
         device: torch.device | None = None,
     ) -> None:
         self.device = device or torch.device("cpu")
         """Where theta and the network's computations live; tasks are added on the processor, data and predictions stay there."""
         self.factory, self.family, self.make_task_map = factory, family, make_task_map
-        self.layout, self.likelihood, self.wished_variances = layout, likelihood, wished_variances
+        self.layout, self.likelihood, self.target_variances = layout, likelihood, target_variances
         self.total_outputs = total_outputs
         """Outputs that the network has from the start (``HeadLayout.SHARED``)."""
         self.heads: list[slice] = []
-        self.born: Tensor
+        self.introduced_by_task: Tensor
         """The task that each weight came with: 0 for most, a later one for those of a head that was added; (W,)."""
-        self.kept: Tensor | None = None
+        self.old_positions: Tensor | None = None
         """Where the elements of theta from before the last task stand now (P before,); None where theta did not grow."""
         self.outputs = 0
         self.statistics = TaskStatistics(self.members)
@@ -92,7 +92,7 @@ class ContinualModel:
     @property
     def fresh(self) -> Tensor:
         """True for the weights that came with the last task: all of them with the first, a new head's later; (W,) bool."""
-        return self.born == self.num_tasks - 1
+        return self.introduced_by_task == self.num_tasks - 1
 
     def add_task(self, classes: int, *, generator: Generator, probe: Tensor | None = None) -> int:
         """Make room for a task with so many classes (or regression targets); returns its index.
@@ -115,17 +115,17 @@ class ContinualModel:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
         if probe is not None:
             self._check(network, spec, outputs, probe)
-        theta, variances = self.family.initial(network, spec, generator=generator), self.wished_variances(self.family, network, spec)
+        theta, variances = self.family.initial(network, spec, generator=generator), self.target_variances(self.family, network, spec)
         begin = Start(theta, variances, None if variances is None else self.family.weight_mask(spec))
-        born = torch.full((spec.numel,), len(self.heads))
+        introduced_by_task = torch.full((spec.numel,), len(self.heads))
         if self.heads:
-            born[self.spec.positions_in(spec)] = self.born
-        self.born = born
-        self.kept = self.family.positions_in(self.spec, spec) if self.heads and outputs > self.outputs else None
+            introduced_by_task[self.spec.positions_in(spec)] = self.introduced_by_task
+        self.introduced_by_task = introduced_by_task
+        self.old_positions = self.family.positions_in(self.spec, spec) if self.heads and outputs > self.outputs else None
         if not self.heads:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
-        elif self.kept is not None:
-            self.task_map.grow(self.kept, begin, generator=generator)
+        elif self.old_positions is not None:
+            self.task_map.grow(self.old_positions, begin, generator=generator)
         self.network, self.spec, self.outputs = network, spec, outputs
         self.task_map.add_task(begin, generator=generator)
         self.statistics.add_task(network)
@@ -144,7 +144,11 @@ class ContinualModel:
         """Live on this device from now on."""
         self.device = device
         if self.heads:
-            self.network, self.task_map, self.born = self.network.to(device), self.task_map.to(device), self.born.to(device)
+            self.network, self.task_map, self.introduced_by_task = (
+                self.network.to(device),
+                self.task_map.to(device),
+                self.introduced_by_task.to(device),
+            )
             self.statistics.to(device)
 
     def _next_head(self, classes: int) -> slice:

@@ -1,7 +1,7 @@
 """Base of all settings: typed, frozen, unknown keys refused. Each part of the library defines its own."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,6 +10,9 @@ class Settings(BaseModel):
     """A group of settings; ``Field(description=...)`` explains each one where it is defined."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    group: ClassVar[str] = ""
+    """What stands before the dot of their keys: ``posterior`` for ``posterior.train_samples``; empty for keys without a dot."""
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -31,9 +31,9 @@ def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
 def check_built(info: BenchmarkInfo, benchmark: Benchmark) -> None:
     assert (info.name, info.problem, info.scenario) == (benchmark.name, benchmark.problem, benchmark.scenario)
     assert (info.num_tasks, info.input_shape) == (len(benchmark), benchmark.input_shape)
-    assert len({outline.name for outline in benchmark.outlines()}) == info.num_tasks
+    assert len({outline.name for outline in benchmark.task_infos()}) == info.num_tasks
     for index, task in ((index, benchmark[index]) for index in range(0, len(benchmark), 1 + len(benchmark) // 10)):
-        assert benchmark.outlines()[index] == (task.name, task.classes)
+        assert benchmark.task_infos()[index] == (task.name, task.classes)
         assert torch.equal(benchmark.test(index).x, task.test.x)
         for split in (task.train, task.test):
             assert split.x.shape[1:] == info.input_shape

@@ -65,7 +65,7 @@ def test_zeros_are_added_before_permuting() -> None:
 
 def test_a_hundred_tasks_keep_one_copy_of_the_pixels() -> None:
     benchmark = permute_images("mine", _images(), 100, seed=0)
-    before = [outline.name for outline in benchmark.outlines()]
+    before = [outline.name for outline in benchmark.task_infos()]
     assert before[99] == "permutation-100"
     first, again = benchmark[99].train.x, benchmark[99].train.x
     assert torch.equal(first, again)

@@ -50,7 +50,7 @@ def test_inputs_are_made_for_the_task_that_is_asked_for_alone() -> None:
         return pixels / 255
 
     benchmark = split_images("mine", _images(), 2, prepare=prepare)
-    assert [outline.classes for outline in benchmark.outlines()] == [(0, 1), (3, 7)]
+    assert [outline.classes for outline in benchmark.task_infos()] == [(0, 1), (3, 7)]
     assert asked == []
     assert torch.equal(benchmark.test(1).x, benchmark[1].test.x)
     assert asked == [4, 10, 4]  # one test set, then a whole task
@@ -73,7 +73,7 @@ def test_classes_come_in_the_order_that_was_given(order: ClassOrder) -> None:
 
 def test_a_drawn_order_depends_on_the_seed_alone() -> None:
     images = _images(labels=tuple(range(8)))
-    first, same, other = (split_images("mine", images, 2, order="seeded", seed=seed).outlines() for seed in (1, 1, 2))
+    first, same, other = (split_images("mine", images, 2, order="seeded", seed=seed).task_infos() for seed in (1, 1, 2))
     assert first == same
     assert first != other
 

@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from metareplay.benchmarks.base import Benchmark, Outline, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Scenario, Task, TaskData, TaskInfo
 from metareplay.errors import DataError
 
 
-def _split(count: int, classes: int = 2) -> Split:
-    return Split(torch.zeros(count, 3), torch.arange(count) % classes)
+def _split(count: int, classes: int = 2) -> TaskData:
+    return TaskData(torch.zeros(count, 3), torch.arange(count) % classes)
 
 
 def _benchmark(made: list[int], num_tasks: int = 5) -> Benchmark:
@@ -76,7 +76,7 @@ def test_a_task_without_test_examples_is_allowed() -> None:
 
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_inputs_and_targets_must_have_the_same_length(part: str) -> None:
-    splits = {"train": _split(3), "test": _split(3)} | {part: Split(torch.zeros(3, 1), torch.zeros(2))}
+    splits = {"train": _split(3), "test": _split(3)} | {part: TaskData(torch.zeros(3, 1), torch.zeros(2))}
     with pytest.raises(DataError, match=f"3 {part} inputs but 2 targets"):
         Task("uneven", splits["train"], splits["test"])
 
@@ -84,7 +84,7 @@ def test_inputs_and_targets_must_have_the_same_length(part: str) -> None:
 @pytest.mark.parametrize("wrong", [-1, 2])
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_targets_must_be_indices_of_classes(part: str, wrong: int) -> None:
-    splits = {"train": _split(2), "test": _split(2)} | {part: Split(torch.zeros(2, 1), torch.tensor([0, wrong]))}
+    splits = {"train": _split(2), "test": _split(2)} | {part: TaskData(torch.zeros(2, 1), torch.tensor([0, wrong]))}
     with pytest.raises(DataError, match=f"{part} targets must be indices from 0 to 1"):
         Task("outside", splits["train"], splits["test"], classes=(7, 9))
 
@@ -92,13 +92,13 @@ def test_targets_must_be_indices_of_classes(part: str, wrong: int) -> None:
 def test_what_a_benchmark_says_of_its_tasks_needs_no_data() -> None:
     made: list[int] = []
     plain = _benchmark(made)
-    assert [outline.name for outline in plain.outlines()] == _names(plain)
+    assert [outline.name for outline in plain.task_infos()] == _names(plain)
     made.clear()
-    told = replace(plain, describe=lambda index: Outline(f"told-{index}", (index,)), make_test=lambda index: _split(index + 1))
-    assert told.outlines()[3] == Outline("told-3", (3,))
+    told = replace(plain, describe=lambda index: TaskInfo(f"told-{index}", (index,)), make_test=lambda index: _split(index + 1))
+    assert told.task_infos()[3] == TaskInfo("told-3", (3,))
     assert len(told.test(4).x) == 5
     part = told[1:4:2]
-    assert [outline.name for outline in part.outlines()] == ["told-1", "told-3"]
+    assert [outline.name for outline in part.task_infos()] == ["told-1", "told-3"]
     assert len(part.test(1).x) == 4
     assert made == []
     assert len(plain.test(2).x) == 2

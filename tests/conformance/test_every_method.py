@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from metareplay.benchmarks.base import Benchmark, Split
+from metareplay.benchmarks.base import Benchmark, TaskData
 from metareplay.benchmarks.toy import modes_2d, regression_1d
 from metareplay.errors import ConfigError
 from metareplay.learner.config import build_config
@@ -56,7 +56,7 @@ def test_learning_ends_with_finite_parameters(method: str, name: str) -> None:
         assert all(abs(sum(row) - 100) < 1e-9 for row in inference.confusion)
 
 
-def inferred(learner: ContinualLearner, tests: Sequence[Split]) -> dict[str, tuple[object, ...]]:
+def inferred(learner: ContinualLearner, tests: Sequence[TaskData]) -> dict[str, tuple[object, ...]]:
     """All figures of task inference as plain numbers."""
     return {name: (*each[:-1], each.counts.tolist()) for name, each in learner.evaluator.inferred(tests).items()}
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.benchmarks.base import Scenario
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.build import build_matching, build_model, build_strategy
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.methods import METHODS, StrategyName
@@ -15,7 +15,7 @@ from metareplay.posteriors.base import Prior
 from metareplay.posteriors.families.dirac import Dirac
 from metareplay.posteriors.families.mixture import members_of
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.base import Strategy, TrainingData
+from metareplay.strategies.base import Strategy
 
 SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
 PENALTIES: list[dict[str, object]] = [
@@ -61,7 +61,7 @@ def learned(name: str, rng: Generator, step: float = 0.1) -> tuple[ContinualMode
     for task, classes in enumerate((2, 3, 2)):
         model.add_task(classes, generator=rng)
         strategy.before_task(model, task)
-        data = strategy.data_for(task, TrainingData(torch.full((2, 2), float(task)), torch.zeros(2, dtype=torch.int64)))
+        data = strategy.data_for(task, TaskData(torch.full((2, 2), float(task)), torch.zeros(2, dtype=torch.int64)))
         for parameter in model.task_map.trained_parameters(task):
             parameter.data += step * torch.randn(parameter.shape, generator=rng)
         if task < TASKS - 1:
@@ -164,7 +164,7 @@ def test_there_is_a_prior_and_data_for_every_task(name: str) -> None:
     for task in range(TASKS):
         model.add_task(2, generator=Generator().manual_seed(task))
         strategy.before_task(model, task)
-        own = TrainingData(torch.full((2, 2), float(task)), torch.full((2,), task % 2))
+        own = TaskData(torch.full((2, 2), float(task)), torch.full((2,), task % 2))
         given = strategy.data_for(task, own)
         count = 1 if CONFIGS[name].kind().coresets else 2  # the others are kept for later
         assert torch.equal(given.x[-count:], own.x[:count])  # the task's own data are always among them

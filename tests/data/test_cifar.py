@@ -51,7 +51,7 @@ def folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_benchmark_is_read_from_the_folder(name: str, folder: Path) -> None:
     benchmark = build_benchmark(f"split-cifar-{name.removeprefix('cifar')}", data_dir=folder)
     count = {"cifar10": 2, "cifar100": 10}[name]
-    assert benchmark.outlines()[1].classes == tuple(range(count, 2 * count))
+    assert benchmark.task_infos()[1].classes == tuple(range(count, 2 * count))
     assert benchmark[1].train.x.shape == (2 * count, 3, 32, 32)
     images = sources.load_images(name, folder)
     prepare = {"cifar10": CIFAR10_PREPARATION, "cifar100": CIFAR100_PREPARATION}[name]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.evaluation.evaluate import Evaluator, backward_transfer, during, final
 from metareplay.evaluation.uncertainty import CONFIDENCE_BINS, EDGES, calibration_error
 from metareplay.inference.settings import InferenceSettings
@@ -56,8 +56,8 @@ def in_scenario(model: ContinualModel, scenario: Scenario) -> Evaluator:
     return Evaluator(model, InferenceSettings(batch_wise=1), regression=False, seed=0, scenario=scenario)
 
 
-def split(x: list[float], y: list[int]) -> Split:
-    return Split(torch.tensor(x).unsqueeze(1), torch.tensor(y))
+def split(x: list[float], y: list[int]) -> TaskData:
+    return TaskData(torch.tensor(x).unsqueeze(1), torch.tensor(y))
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def two_lines() -> ContinualModel:
     return model
 
 
-def _line(x: list[float], y: list[float]) -> Split:
-    return Split(torch.tensor(x).unsqueeze(1), torch.tensor(y).unsqueeze(1))
+def _line(x: list[float], y: list[float]) -> TaskData:
+    return TaskData(torch.tensor(x).unsqueeze(1), torch.tensor(y).unsqueeze(1))
 
 
 def test_regression_errors(two_lines: ContinualModel) -> None:
@@ -160,7 +160,7 @@ def test_regression_counts_the_error_of_the_inferred_task(two_lines: ContinualMo
 def test_regression_with_several_targets() -> None:
     model = linear_model(1, DiracFamily(), [2], regression=True)
     set_theta(model, 0, [0.0, 0.0, 1.0, 3.0])
-    test = Split(torch.zeros(2, 1), torch.tensor([[1.0, 3.0], [1.0, 1.0]]))
+    test = TaskData(torch.zeros(2, 1), torch.tensor([[1.0, 3.0], [1.0, 1.0]]))
     assert evaluator(model, regression=True).given(0, test) == pytest.approx((0 + 4 / 2) / 2)  # the mean over targets
 
 
@@ -169,8 +169,8 @@ def test_one_softmax_over_all_classes() -> None:
     set_theta(model, 0, [*torch.eye(4).flatten().tolist(), 0.0, 0.0, 0.0, 0.0])  # answers the input's largest element
     one_hot = torch.eye(4)
     tests = [
-        Split(one_hot[[0, 1, 1, 3]], torch.tensor([0, 1, 0, 1])),  # classes 0 and 1: right, right, wrong, wrong task
-        Split(one_hot[[2, 3]], torch.tensor([0, 1])),  # classes 2 and 3
+        TaskData(one_hot[[0, 1, 1, 3]], torch.tensor([0, 1, 0, 1])),  # classes 0 and 1: right, right, wrong, wrong task
+        TaskData(one_hot[[2, 3]], torch.tensor([0, 1])),  # classes 2 and 3
     ]
     judge = evaluator(model)
     assert judge.shared_softmax(tests) == (50 + 100) / 2
@@ -184,7 +184,7 @@ def test_one_softmax_does_not_know_the_task_by_its_batch_norm_statistics() -> No
     set_theta(model, 0, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -9.0, -9.0])  # the sign of the normalised input decides between classes 0 and 1
     for buffers in model.buffers(1):
         next(value for name, value in buffers.items() if "mean" in name).fill_(6.0)
-    first = Split(torch.tensor([[5.0], [7.0]]), torch.tensor([0, 1]))
+    first = TaskData(torch.tensor([[5.0], [7.0]]), torch.tensor([0, 1]))
     judge = evaluator(model)
     assert judge.shared_softmax([first, first]) == (100 + 0) / 2  # the second task's classes are 2 and 3
 
@@ -264,7 +264,7 @@ def test_calibration_with_the_task_given(two_tasks: ContinualModel) -> None:
 
 def test_regression_has_no_calibration() -> None:
     model = linear_model(1, DiracFamily(), [1], regression=True)
-    assert evaluator(model, regression=True).tested(0, Split(torch.ones(2, 1), torch.ones(2, 1))).reliability is None
+    assert evaluator(model, regression=True).tested(0, TaskData(torch.ones(2, 1), torch.ones(2, 1))).reliability is None
 
 
 def test_scores_are_counted_apart_for_own_and_other_inputs(two_tasks: ContinualModel) -> None:

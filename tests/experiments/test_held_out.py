@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from metareplay.benchmarks.base import Benchmark, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Scenario, Task, TaskData
 from metareplay.experiments.held_out import HeldOut
 
 
 def _benchmark(made: list[int]) -> Benchmark:
-    def make_test(index: int) -> Split:
+    def make_test(index: int) -> TaskData:
         made.append(index)
-        return Split(torch.arange(10.0).unsqueeze(1) + 100 * index, torch.arange(10))
+        return TaskData(torch.arange(10.0).unsqueeze(1) + 100 * index, torch.arange(10))
 
     def make_task(index: int) -> Task:
         raise AssertionError("a test set needs no training data")

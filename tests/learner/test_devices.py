@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.benchmarks.toy import modes_2d
 from metareplay.devices import device_named
 from metareplay.errors import ConfigError
@@ -70,7 +70,7 @@ def test_so_are_statistics_of_batch_normalisation(method: str, monkeypatch: pyte
 
     config = build_config({}, {"method": method, "network": "resnet-32", "training.batch_size": 4}, "test")
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (3, 8, 8))
-    train = Split(torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]))
+    train = TaskData(torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]))
     for _ in range(2):
         learner.begin_task(train, 2)
     stored = learner.tensors(training=True)

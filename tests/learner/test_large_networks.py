@@ -10,7 +10,7 @@ import pytest
 SCRIPT = """
 import json, resource, sys, time
 import torch
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 
@@ -21,7 +21,7 @@ config = build_config(short, settings, "test")
 learner = ContinualLearner(config, "classification", Scenario.CLASS, (3, 32, 32))
 x, seconds, losses = torch.randn(32, 3, 32, 32), [], []
 for task in range(2):  # the second has an old posterior to keep
-    trainer = learner.begin_task(Split(x, torch.arange(32) % 2), 2)
+    trainer = learner.begin_task(TaskData(x, torch.arange(32) % 2), 2)
     began = time.process_time()
     losses += [float(step.terms.total) for step in trainer]
     seconds.append(time.process_time() - began)

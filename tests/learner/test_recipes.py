@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from metareplay.benchmarks.base import Split
+from metareplay.benchmarks.base import TaskData
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.errors import ConfigError
 from metareplay.learner.build import build_family, build_hypernetwork, final_sizes
@@ -54,7 +54,7 @@ def with_all_tasks(config: RunConfig) -> ContinualLearner:
     """A learner with a place for every task of the benchmark, without its data."""
     info = BENCHMARKS[config.benchmark]
     learner = ContinualLearner(config, info.problem, info.scenario, info.input_shape)
-    pair = Split(torch.zeros(2, *info.input_shape), torch.tensor([0, 1]))
+    pair = TaskData(torch.zeros(2, *info.input_shape), torch.tensor([0, 1]))
     for _ in range(info.num_tasks):
         learner.begin_task(pair, 2, expected_tasks=info.num_tasks)  # checks the size
     return learner
@@ -136,7 +136,7 @@ def test_sizes_at_the_end_are_known_with_the_first_task(method: str) -> None:
     config = build_config({}, given, "test")
     info = BENCHMARKS["split-digits"]
     learner = ContinualLearner(config, info.problem, info.scenario, info.input_shape)
-    learner.begin_task(Split(torch.zeros(2, *info.input_shape), torch.tensor([0, 1])), 2, expected_tasks=5)
+    learner.begin_task(TaskData(torch.zeros(2, *info.input_shape), torch.tensor([0, 1])), 2, expected_tasks=5)
     counts = with_all_tasks(config).model.parameter_counts()
     assert final_sizes(config, learner.model, 5) == (counts["trained"], counts["posterior"], counts["main_network"])
     assert counts["posterior"] > learner.model.parameter_counts()["posterior"]
@@ -176,7 +176,7 @@ def test_all_tasks_count_from_the_first_on() -> None:
     given = {"benchmark": "split-digits", "method": "pr-dirac", "hypernet.smaller_than_posterior": True, "hypernet.hidden": [10]}
     given |= {"hypernet.chunk_size": 500, "hypernet.task_embedding_size": 2000, "network": "mlp-100-100"}
     config, info = build_config({}, given, "test"), BENCHMARKS["split-digits"]
-    pair = Split(torch.zeros(2, 1, 8, 8), torch.tensor([0, 1]))
+    pair = TaskData(torch.zeros(2, 1, 8, 8), torch.tensor([0, 1]))
     learner = ContinualLearner(config, info.problem, info.scenario, info.input_shape)
     with pytest.raises(ConfigError, match="for 5 tasks"):
         learner.begin_task(pair, 2, expected_tasks=5)

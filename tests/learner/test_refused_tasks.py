@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.errors import ConfigError
 from metareplay.learner.build import build_strategy
 from metareplay.learner.config import build_config
@@ -13,7 +13,7 @@ from metareplay.strategies.posterior_replay import PosteriorReplay
 def test_a_refused_task_leaves_no_trace() -> None:
     config = build_config({"method": "joint", "network": "mlp-4"}, {"training.iterations": 1}, "test")
     first, second = (ContinualLearner(config, "classification", Scenario.CLASS, (2,)) for _ in range(2))
-    train = Split(torch.randn(4, 2), torch.tensor([0, 1, 0, 1]))
+    train = TaskData(torch.randn(4, 2), torch.tensor([0, 1, 0, 1]))
     for _ in first.begin_task(train, 2):
         pass
     second.restore(first.facts(), first.tensors(training=False))

@@ -4,7 +4,7 @@ from typing import cast
 
 import torch
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
@@ -51,7 +51,7 @@ def test_learning_a_part_and_updating_with_the_rest_is_bayes_rule() -> None:
     }
     learner = ContinualLearner(build_config({}, given, "test"), "regression", Scenario.DOMAIN, (WEIGHTS,))
     learner.model.factory = lambda outputs: torch.nn.Linear(WEIGHTS, outputs, bias=False)
-    walk(learner.begin_task(Split(x, y), 1), learner.model.task_map)
+    walk(learner.begin_task(TaskData(x, y), 1), learner.model.task_map)
     rest = learner.trainer
     assert rest is not None
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.likelihoods import Gaussian
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.strategies.base import TrainingData
 from metareplay.strategies.baselines import Unbound
 from metareplay.task_maps.direct import PerTaskParameters
 from metareplay.training.loop import TaskTrainer
@@ -22,13 +22,13 @@ NOISE = 0.5
 PRIOR_VARIANCE = 2.0
 
 
-def _data(rng: Generator) -> TrainingData:
+def _data(rng: Generator) -> TaskData:
     x = torch.randn(12, 1, generator=rng)
     x = x - x.mean()  # weight and bias are then independent in the posterior, which is a product of two normals
-    return TrainingData(x, 1.5 * x - 0.7 + NOISE * torch.randn(12, 1, generator=rng))
+    return TaskData(x, 1.5 * x - 0.7 + NOISE * torch.randn(12, 1, generator=rng))
 
 
-def _trainer(data: TrainingData, training: TrainingSettings, posterior: PosteriorSettings, rng: Generator) -> TaskTrainer:
+def _trainer(data: TaskData, training: TrainingSettings, posterior: PosteriorSettings, rng: Generator) -> TaskTrainer:
     model = ContinualModel(
         lambda outputs: MLP((1,), (), outputs),
         GaussianFamily(),
@@ -41,11 +41,11 @@ def _trainer(data: TrainingData, training: TrainingSettings, posterior: Posterio
     return TaskTrainer(model, Unbound(GaussianPrior(PRIOR_VARIANCE)), 0, data, training, posterior, seed=0)
 
 
-def _features(data: TrainingData) -> Tensor:
+def _features(data: TaskData) -> Tensor:
     return torch.cat([data.x, torch.ones_like(data.x)], dim=1)  # (N, 1) -> (N, 2): what weight and bias see
 
 
-def _expected_loss(trainer: TaskTrainer, data: TrainingData) -> tuple[float, float]:
+def _expected_loss(trainer: TaskTrainer, data: TaskData) -> tuple[float, float]:
     """Data term (without constants) and prior-matching term of the negative ELBO, in closed form."""
     q = trainer.model.posterior(0)
     assert isinstance(q, MeanFieldGaussian)
@@ -72,7 +72,7 @@ def test_the_loss_is_the_negative_elbo(local: bool, rng: Generator) -> None:
     assert float(terms[0][0].replay) == 0
 
 
-def _found(data: TrainingData, settings: PosteriorSettings, rng: Generator) -> MeanFieldGaussian:
+def _found(data: TaskData, settings: PosteriorSettings, rng: Generator) -> MeanFieldGaussian:
     """What training finds: the mean of where the noisy descent walks around."""
     trainer = _trainer(data, TrainingSettings(iterations=1200, batch_size=12, learning_rate=0.02), settings, rng)
     visited = []
@@ -99,7 +99,7 @@ def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None
 def test_training_finds_the_best_product_of_a_correlated_posterior(local: bool, rng: Generator) -> None:
     """argmin_q KL(q || N(m, L^-1)) over products has the means m and the variances 1 / L_ii, narrower than the marginals (L^-1)_ii."""
     data = _data(rng)
-    data = TrainingData(data.x + 1.2, data.y)  # no longer centred: weight and bias depend on each other
+    data = TaskData(data.x + 1.2, data.y)  # no longer centred: weight and bias depend on each other
     q = _found(data, PosteriorSettings(train_samples=20, local_reparametrisation=local), rng)
     features = _features(data)
     precision = features.T @ features / NOISE**2 + torch.eye(2) / PRIOR_VARIANCE

@@ -1,4 +1,4 @@
-"""Over many random hypernetworks, what they generate has the wished variances. Seeds are fixed.
+"""Over many random hypernetworks, what they generate has the target variances. Seeds are fixed.
 
 Tolerances are five standard errors, taken over independent hypernetworks, plus 3 % for activations whose
 pre-activations are Gaussian only in the limit of wide layers.
@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.nets.mlp import ACTIVATIONS, MLP
@@ -136,6 +136,6 @@ def test_means_start_as_those_of_a_gaussian_network(method: str) -> None:
     """Uniform in [-0.1, 0.1] without a hypernetwork, so with a variance of 0.1^2 / 3, though the rows that make them also make scales."""
     given = {"hypernet.kind": "chunked", "hypernet.chunk_size": 300, "hypernet.initialisation": "gaussian", "network": "mlp-60-60"}
     learner = ContinualLearner(build_config({}, {"method": method, **given}, "test"), "classification", Scenario.CLASS, (20,))
-    learner.begin_task(Split(torch.zeros(4, 20), torch.tensor([0, 1, 0, 1])), 2)
+    learner.begin_task(TaskData(torch.zeros(4, 20), torch.tensor([0, 1, 0, 1])), 2)
     mean = members_of(learner.model.posterior(0))[0].mean  # type: ignore[attr-defined]
     assert 0.5 < float(mean.detach().var()) / (0.1**2 / 3) < 1.5

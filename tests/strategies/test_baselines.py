@@ -3,14 +3,15 @@
 import pytest
 import torch
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.base import LossTerms, TrainingData
+from metareplay.strategies.base import LossTerms
 from metareplay.strategies.baselines import Joint, Unbound
 
 
-def data(task: int, size: int = 2) -> TrainingData:
-    return TrainingData(torch.full((size, 3), float(task)), torch.full((size,), task))
+def data(task: int, size: int = 2) -> TaskData:
+    return TaskData(torch.full((size, 3), float(task)), torch.full((size,), task))
 
 
 def test_each_task_sees_its_own_data() -> None:

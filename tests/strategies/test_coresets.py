@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.errors import ConfigError, DataError
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
@@ -17,7 +17,6 @@ from metareplay.posteriors.families.radial import Radial
 from metareplay.posteriors.matching.direct import prior_matching
 from metareplay.posteriors.priors.earlier import as_prior
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import TrainingData
 from metareplay.strategies.coresets import CoresetReplay
 
 SETTINGS: dict[str, Any] = {
@@ -35,10 +34,10 @@ SETTINGS: dict[str, Any] = {
 CLASSES = (2, 3, 2)
 
 
-def data(task: int, size: int = 10) -> Split:
+def data(task: int, size: int = 10) -> TaskData:
     """The first column says the task, the second the example; the class follows from the example."""
     x = torch.stack([torch.full((size,), float(task)), torch.arange(size).float()], 1)
-    return Split(x, torch.arange(size) % CLASSES[task])
+    return TaskData(x, torch.arange(size) % CLASSES[task])
 
 
 def learner_of(**changes: Any) -> ContinualLearner:
@@ -232,7 +231,7 @@ def test_real_targets_cannot_know_nothing(others: str) -> None:
 def test_regression_is_updated_on_its_own_coresets() -> None:
     learner = ContinualLearner(build_config({}, SETTINGS, "test"), "regression", Scenario.DOMAIN, (2,))
     for task in range(2):
-        list(learner.begin_task(Split(data(task).x, data(task).x[:, 1:] / 10), 1))
+        list(learner.begin_task(TaskData(data(task).x, data(task).x[:, 1:] / 10), 1))
     trainer = learner.begin_update()
     assert [job.batches.size for job in trainer.jobs] == [3, 3]
     assert trainer.jobs[1].batches.next().y.shape == (3, 1)
@@ -300,7 +299,7 @@ def test_a_posterior_without_a_density_is_its_own_prior(method: str) -> None:
 def test_the_same_data_give_the_same_coreset_again() -> None:
     strategy = coresets(learned())
     before = strategy.coresets[1]
-    split = TrainingData(data(1).x, data(1).y)
+    split = TaskData(data(1).x, data(1).y)
     strategy.data_for(1, split)
     assert torch.equal(strategy.coresets[1].x, before.x)
     assert generator_for(0, "coreset", 1).initial_seed() != generator_for(0, "coreset", 2).initial_seed()

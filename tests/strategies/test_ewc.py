@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.inference.predictive import output_samples, predictive_outputs
 from metareplay.learner.build import build_model, build_strategy
 from metareplay.learner.config import build_config
@@ -21,7 +21,6 @@ from metareplay.posteriors.families.dirac import Dirac
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.laplace import LinearisedGaussian
 from metareplay.strategies import fisher as estimate
-from metareplay.strategies.base import TrainingData
 from metareplay.strategies.ewc import OnlineEWC
 
 VARIANCE = 4.0
@@ -33,16 +32,16 @@ def parts(method: str = "ewc-multihead", **given: object) -> tuple[ContinualMode
     return build_model(config, "classification", Scenario.CLASS, (3,)), cast(OnlineEWC, build_strategy(config))
 
 
-def some_data(count: int, classes: int, rng: Generator) -> TrainingData:
-    return TrainingData(torch.randn(count, 3, generator=rng), torch.randint(classes, (count,), generator=rng))
+def some_data(count: int, classes: int, rng: Generator) -> TaskData:
+    return TaskData(torch.randn(count, 3, generator=rng), torch.randint(classes, (count,), generator=rng))
 
 
-def summed_squared_gradients(model: ContinualModel, task: int, data: TrainingData, examples: int | None) -> Tensor:
+def summed_squared_gradients(model: ContinualModel, task: int, data: TaskData, examples: int | None) -> Tensor:
     weights = model.task_map.theta(task).detach().chunk(2)[0]
     return estimate.summed_squared_gradients(model, task, data, weights.unsqueeze(0), examples)
 
 
-def looped_fisher(model: ContinualModel, task: int, data: TrainingData) -> Tensor:
+def looped_fisher(model: ContinualModel, task: int, data: TaskData) -> Tensor:
     """One ordinary backward pass per example."""
     weights = model.task_map.theta(task).detach().chunk(2)[0].requires_grad_()
     total = torch.zeros_like(weights)
@@ -71,7 +70,7 @@ def test_a_part_of_the_data_stands_for_all_of_it(rng: Generator) -> None:
     model.add_task(2, generator=rng)
     data = some_data(9, 2, rng)
     chosen = torch.tensor([0, 4, 8])  # spread over the data, so that sorted classes are all seen
-    expected = 3 * looped_fisher(model, 0, TrainingData(data.x[chosen], data.y[chosen]))
+    expected = 3 * looped_fisher(model, 0, TaskData(data.x[chosen], data.y[chosen]))
     torch.testing.assert_close(summed_squared_gradients(model, 0, data, 3), expected)
     torch.testing.assert_close(summed_squared_gradients(model, 0, data, 100), looped_fisher(model, 0, data))
 
@@ -84,10 +83,10 @@ def test_the_empirical_fisher_of_a_linear_gaussian_model_is_its_squared_residual
     weight, bias = model.task_map.theta(0).detach()[:2]
     residual = (weight * x + bias - y) / 0.5**2
     expected = torch.cat([(residual * x).square().sum(0), residual.square().sum(0)])
-    torch.testing.assert_close(summed_squared_gradients(model, 0, TrainingData(x, y), None), expected)
+    torch.testing.assert_close(summed_squared_gradients(model, 0, TaskData(x, y), None), expected)
 
 
-def importance_at(truth: Tensor, model: ContinualModel, strategy: OnlineEWC, data: TrainingData) -> tuple[Tensor, Tensor]:
+def importance_at(truth: Tensor, model: ContinualModel, strategy: OnlineEWC, data: TaskData) -> tuple[Tensor, Tensor]:
     """Importance after a task whose weights were found exactly, as its precision says and as the next task takes it; without the prior."""
     model.task_map.trained_theta(0).data[:] = truth
     strategy.before_task(model, 0)
@@ -113,7 +112,7 @@ def test_the_importance_of_a_linear_gaussian_model_is_the_analytic_fisher_inform
     design = torch.cat([x, torch.ones(len(x), 1)], dim=1)  # what the two weights and the bias see
     y = (design @ truth).unsqueeze(1) + scale * torch.randn(len(x), 1, generator=rng)
     expected = (design.T @ design).diagonal() / scale**2
-    found, taken = importance_at(truth, model, strategy, TrainingData(x, y))
+    found, taken = importance_at(truth, model, strategy, TaskData(x, y))
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0)
     torch.testing.assert_close(taken, found)
 
@@ -131,7 +130,7 @@ def test_the_importance_of_a_softmax_of_a_linear_model_is_the_analytic_fisher_in
     y = torch.multinomial(probabilities, 1, generator=rng).squeeze(1)
     spread = probabilities * (1 - probabilities)  # (N, C)
     expected = torch.cat([(spread.T @ x.square()).flatten(), spread.sum(0)])
-    found, taken = importance_at(torch.cat([weight.flatten(), bias]), model, strategy, TrainingData(x, y))
+    found, taken = importance_at(torch.cat([weight.flatten(), bias]), model, strategy, TaskData(x, y))
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0)
     torch.testing.assert_close(taken, found)
 
@@ -286,7 +285,7 @@ def test_the_predictive_variance_of_a_linear_model_is_exact() -> None:
     model, strategy = build_model(config, "regression", Scenario.DOMAIN, (1,)), cast(OnlineEWC, build_strategy(config))
     model.add_task(1, generator=Generator().manual_seed(0))
     strategy.before_task(model, 0)
-    strategy.after_task(model, 0, TrainingData(torch.tensor([[1.0], [-2.0], [0.5]]), torch.tensor([[0.3], [1.0], [-1.0]])))
+    strategy.after_task(model, 0, TaskData(torch.tensor([[1.0], [-2.0], [0.5]]), torch.tensor([[0.3], [1.0], [-1.0]])))
     precision, x = model.task_map.theta(0).detach()[2:], torch.tensor([[0.0], [0.7], [-3.0]])
     found = predictive_outputs(model, x, 0, 20_000, generator=Generator().manual_seed(0)).var(0)
     torch.testing.assert_close(found, x.square() / precision[0] + 1 / precision[1], rtol=0.05, atol=0.0)
@@ -296,7 +295,7 @@ def test_training_leaves_precisions_alone_until_the_task_is_done(rng: Generator)
     config = build_config({"method": "ewc-multihead", "network": "mlp-4"}, {"training.iterations": 3}, "test")
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (3,))
     data = some_data(8, 2, rng)
-    for step in learner.begin_task(Split(data.x, data.y), 2):
+    for step in learner.begin_task(TaskData(data.x, data.y), 2):
         precision = learner.model.task_map.theta(0).detach().chunk(2)[1]
         assert (precision == 1).all(), step.iteration
     assert (learner.model.task_map.theta(0).detach().chunk(2)[1] > 1).any()

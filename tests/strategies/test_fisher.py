@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from metareplay.benchmarks.base import Scenario
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.errors import ConfigError
 from metareplay.estimators import ContinualClassifier
 from metareplay.learner.build import build_model, build_strategy
@@ -24,7 +24,6 @@ from metareplay.posteriors.divergences import kl
 from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.seeding import generator_for
 from metareplay.strategies import fisher
-from metareplay.strategies.base import TrainingData
 from metareplay.strategies.fisher import posterior_information, quadratic_change, squared_scores, summed_squared_gradients
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.settings import StrategySettings
@@ -44,8 +43,8 @@ def parts(name: str = "pr-dirac", **given: Any) -> tuple[ContinualModel, Posteri
     return build_model(config, "classification", Scenario.CLASS, (3,)), cast(PosteriorReplay, build_strategy(config))
 
 
-def some_data(count: int, classes: int, rng: Generator) -> TrainingData:
-    return TrainingData(torch.randn(count, 3, generator=rng), torch.randint(classes, (count,), generator=rng))
+def some_data(count: int, classes: int, rng: Generator) -> TaskData:
+    return TaskData(torch.randn(count, 3, generator=rng), torch.randint(classes, (count,), generator=rng))
 
 
 def shake(model: ContinualModel, rng: Generator) -> None:
@@ -146,7 +145,7 @@ def test_the_information_of_a_flow_comes_from_its_density(rng: Generator) -> Non
 # Families without a density: from the task's data.
 
 
-def by_hand(model: ContinualModel, task: int, data: TrainingData, samples: int, prior_variance: float, seed: int) -> Tensor:
+def by_hand(model: ContinualModel, task: int, data: TaskData, samples: int, prior_variance: float, seed: int) -> Tensor:
     """Ordinary backward passes: one for each example, and one for each weight, the rows of the Jacobian, for the prior."""
     leaf = model.task_map.theta(task).detach().repeat(samples, 1).requires_grad_()  # (S, P)
     weights = model.family.at(leaf, model.spec).rsample(1, generator=Generator().manual_seed(seed))[0]  # (S, W)
@@ -181,7 +180,7 @@ def test_the_information_of_a_generator_equals_a_hand_computation(name: str, rng
     torch.testing.assert_close(found, by_hand(model, 0, data, 2, 1e12, seed=1), rtol=1e-4, atol=1e-7)  # without the prior: exact
     settings = StrategySettings(fisher_weight_samples=1000)
     found = posterior_information(model, 0, data, settings, 1e-4, generator=Generator().manual_seed(1))
-    expected = by_hand(model, 0, TrainingData(data.x[:0], data.y[:0]), 1000, 1e-4, seed=1)
+    expected = by_hand(model, 0, TaskData(data.x[:0], data.y[:0]), 1000, 1e-4, seed=1)
     # the prior's part dominates; a square of a sum with random signs has a standard deviation of at most root(2) times its mean
     assert float(((found - expected).abs() / expected.clamp_min(1e-3)).max()) < 6 * (2 / 1000) ** 0.5
 
@@ -192,7 +191,7 @@ def test_some_examples_stand_for_all(rng: Generator) -> None:
     data = some_data(9, 2, rng)
     chosen = torch.tensor([0, 4, 8])
     found = posterior_information(model, 0, data, StrategySettings(fisher_samples=3), 1e12, generator=rng)
-    torch.testing.assert_close(found, 3 * by_hand(model, 0, TrainingData(data.x[chosen], data.y[chosen]), 1, 1e12, seed=0))
+    torch.testing.assert_close(found, 3 * by_hand(model, 0, TaskData(data.x[chosen], data.y[chosen]), 1, 1e12, seed=0))
 
 
 class Recurrent(nn.Module):

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.distributions import Normal, kl_divergence
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.likelihoods import Categorical
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
@@ -19,7 +20,6 @@ from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGau
 from metareplay.posteriors.priors.earlier import MixturePrior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.strategies.base import TrainingData
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.settings import StrategySettings
 from metareplay.task_maps.chunked import ChunkedHypernetwork
@@ -230,7 +230,7 @@ def test_tasks_whose_outputs_grow_are_replayed_too(kind: str, rng: Generator) ->
 
 def test_prior_and_data_are_the_tasks_own() -> None:
     strategy = replay()
-    data = TrainingData(torch.ones(2, 3), torch.zeros(2))
+    data = TaskData(torch.ones(2, 3), torch.zeros(2))
     assert strategy.prior_for(3).variance == 2.0
     assert strategy.data_for(3, data) is data
 
@@ -279,7 +279,9 @@ def test_weights_that_an_earlier_task_did_not_have_follow_the_fixed_prior(kind: 
     prior = strategy.prior_for(OLD)
     assert isinstance(prior, MixturePrior)
     assert isinstance(prior.earlier, MeanFieldGaussian | Flow)
-    draws = prior.earlier.rsample(5000, generator=rng)[:, 0, model.born > 0].detach()  # the first task's, of all later weights
+    draws = prior.earlier.rsample(5000, generator=rng)[
+        :, 0, model.introduced_by_task > 0
+    ].detach()  # the first task's, of all later weights
     assert abs(float(draws.var()) / 2.0 - 1) < 0.05
     for task in range(OLD):
         bias = model.spec.unflatten(prior.earlier.mean[task])["layers.1.bias"]  # two outputs a task

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.build import build_matching, build_model, build_strategy
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
@@ -172,7 +172,7 @@ def learned_in_two_tasks(power: float) -> MeanFieldGaussian:
     learner = ContinualLearner(build_config({"method": "vcl"}, given, "test"), "regression", Scenario.DOMAIN, (1,))
     for task, (x, y) in enumerate((FIRST, SECOND)):
         visited = []
-        for step in learner.begin_task(Split(x, y), 1):
+        for step in learner.begin_task(TaskData(x, y), 1):
             if step.iteration > step.iterations // 2:
                 visited.append(learner.model.task_map.theta(task).detach().clone())
         learner.model.task_map.theta(task).data.copy_(torch.stack(visited).mean(0))

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay import ContinualClassifier
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError, DataError, TrainingDiverged
 from metareplay.likelihoods import Categorical, Gaussian, Likelihood
 from metareplay.model import ContinualModel, HeadLayout
@@ -16,7 +17,6 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import run_flat
 from metareplay.posteriors.families.dirac import DiracFamily
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.base import TrainingData
 from metareplay.strategies.rehearsal import ExperienceReplay
 from metareplay.strategies.settings import StrategySettings
 from metareplay.task_maps.direct import SharedParameters
@@ -39,10 +39,10 @@ def replay(seed: int = 0, **settings: object) -> ExperienceReplay:
     return ExperienceReplay(StrategySettings.model_validate(settings), GaussianPrior(2.0), seed=seed)
 
 
-def data(task: int, size: int = 40) -> TrainingData:
+def data(task: int, size: int = 40) -> TaskData:
     """The first column says the task, the second the example."""
     x = torch.stack([torch.full((size,), float(task)), torch.arange(size) / size], 1)
-    return TrainingData(x, torch.zeros(size, dtype=torch.int64))
+    return TaskData(x, torch.zeros(size, dtype=torch.int64))
 
 
 def shake(model: ContinualModel, rng: Generator) -> None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from metareplay.strategies.base import TrainingData
+from metareplay.benchmarks.base import TaskData
 from metareplay.training.augment import CROP_PADDING, crop_and_flip
 from metareplay.training.batches import OwnBatches
 
@@ -46,7 +46,7 @@ def test_the_input_is_left_alone() -> None:
 
 
 def test_batches_are_augmented_and_continue_where_a_checkpoint_stopped() -> None:
-    data = TrainingData(torch.rand(20, 3, 6, 6, generator=_generator()), torch.arange(20))
+    data = TaskData(torch.rand(20, 3, 6, 6, generator=_generator()), torch.arange(20))
     batches = OwnBatches(data, 8, _generator(2), "crop-flip")
     batches.next()
     stored = {name: tensor.clone() for name, tensor in batches.tensors().items()}
@@ -60,6 +60,6 @@ def test_batches_are_augmented_and_continue_where_a_checkpoint_stopped() -> None
 
 
 def test_without_a_name_nothing_is_varied() -> None:
-    data = TrainingData(torch.rand(20, 3, 6, 6, generator=_generator()), torch.arange(20))
+    data = TaskData(torch.rand(20, 3, 6, 6, generator=_generator()), torch.arange(20))
     batch = OwnBatches(data, 8, _generator(2)).next()
     assert torch.equal(batch.x, data.x[batch.y])

@@ -3,18 +3,18 @@
 import pytest
 import torch
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import TrainingData
 from metareplay.training.batches import BatchOrder
 from metareplay.training.coreset_batches import CoresetBatches, Others, coreset_batches
 
 SIZES, CLASSES = (6, 4, 10), (2, 3, 4)
 
 
-def coreset(task: int, size: int) -> TrainingData:
+def coreset(task: int, size: int) -> TaskData:
     """The first column says the task, the second the example; an example's class follows from it."""
     x = torch.stack([torch.full((size,), float(task)), torch.arange(size).float()], 1)
-    return TrainingData(x, torch.arange(size) % CLASSES[task])
+    return TaskData(x, torch.arange(size) % CLASSES[task])
 
 
 def batches(

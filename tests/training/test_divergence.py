@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.errors import TrainingDiverged
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
@@ -16,7 +16,7 @@ def trainer_of(method: str, settings: dict[str, Any]) -> TaskTrainer:
     given = {"method": method, "network": "mlp-5", "training.iterations": 9, **settings}
     learner = ContinualLearner(build_config({}, given, "test"), "classification", Scenario.CLASS, (2,))
     y = torch.arange(10) % 2
-    return learner.begin_task(Split(torch.randn(10, 2, generator=torch.Generator().manual_seed(0)), y), 2)
+    return learner.begin_task(TaskData(torch.randn(10, 2, generator=torch.Generator().manual_seed(0)), y), 2)
 
 
 @pytest.mark.parametrize("method", ["pr-bbb", "sp-dirac"])

@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.posteriors.base import Posterior, Prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.base import TrainingData
 from metareplay.training.loop import TaskTrainer
 
 
@@ -48,7 +47,7 @@ def trainer_of(method: str, spy: Spy, **given: object) -> TaskTrainer:
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,))
     learner.model.add_task(2, generator=Generator().manual_seed(0))
     x = torch.randn(8, 2, generator=Generator().manual_seed(1))
-    data = TrainingData(x, torch.arange(8) % 2)
+    data = TaskData(x, torch.arange(8) % 2)
     return TaskTrainer(learner.model, learner.strategy, 0, data, config.training, config.posterior, seed=0, matching=spy)
 
 
@@ -84,7 +83,7 @@ def test_a_learner_makes_a_new_one_for_every_task() -> None:
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,))
     made = []
     for _ in range(2):
-        trainer = learner.begin_task(Split(torch.randn(4, 2, generator=Generator().manual_seed(0)), torch.arange(4) % 2), 2)
+        trainer = learner.begin_task(TaskData(torch.randn(4, 2, generator=Generator().manual_seed(0)), torch.arange(4) % 2), 2)
         made.append(trainer.jobs[0].matching)
         list(trainer)
     assert made[0] is not made[1]

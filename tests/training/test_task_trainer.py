@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.errors import CheckpointError
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
@@ -32,10 +32,10 @@ SETTINGS: dict[str, Any] = {
 OLD_TASKS = 2
 
 
-def blobs(task: int, size: int = 10) -> Split:
+def blobs(task: int, size: int = 10) -> TaskData:
     generator = generator_for(task, "blobs")
     y = torch.arange(size) % 2
-    return Split(torch.randn(size, 2, generator=generator) + 2.0 * y.unsqueeze(1), y)
+    return TaskData(torch.randn(size, 2, generator=generator) + 2.0 * y.unsqueeze(1), y)
 
 
 def learner_of(**changes: Any) -> ContinualLearner:

@@ -1,6 +1,6 @@
 """Benchmarks: streams of tasks."""
 
-from metareplay.benchmarks.base import Benchmark, Outline, Problem, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskData, TaskInfo
 from metareplay.benchmarks.images import permute_images, split_images
 from metareplay.benchmarks.own import own_benchmark
 from metareplay.benchmarks.registry import BENCHMARKS, BenchmarkInfo, build_benchmark
@@ -12,11 +12,11 @@ __all__ = [
     "BENCHMARKS",
     "Benchmark",
     "BenchmarkInfo",
-    "Outline",
     "Problem",
     "Scenario",
-    "Split",
     "Task",
+    "TaskData",
+    "TaskInfo",
     "TaskSettings",
     "build_benchmark",
     "dataset_benchmark",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskData
 from metareplay.errors import ConfigError, DataError
 from metareplay.scaling import Scaling
 from metareplay.seeding import generator_for
@@ -33,7 +33,7 @@ def assemble(
     tasks = _filled(tasks, inputs)
     first = tasks[0].train
     scaling = Scaling.of(first.x.float(), first.y, regression=problem == "regression") if standardise else Scaling({})
-    ready = [_changed(task, lambda part: Split(scaling.x(part.x.float()), scaling.y(part.y))) for task in tasks]
+    ready = [_changed(task, lambda part: TaskData(scaling.x(part.x.float()), scaling.y(part.y))) for task in tasks]
     shape = tuple(first.x.shape[1:])
     known: dict[str, Any] = {"scaling": scaling, "inputs": inputs, "fingerprint": fingerprint, "notes": tuple(notes)}
     return Benchmark(name, problem, scenario, shape, len(ready), ready.__getitem__, **known)
@@ -100,8 +100,8 @@ def _filled(tasks: Sequence[Task], inputs: dict[str, Any]) -> Sequence[Task]:
             "in; leave the column out with --ignore, or choose --set data.missing=drop"
         )
     inputs["fill"] = fill.tolist()
-    return [_changed(task, lambda part: Split(torch.where(part.x.isnan(), fill, part.x), part.y)) for task in tasks]
+    return [_changed(task, lambda part: TaskData(torch.where(part.x.isnan(), fill, part.x), part.y)) for task in tasks]
 
 
-def _changed(task: Task, change: Callable[[Split], Split]) -> Task:
+def _changed(task: Task, change: Callable[[TaskData], TaskData]) -> Task:
     return replace(task, train=change(task.train), test=change(task.test))

@@ -24,7 +24,7 @@ class Scenario(StrEnum):
     """Each task has classes of its own; the task has to be inferred to name the class."""
 
 
-class Split(NamedTuple):
+class TaskData(NamedTuple):
     """Inputs and targets: ``y`` holds class indices into ``Task.classes`` (int64) or real targets (N, D)."""
 
     x: Tensor
@@ -36,8 +36,8 @@ class Task:
     """One task: its training and test data, and what its class indices stand for (empty for regression)."""
 
     name: str
-    train: Split
-    test: Split
+    train: TaskData
+    test: TaskData
     classes: tuple[Hashable, ...] = ()
 
     def __post_init__(self) -> None:
@@ -50,8 +50,8 @@ class Task:
             raise DataError(f"task {self.name!r} has no training examples; every task needs at least one")
 
 
-class Outline(NamedTuple):
-    """What can be said of a task without its data."""
+class TaskInfo(NamedTuple):
+    """What a task is called, and what its class indices stand for (empty for regression)."""
 
     name: str
     classes: tuple[Hashable, ...] = ()
@@ -70,8 +70,8 @@ class Benchmark:
     input_shape: tuple[int, ...]
     num_tasks: int
     make_task: Callable[[int], Task]
-    make_test: Callable[[int], Split] | None = None
-    describe: Callable[[int], Outline] | None = None
+    make_test: Callable[[int], TaskData] | None = None
+    describe: Callable[[int], TaskInfo] | None = None
     scaling: Scaling = field(default_factory=lambda: Scaling({}))
     """How the tasks' data were standardised; inputs of a user are standardised in the same way."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -81,14 +81,14 @@ class Benchmark:
     notes: tuple[str, ...] = ()
     """What a user should know about how the tasks were made."""
 
-    def test(self, index: int) -> Split:
+    def test(self, index: int) -> TaskData:
         """The test data of one task."""
         return self.make_task(index).test if self.make_test is None else self.make_test(index)
 
-    def outlines(self) -> list[Outline]:
+    def task_infos(self) -> list[TaskInfo]:
         """Name and classes of every task."""
         if self.describe is None:
-            return [Outline(task.name, task.classes) for task in self]
+            return [TaskInfo(task.name, task.classes) for task in self]
         return [self.describe(index) for index in range(self.num_tasks)]
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from metareplay.benchmarks.base import Benchmark, Outline, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Scenario, Task, TaskData, TaskInfo
 from metareplay.benchmarks.settings import AS_USUAL, ClassOrder, TaskSettings
 from metareplay.data.base import LabelledImages
 from metareplay.data.sources import load_cifar10, load_cifar100, load_digits, load_mnist
@@ -76,8 +76,8 @@ def split_images(
     train, test = (_by_task(x, y, classes, classes_per_task) for x, y in _parts(images))
     groups = classes.reshape(-1, classes_per_task).tolist()  # (tasks * classes_per_task,) -> (tasks, classes_per_task)
 
-    def describe(index: int) -> Outline:
-        return Outline("classes-" + "-".join(map(str, groups[index])), tuple(groups[index]))
+    def describe(index: int) -> TaskInfo:
+        return TaskInfo("classes-" + "-".join(map(str, groups[index])), tuple(groups[index]))
 
     return _benchmark(name, Scenario.CLASS, images.image_shape, len(groups), describe, train, test, lambda index, x: prepare(x))
 
@@ -101,8 +101,8 @@ def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: i
         x = F.pad(x, (padding,) * 4)  # (N, C, H, W) -> (N, C, H + 2p, W + 2p)
         return prepare(x.flatten(2)[:, :, torch.randperm(height * width, generator=generator)].view_as(x))  # (N, C, H*W) -> (N, C, H, W)
 
-    def describe(index: int) -> Outline:
-        return Outline(f"permutation-{index + 1}", tuple(classes.tolist()))
+    def describe(index: int) -> TaskInfo:
+        return TaskInfo(f"permutation-{index + 1}", tuple(classes.tolist()))
 
     return _benchmark(name, Scenario.DOMAIN, (channels, height, width), num_tasks, describe, train, test, permuted)
 
@@ -144,21 +144,21 @@ def _benchmark(
     scenario: Scenario,
     input_shape: tuple[int, ...],
     num_tasks: int,
-    describe: Callable[[int], Outline],
+    describe: Callable[[int], TaskInfo],
     train: Sequence[_Part],
     test: Sequence[_Part],
     inputs_of: Callable[[int, Tensor], Tensor],
 ) -> Benchmark:
     """Tasks whose pixels lie ready and whose inputs are made when asked for."""
 
-    def make_split(index: int, part: _Part) -> Split:
-        return Split(inputs_of(index, part.pixels if part.rows is None else part.pixels[part.rows]), part.y)
+    def make_split(index: int, part: _Part) -> TaskData:
+        return TaskData(inputs_of(index, part.pixels if part.rows is None else part.pixels[part.rows]), part.y)
 
     def make_task(index: int) -> Task:
         outline = describe(index)
         return Task(outline.name, make_split(index, train[index]), make_split(index, test[index]), outline.classes)
 
-    def make_test(index: int) -> Split:
+    def make_test(index: int) -> TaskData:
         return make_split(index, test[index])
 
     return Benchmark(name, "classification", scenario, input_shape, num_tasks, make_task, make_test, describe)

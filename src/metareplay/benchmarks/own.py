@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from metareplay.benchmarks.assemble import assemble, chosen_for_testing
-from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskData
 from metareplay.data.base import Examples
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import BY_CLASSES, DataSettings
@@ -142,7 +142,7 @@ def _task(examples: Examples, name: str, rows: Tensor, settings: DataSettings, p
         part, advice = ("training", "add some") if bool(test.all()) else ("test", "add some, or let them be chosen by --test-share")
         raise DataError(f"task {name!r} has no {part} examples; {advice if given else 'it needs at least two examples of each class'}")
     if problem == "regression":
-        return Task(name, Split(x[~test], y[~test].float()), Split(x[test], y[test].float()))
+        return Task(name, TaskData(x[~test], y[~test].float()), TaskData(x[test], y[test].float()))
     classes = y[~test].unique()  # sorted
     unknown = ~torch.isin(y, classes)
     if bool(unknown.any()):
@@ -153,4 +153,4 @@ def _task(examples: Examples, name: str, rows: Tensor, settings: DataSettings, p
         )
     targets = torch.searchsorted(classes, y)  # positions among the task's own classes
     labels = tuple(examples.labels[index] for index in classes.tolist())
-    return Task(name, Split(x[~test], targets[~test]), Split(x[test], targets[test]), labels)
+    return Task(name, TaskData(x[~test], targets[~test]), TaskData(x[test], targets[test]), labels)

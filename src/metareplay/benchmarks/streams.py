@@ -8,7 +8,7 @@ from torch import Tensor
 
 from metareplay.arrays import dataset_in, inputs_and_targets, plain_labels, to_inputs, to_real_targets, unpack
 from metareplay.benchmarks.assemble import assemble, chosen_for_testing, class_indices
-from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskData
 from metareplay.benchmarks.own import benchmark_of
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.base import Examples, Place
@@ -157,6 +157,6 @@ def _task(name: str, train: _Part, test: _Part | None, problem: Problem, share: 
         if len(part.x) != len(found):
             raise DataError(f"task {name!r}: {len(part.x)} inputs but {len(found)} targets; both need one row per example")
     if test is not None:
-        return Task(name, Split(train.x, targets[0]), Split(test.x, targets[1]), classes)
+        return Task(name, TaskData(train.x, targets[0]), TaskData(test.x, targets[1]), classes)
     marks = chosen_for_testing(targets[0], share, seed, name)
-    return Task(name, Split(train.x[~marks], targets[0][~marks]), Split(train.x[marks], targets[0][marks]), classes)
+    return Task(name, TaskData(train.x[~marks], targets[0][~marks]), TaskData(train.x[marks], targets[0][marks]), classes)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from metareplay.benchmarks.base import Benchmark, Scenario, Split, Task
+from metareplay.benchmarks.base import Benchmark, Scenario, Task, TaskData
 from metareplay.seeding import generator_for
 
 REGRESSION_NOISE = 0.05
@@ -76,7 +76,7 @@ def _polynomial_task(seed: int, index: int) -> Task:
     x = low + (high - low) * torch.rand(REGRESSION_TRAIN_SAMPLES, 1, generator=generator)
     y = function(x) + REGRESSION_NOISE * torch.randn(REGRESSION_TRAIN_SAMPLES, 1, generator=generator)
     test_x = torch.linspace(low, high, REGRESSION_TEST_SAMPLES).unsqueeze(1)  # (100,) -> (100, 1)
-    return Task(f"polynomial-{index + 1}", Split(x, y), Split(test_x, function(test_x)))
+    return Task(f"polynomial-{index + 1}", TaskData(x, y), TaskData(test_x, function(test_x)))
 
 
 def _modes_task(seed: int, index: int) -> Task:
@@ -86,7 +86,7 @@ def _modes_task(seed: int, index: int) -> Task:
     return Task("modes-" + "-".join(str(label + 1) for label in classes), train, test, classes)
 
 
-def _sample_modes(classes: tuple[int, ...], per_mode: int, generator: torch.Generator) -> Split:
+def _sample_modes(classes: tuple[int, ...], per_mode: int, generator: torch.Generator) -> TaskData:
     y = torch.arange(len(classes)).repeat_interleave(per_mode)  # (modes,) -> (modes * per_mode,)
     noise = torch.randn(len(y), 2, generator=generator)
-    return Split(mode_centres()[list(classes)][y] + MODES_STD * noise, y)
+    return TaskData(mode_centres()[list(classes)][y] + MODES_STD * noise, y)

@@ -13,7 +13,7 @@ from metareplay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from metareplay.report.figures.drawings import Drawing, Kind
-    from metareplay.report.runs import Group, Run
+    from metareplay.report.runs import FinishedRun, Group
 
 HELP = """Draw a figure of finished runs as SVG, PDF and PNG. metareplay list figures names them; all draws those that apply.
 
@@ -95,7 +95,7 @@ def _keeps(group: "Group", kind: "Kind") -> bool:
     return any((arrays := run.predictive()) is not None and set(kind.needs) <= set(arrays) for run in group.runs)
 
 
-def _computed(group: "Group", kind: "Kind") -> "Run":
+def _computed(group: "Group", kind: "Kind") -> "FinishedRun":
     from metareplay.experiments.redraw import predictions_of, weights_of
 
     run = group.runs[0]

@@ -9,13 +9,13 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from metareplay.arrays import Inputs, to_inputs
-from metareplay.benchmarks.base import Problem, Scenario, Split
+from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
 from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
-from metareplay.learner.store import TaskInfo, load_model, save_model
+from metareplay.learner.store import load_model, save_model
 from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
@@ -70,7 +70,7 @@ class ContinualEstimator:
         if self.learner is None:
             self.scaling = Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
             self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
-        learner, split = self.learner, Split(self.scaling.x(x), self.scaling.y(y))
+        learner, split = self.learner, TaskData(self.scaling.x(x), self.scaling.y(y))
         try:
             self._train(learner, lambda: learner.begin_task(split, width), info.name, progress)
         except BaseException:

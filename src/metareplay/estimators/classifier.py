@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, plain_labels
-from metareplay.benchmarks.base import Scenario
+from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
 from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.criteria import criterion_named, expected_entropy, total_entropy
 from metareplay.inference.predictive import log_likelihoods, log_predictive
-from metareplay.learner.store import TaskInfo
 
 
 @dataclass(frozen=True)

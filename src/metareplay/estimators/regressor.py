@@ -7,12 +7,11 @@ import numpy as np
 import torch
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_real_targets
-from metareplay.benchmarks.base import Scenario
+from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.errors import ConfigError, DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
 from metareplay.evaluation.evaluate import VARIANCE
 from metareplay.inference.criteria import predictive_variance
-from metareplay.learner.store import TaskInfo
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from metareplay.benchmarks.base import Scenario, Split
+from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.evaluation.uncertainty import count_scores, reliability
 from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
 from metareplay.inference.criteria import CRITERIA, Criterion, predictive_variance
@@ -144,7 +144,7 @@ class Evaluator:
             return (error if self.target_scale is None else error * self.target_scale).square().mean(-1)  # (N, D) -> (N,)
         return 100.0 * (predictions == y).double()
 
-    def tested(self, task: int, test: Split) -> Tested:
+    def tested(self, task: int, test: TaskData) -> Tested:
         """Score and calibration with the task given."""
         if self.regression:
             return Tested(float(self.error_or_hit(self.answers(test.x, [task])[0].predictions, test.y).mean()), None)
@@ -152,11 +152,11 @@ class Evaluator:
         values = self.error_or_hit(said[LOG_PREDICTIVE].argmax(-1), test.y)
         return Tested(float(values.mean()), reliability(1.0 - said["conf"], values > 0))
 
-    def given(self, task: int, test: Split) -> float:
+    def given(self, task: int, test: TaskData) -> float:
         """Accuracy in percent, or mean squared error, with the task given."""
         return self.tested(task, test).score
 
-    def inferred(self, tests: Sequence[Split]) -> dict[str, Inference]:
+    def inferred(self, tests: Sequence[TaskData]) -> dict[str, Inference]:
         """All criteria on all tasks' test data: the mean over tasks of each figure."""
         criteria, tasks = self.criteria(), range(self.model.num_tasks)
         if not criteria or not tests:
@@ -196,7 +196,7 @@ class Evaluator:
         score, right = mean([row.score for row in rows]), mean([row.right_task for row in rows])
         return Inference(score, right, batch_wise, [row.shares for row in rows], counts)
 
-    def shared_softmax(self, tests: Sequence[Split]) -> float | None:
+    def shared_softmax(self, tests: Sequence[TaskData]) -> float | None:
         """Accuracy over all classes at once, where one softmax spans all tasks; None elsewhere."""
         if not self.model.layout.one_softmax or self.regression:
             return None

@@ -44,7 +44,7 @@ def predictive_picture(evaluator: Evaluator, benchmark: Benchmark) -> dict[str, 
 def weight_samples(evaluator: Evaluator) -> dict[str, Tensor]:
     """Samples of a few weights, drawn by lot, from each task's posterior (T, S, K), and which weights they are (K,)."""
     model = evaluator.model
-    common = torch.nonzero(model.born == 0).flatten()  # those that every task has; (W,)
+    common = torch.nonzero(model.introduced_by_task == 0).flatten()  # those that every task has; (W,)
     lot = torch.randperm(len(common), generator=generator_for(evaluator.seed, "picture of weights"))
     chosen = common[lot[:CHOSEN_WEIGHTS]].sort().values  # (K,)
     drawn = []

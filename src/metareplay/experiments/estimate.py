@@ -4,7 +4,7 @@ import time
 
 import torch
 
-from metareplay.benchmarks.base import Split
+from metareplay.benchmarks.base import TaskData
 from metareplay.experiments.own_data import benchmark_for
 from metareplay.heap import keep_freed_memory
 from metareplay.learner.config import RunConfig
@@ -23,12 +23,12 @@ def seconds_of_run(config: RunConfig, steps: int = 3) -> float:
     keep_freed_memory()  # as a run does
     benchmark = benchmark_for(config)
     tasks = list(benchmark[:2])
-    total = sum(len(task.classes) for task in benchmark.outlines()) or None
+    total = sum(len(task.classes) for task in benchmark.task_infos()) or None
     timed = config.model_copy(update={"training": config.training.model_copy(update={"iterations": steps + 1, "epochs": None})})
     learner = ContinualLearner(timed, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=total)
     each = 0.0
     for task in tasks:
-        few = Split(task.train.x[:FEW], task.train.y[:FEW])
+        few = TaskData(task.train.x[:FEW], task.train.y[:FEW])
         width = len(task.classes) if benchmark.problem == "classification" else task.train.y.shape[1]
         trainer = iter(learner.begin_task(few, width, expected_tasks=len(benchmark)))
         next(trainer)  # warm-up

@@ -5,11 +5,11 @@ from typing import overload
 
 import torch
 
-from metareplay.benchmarks.base import Benchmark, Split
+from metareplay.benchmarks.base import Benchmark, TaskData
 from metareplay.seeding import generator_for
 
 
-class HeldOut(Sequence[Split]):
+class HeldOut(Sequence[TaskData]):
     """Test data of a benchmark's first ``known`` tasks; only what is asked for is in memory, and of that at most ``limit`` inputs."""
 
     def __init__(self, benchmark: Benchmark, limit: int | None, seed: int) -> None:
@@ -19,15 +19,15 @@ class HeldOut(Sequence[Split]):
         return self.known
 
     @overload
-    def __getitem__(self, index: int) -> Split: ...
+    def __getitem__(self, index: int) -> TaskData: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Split]: ...
-    def __getitem__(self, index: int | slice) -> Split | Sequence[Split]:
+    def __getitem__(self, index: slice) -> Sequence[TaskData]: ...
+    def __getitem__(self, index: int | slice) -> TaskData | Sequence[TaskData]:
         chosen = range(self.known)[index]  # raises IndexError like any sequence
         if not isinstance(chosen, int):
             return [self[each] for each in chosen]
         x, y = self.benchmark.test(chosen)
         if self.limit is None or self.limit >= len(x):
-            return Split(x, y)
+            return TaskData(x, y)
         rows = torch.randperm(len(x), generator=generator_for(self.seed, "test inputs", chosen))[: self.limit].sort().values
-        return Split(x[rows], y[rows])
+        return TaskData(x[rows], y[rows])

@@ -11,7 +11,7 @@ import yaml
 from safetensors.torch import save
 from torch import Tensor
 
-from metareplay.benchmarks.base import Benchmark, Split, Task
+from metareplay.benchmarks.base import Benchmark, Task, TaskData, TaskInfo
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Inference
@@ -25,7 +25,7 @@ from metareplay.files import only_writer, write_atomically
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.store import TaskInfo, save_model
+from metareplay.learner.store import save_model
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
@@ -52,8 +52,8 @@ class Run:
         self.benchmark = benchmark or benchmark_for(config)
         config = with_fingerprint(config, self.benchmark)
         self.config, self.out, self.observer, self.should_stop = config, out, observer or NullObserver(), should_stop
-        self.outlines = self.benchmark.outlines()
-        total = sum(len(task.classes) for task in self.outlines) or None
+        self.task_infos = self.benchmark.task_infos()
+        total = sum(len(task.classes) for task in self.task_infos) or None
         self.learner = ContinualLearner(
             config, self.benchmark.problem, self.benchmark.scenario, self.benchmark.input_shape, total_outputs=total
         )
@@ -133,7 +133,7 @@ class Run:
             trainer = self.learner.continue_task(task.train, found.tensors)
         self._train(trainer, task.name)
 
-    def _fine_tune(self, tests: Sequence[Split], found: Checkpoint | None) -> None:
+    def _fine_tune(self, tests: Sequence[TaskData], found: Checkpoint | None) -> None:
         """Update all posteriors on the coresets, and test again."""
         if found is None:
             began = time.perf_counter()
@@ -190,7 +190,7 @@ class Run:
         }
         self.checkpoints.write(self.serial, self.learner.tensors(training=trainer is not None), facts)
 
-    def _test(self, index: int, tests: Sequence[Split]) -> None:
+    def _test(self, index: int, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
         began, learned = time.perf_counter(), index < len(self.benchmark)
         found = [self.learner.evaluator.tested(task, test) for task, test in enumerate(tests)]
@@ -208,7 +208,7 @@ class Run:
         self.observer.task_ends(index, row)
         give_back_freed_memory()
 
-    def _finish(self, tests: Sequence[Split]) -> dict[str, Any]:
+    def _finish(self, tests: Sequence[TaskData]) -> dict[str, Any]:
         """Infer tasks, write the results and the model."""
         began = time.perf_counter()
         inferred = self.learner.evaluator.inferred(tests)
@@ -218,7 +218,7 @@ class Run:
         results["peak_memory_mib"] = peak_memory_mib()
         if self.config.training.record_signals:
             results["task_boundaries"] = boundary_figures(read_signals(self.out))
-        tasks = [TaskInfo(*task) for task in self.outlines]
+        tasks = [TaskInfo(*task) for task in self.task_infos]
         save_model(self.out / "model", self.learner, tasks, self.benchmark.scaling.tensors, self.benchmark.inputs)
         self._write_tensors("uncertainty.safetensors", self._uncertainty(inferred))
         self._write_tensors("predictive.safetensors", predictive_picture(self.learner.evaluator, self.benchmark))
@@ -237,7 +237,7 @@ class Run:
             found["reliability"] = torch.tensor(self.reliability, dtype=torch.float64)
         return {**found, "edges": EDGES} if inferred else found
 
-    def _results(self, tests: Sequence[Split], inferred: dict[str, Inference]) -> dict[str, Any]:
+    def _results(self, tests: Sequence[TaskData], inferred: dict[str, Inference]) -> dict[str, Any]:
         softmax = self.learner.evaluator.shared_softmax(tests)
         return {
             **self._identity(),
@@ -268,7 +268,7 @@ class Run:
             "problem": benchmark.problem,
             "seed": config.seed,
             "num_tasks": len(benchmark),
-            "task_names": [task.name for task in self.outlines],
+            "task_names": [task.name for task in self.task_infos],
         }
 
     def _log(self, text: str) -> None:

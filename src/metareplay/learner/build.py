@@ -57,7 +57,7 @@ def build_model(
         lambda size, generator: build_task_map(config, size, generator),
         layout,
         likelihood,
-        lambda family, network, spec: wished_variances(config, family, network, spec),
+        lambda family, network, spec: target_variances(config, family, network, spec),
         shared_outputs(config, total_outputs) if layout is HeadLayout.SHARED else None,
         device_named(config.device),
     )
@@ -189,15 +189,15 @@ def chosen_chunk_size(settings: HypernetSettings, size: int, members: int = 1) -
     return min(counts, key=lambda candidate: counts[candidate])
 
 
-def wished_variances(config: RunConfig, family: PosteriorFamily, network: nn.Module, spec: WeightSpec) -> Tensor | None:
+def target_variances(config: RunConfig, family: PosteriorFamily, network: nn.Module, spec: WeightSpec) -> Tensor | None:
     """The variances a hypernetwork's outputs should start with; None for Xavier."""
     if not config.kind().has_hypernetwork or config.hypernet.initialisation == "xavier":
         return None
     variances = family.initial_variances(network, spec)
     if config.hypernet.initialisation == "hyperfan":
         mask = family.weight_mask(spec)
-        wished = hyperfan_variances(spec, relu=config.activation == "relu")  # (W,)
-        variances[mask] = wished.repeat(int(mask.sum()) // spec.numel)  # the same for each member of an ensemble
+        target = hyperfan_variances(spec, relu=config.activation == "relu")  # (W,)
+        variances[mask] = target.repeat(int(mask.sum()) // spec.numel)  # the same for each member of an ensemble
     return variances
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metareplay.benchmarks.base import Problem, Scenario, Split
+from metareplay.benchmarks.base import Problem, Scenario, TaskData
 from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
@@ -14,7 +14,7 @@ from metareplay.learner.config import RunConfig
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import PriorMatching
 from metareplay.seeding import derive_seed, generator_for
-from metareplay.strategies.base import Strategy, TrainingData
+from metareplay.strategies.base import Strategy
 from metareplay.strategies.coresets import CoresetReplay
 from metareplay.training.coreset_batches import coreset_batches
 from metareplay.training.loop import Job, TaskTrainer
@@ -55,7 +55,7 @@ class ContinualLearner:
         """Tasks that have a place in the model."""
         return self.model.num_tasks
 
-    def begin_task(self, train: Split, width: int, *, expected_tasks: int = 0) -> TaskTrainer:
+    def begin_task(self, train: TaskData, width: int, *, expected_tasks: int = 0) -> TaskTrainer:
         """Give a new task (so many classes or targets) its place, and return what trains it."""
         self._check(train, width)
         before = (self.facts(), self.tensors(training=False) if self.num_tasks else {})
@@ -70,7 +70,7 @@ class ContinualLearner:
             raise
         return self.trainer
 
-    def continue_task(self, train: Split, tensors: Mapping[str, Tensor]) -> TaskTrainer:
+    def continue_task(self, train: TaskData, tensors: Mapping[str, Tensor]) -> TaskTrainer:
         """Return what trains the last task, in the state of a checkpoint that ``restore`` was given."""
         task = self.model.num_tasks - 1
         self.strategy.restore(self.model, task, _under("strategy.", tensors))
@@ -139,16 +139,16 @@ class ContinualLearner:
             jobs=[Job(task, part, self._matching(seed, task)) for task, part in zip(tasks, batches, strict=True)],
         )
 
-    def remember_data(self, task: int, train: Split) -> TrainingData:
+    def remember_data(self, task: int, train: TaskData) -> TaskData:
         """The training data as the strategy wants it; also tells it of a finished task's data after a restart."""
         y = train.y if self.problem == "regression" else train.y + self._offset(task)
-        return self.strategy.data_for(task, TrainingData(train.x, y))
+        return self.strategy.data_for(task, TaskData(train.x, y))
 
     def _offset(self, task: int) -> int:
         """Class 0 of a task is this output among those that compete in training."""
         return self.model.heads[task].start if self.model.layout.one_softmax else 0
 
-    def _make_trainer(self, task: int, train: Split) -> TaskTrainer:
+    def _make_trainer(self, task: int, train: TaskData) -> TaskTrainer:
         data, config = self.remember_data(task, train), self.config
         matching = self._matching(config.seed, task)
         return TaskTrainer(self.model, self.strategy, task, data, config.training, config.posterior, seed=config.seed, matching=matching)
@@ -157,7 +157,7 @@ class ContinualLearner:
         generator = generator_for(seed, "matching", task)
         return build_matching(self.config, self.model.spec.numel, generator=generator, device=self.model.device)
 
-    def _check(self, train: Split, width: int) -> None:
+    def _check(self, train: TaskData, width: int) -> None:
         if len(train.x) == 0:
             raise DataError("the task has no training examples; every task needs at least one")
         if tuple(train.x.shape[1:]) != self.input_shape:

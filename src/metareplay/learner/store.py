@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from metareplay.benchmarks.base import Scenario
+from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.files import write_atomically
 from metareplay.learner.config import build_config
@@ -17,13 +17,6 @@ from metareplay.settings import flatten
 from metareplay.training.checkpoint import read_tensors, tensors_checksum, write_tensors
 
 FORMAT = "metareplay-model-1"
-
-
-class TaskInfo(NamedTuple):
-    """What a learned task is called, and what its class indices stand for (empty for regression)."""
-
-    name: str
-    classes: tuple[Hashable, ...] = ()
 
 
 class StoredModel(NamedTuple):

@@ -14,9 +14,9 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.conv import _ConvNd
 
+from metareplay.column_blocks import ColumnBlocks
 from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
-from metareplay.pieces import Pieces
 
 Buffers = dict[str, Tensor]
 """A module's tensors that are no weights, by name: running statistics, constants."""
@@ -66,11 +66,11 @@ class WeightSpec:
         return torch.cat([weights[name].detach().reshape(-1) for name in self.names])  # (W,)
 
     @cached_property
-    def from_oldest(self) -> Pieces | None:
+    def from_oldest(self) -> ColumnBlocks | None:
         """Where each weight stands if they are ordered from the oldest to the latest; None where all are of one age."""
         if self.groups is None:
             return None
-        return Pieces.of(self.groups.cpu().argsort(stable=True).argsort(), self.numel)  # groups are numbered as they came
+        return ColumnBlocks.of(self.groups.cpu().argsort(stable=True).argsort(), self.numel)  # groups are numbered as they came
 
     @cached_property
     def runs(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

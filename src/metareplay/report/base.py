@@ -16,7 +16,7 @@ Kind = Literal["percent", "mse", "seconds"]
 
 MISSING = "—"
 
-CRITERIA: dict[str, str] = {
+CRITERION_TITLES: dict[str, str] = {
     "ent": "the task whose prediction has the lowest entropy",
     "conf": "the task whose most likely class has the highest probability",
     "agree": "the task whose weight samples agree most with one another",
@@ -90,10 +90,10 @@ def estimate(runs: Sequence[Results], *path: str) -> Estimate | None:
 
 
 def criteria_of(runs: Sequence[Results]) -> list[str]:
-    """The criteria for which any run has a figure, in the order of ``CRITERIA``, unknown ones last by name."""
+    """The criteria for which any run has a figure, in the order of ``CRITERION_TITLES``, unknown ones last by name."""
     keys = ("tinfer_final", "task_inference_accuracy", "batch_wise")
     found = {name for run in runs for key in keys for name in (run.get(key) or {}) if lookup(run, key, name) is not None}
-    order = list(CRITERIA)
+    order = list(CRITERION_TITLES)
     return sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 

@@ -24,7 +24,7 @@ Tensors = dict[str, NDArray[np.floating]]
 
 
 @dataclass(frozen=True)
-class Run:
+class FinishedRun:
     """One finished run, as its folder tells it; the model is never opened."""
 
     folder: Path
@@ -51,7 +51,7 @@ class Group:
     """The runs of one method that differ in nothing but the seed."""
 
     label: str
-    runs: tuple[Run, ...]
+    runs: tuple[FinishedRun, ...]
 
     @property
     def results(self) -> list[Results]:
@@ -69,14 +69,16 @@ class Group:
 class FoundRuns(NamedTuple):
     """The finished runs in some folders, and the folders of runs that have not finished."""
 
-    runs: list[Run]
+    runs: list[FinishedRun]
     unfinished: list[Path]
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: Path) -> FinishedRun:
     """Read one run's folder; only results.json has to be there."""
     config_text = _read_text(folder / "config.yaml")
-    return Run(folder, read_results(folder), config_text, _read_config(folder, config_text), _read_history(folder / "metrics.jsonl"))
+    return FinishedRun(
+        folder, read_results(folder), config_text, _read_config(folder, config_text), _read_history(folder / "metrics.jsonl")
+    )
 
 
 def read_results(folder: Path) -> Results:
@@ -104,7 +106,7 @@ def read_results(folder: Path) -> Results:
 
 def find_runs(folders: Sequence[Path]) -> FoundRuns:
     """All runs in the folders: a folder is a run itself, or holds runs (``seed-0/``, ``pr-bbb/seed-0/``, ...)."""
-    runs: dict[Path, Run] = {}
+    runs: dict[Path, FinishedRun] = {}
     unfinished: list[Path] = []
     for folder in map(Path, folders):
         found = [folder] if (folder / "results.json").exists() else _folders_with(folder, "results.json")
@@ -117,9 +119,9 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
     return FoundRuns(list(runs.values()), unfinished)
 
 
-def group_runs(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[FinishedRun]) -> list[Group]:
     """Put runs together that differ only in the seed; where one method has several settings, the label says which."""
-    variants: dict[tuple[str, ...], dict[tuple[tuple[str, str], ...], list[Run]]] = {}
+    variants: dict[tuple[str, ...], dict[tuple[tuple[str, str], ...], list[FinishedRun]]] = {}
     for run in runs:
         identity = tuple(str(run.results.get(key)) for key in ("benchmark", "method", "network", "scenario", "num_tasks"))
         setting = tuple(sorted((key, value) for key, value in run.config.items() if key.split(".")[-1] not in _NO_VARIANT))

@@ -11,7 +11,7 @@ import numpy as np
 from metareplay.report import html
 from metareplay.report.base import (
     CALIBRATION,
-    CRITERIA,
+    CRITERION_TITLES,
     MISSING,
     MSE,
     TASK_GIVEN,
@@ -57,7 +57,7 @@ def headline(group: Group) -> str:
         name = headline_criterion(runs)
         items = [_card(estimate(runs, *m.path), m.label, m.kind, m.meaning) for m in (TASK_GIVEN[1], TASK_GIVEN[2])]
         if name is not None:
-            how = f"Accuracy after the last task, task unknown: {CRITERIA.get(name, name)}."
+            how = f"Accuracy after the last task, task unknown: {CRITERION_TITLES.get(name, name)}."
             items.insert(1, _card(estimate(runs, "tinfer_final", name), f"TInfer-Final ({name})", "percent", how))
             size = group.first.get("batch_wise_size")
             how = f"The same when {size or 'several'} inputs of one task are judged together."
@@ -87,7 +87,7 @@ def results_table(group: Group) -> str:
             [html.text_cell(name), *(html.estimate_cell(estimate(runs, key, name), "percent") for key, _ in columns)] for name in criteria
         ]
         parts.append(html.table(("Task inferred by, %", *(label for _, label in columns)), cells, sortable=True))
-        known = "; ".join(f"<b>{name}</b>: {escape(CRITERIA[name])}" for name in criteria if name in CRITERIA)
+        known = "; ".join(f"<b>{name}</b>: {escape(CRITERION_TITLES[name])}" for name in criteria if name in CRITERION_TITLES)
         meanings = f'<p class="note">How the task is chosen. {known}.</p>' if known else ""
     return f'<h3>Results</h3><div class="tables">{"".join(parts)}</div>{meanings}{_before_fine_tuning(group)}'
 

@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 
 from metareplay.errors import DataError
-from metareplay.report.base import CRITERIA, MSE, TASK_GIVEN, Measure, Results, criteria_of, estimate, lookup, show
+from metareplay.report.base import CRITERION_TITLES, MSE, TASK_GIVEN, Measure, Results, criteria_of, estimate, lookup, show
 
 _SAME = ("benchmark", "method", "network", "scenario", "problem", "num_tasks")
 _NO_FIGURES = {"schema", "seed", "num_tasks", "batch_wise_size", "parameters", "environment"}
@@ -81,7 +81,7 @@ def parameters_line(results: Results) -> str | None:
 def _inferred(runs: Sequence[Results], regression: bool) -> list[Measure]:
     if regression:
         return [Measure(("task_inference_accuracy", "variance"), "Right task", "percent", "")]
-    return [Measure(("tinfer_final", name), f"TInfer {name}", "percent", CRITERIA.get(name, "")) for name in criteria_of(runs)]
+    return [Measure(("tinfer_final", name), f"TInfer {name}", "percent", CRITERION_TITLES.get(name, "")) for name in criteria_of(runs)]
 
 
 def _figures_table(runs: Sequence[Results], title: str) -> Table:

@@ -4,15 +4,9 @@ from typing import NamedTuple, Protocol
 
 from torch import Generator, Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
-
-
-class TrainingData(NamedTuple):
-    """What a task is trained on, with targets as columns of the outputs that compete (or real numbers)."""
-
-    x: Tensor
-    y: Tensor
 
 
 class LossTerms(NamedTuple):
@@ -35,7 +29,7 @@ class Strategy(Protocol):
         """The prior of this task's posterior."""
         ...
 
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
+    def data_for(self, task: int, data: TaskData) -> TaskData:
         """What to train on, given the task's own data."""
         ...
 
@@ -47,7 +41,7 @@ class Strategy(Protocol):
         """The term that keeps old tasks, already scaled; None where there is none."""
         ...
 
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+    def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         """Take from the learned task what later ones need; called once its last step is done."""
         ...
 
@@ -77,7 +71,7 @@ class QuietStrategy:
     def prior_for(self, task: int) -> Prior:
         return self.prior
 
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
+    def data_for(self, task: int, data: TaskData) -> TaskData:
         return data
 
     def before_task(self, model: ContinualModel, task: int) -> None:
@@ -86,7 +80,7 @@ class QuietStrategy:
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         return None
 
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+    def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         return None
 
     def tensors(self) -> dict[str, Tensor]:

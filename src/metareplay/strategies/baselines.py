@@ -4,9 +4,10 @@ from typing import final
 
 import torch
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.posteriors.base import Prior
-from metareplay.strategies.base import QuietStrategy, TrainingData
+from metareplay.strategies.base import QuietStrategy
 
 
 @final
@@ -20,13 +21,13 @@ class Joint(QuietStrategy):
 
     def __init__(self, prior: Prior) -> None:
         super().__init__(prior)
-        self.seen: list[TrainingData] = []
+        self.seen: list[TaskData] = []
 
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
+    def data_for(self, task: int, data: TaskData) -> TaskData:
         if len(self.seen) < task:
             raise ConfigError(
                 f"joint training of task {task} needs the data of all {task} earlier tasks, but only {len(self.seen)} are at hand; "
                 "learn them again in this process, or choose a method that needs no old data, e.g. pr-bbb"
             )
         self.seen = [*self.seen[:task], data]
-        return TrainingData(torch.cat([part.x for part in self.seen]), torch.cat([part.y for part in self.seen]))
+        return TaskData(torch.cat([part.x for part in self.seen]), torch.cat([part.y for part in self.seen]))

@@ -7,13 +7,14 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import DataError
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.priors.earlier import as_prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import QuietStrategy, TrainingData
+from metareplay.strategies.base import QuietStrategy
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.settings import StrategySettings
 from metareplay.task_maps.base import TaskMap
@@ -32,7 +33,7 @@ class CoresetReplay(QuietStrategy):
         super().__init__(prior)
         self.settings, self.seed = settings, seed
         self.replay = PosteriorReplay(settings, prior, seed=seed)
-        self.coresets: dict[int, TrainingData] = {}
+        self.coresets: dict[int, TaskData] = {}
         self.uses: dict[int, int] = {}
         """How often each coreset has updated the posterior of its own task."""
         self.learned: TaskMap | None = None
@@ -41,15 +42,15 @@ class CoresetReplay(QuietStrategy):
         self.pending: set[int] = set()
         self.prior_at: Callable[[Tensor], Prior] = lambda theta: prior
 
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
+    def data_for(self, task: int, data: TaskData) -> TaskData:
         size = min(self.settings.coreset_size, len(data.x) // 2)
         if size == 0:
             raise DataError("the task has one training example; with a coreset it needs at least two: one to learn from, one to keep")
         order = torch.randperm(len(data.x), generator=generator_for(self.seed, "coreset", task))  # the same whenever a run is resumed
         kept, rest = order[:size], order[size:].sort().values
-        self.coresets[task] = TrainingData(data.x[kept], data.y[kept])  # C^(t)
+        self.coresets[task] = TaskData(data.x[kept], data.y[kept])  # C^(t)
         self.uses.setdefault(task, 0)
-        return TrainingData(data.x[rest], data.y[rest])  # D^(t) without C^(t), SM eq. cl:wo:cs:approx
+        return TaskData(data.x[rest], data.y[rest])  # D^(t) without C^(t), SM eq. cl:wo:cs:approx
 
     def prior_for(self, task: int) -> Prior:
         if self.learned is None:
@@ -79,7 +80,7 @@ class CoresetReplay(QuietStrategy):
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         return self.replay.penalty(model, task, generator=generator)
 
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+    def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         if task not in self.pending:
             self.replay.after_task(model, task, data)
             return
@@ -118,5 +119,5 @@ class CoresetReplay(QuietStrategy):
         self._close()
         self.replay.recall(memory)
         tasks = sorted(int(name.split(".")[1]) for name in memory if name.endswith(".uses"))
-        self.coresets = {task: TrainingData(memory[f"coreset.{task}.x"], memory[f"coreset.{task}.y"]) for task in tasks}
+        self.coresets = {task: TaskData(memory[f"coreset.{task}.x"], memory[f"coreset.{task}.y"]) for task in tasks}
         self.uses = {task: int(memory[f"coreset.{task}.uses"]) for task in tasks}

@@ -9,9 +9,10 @@ from typing import cast, final
 import torch
 from torch import Generator, Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.model import ContinualModel
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.base import QuietStrategy, TrainingData
+from metareplay.strategies.base import QuietStrategy
 from metareplay.strategies.fisher import quadratic_change, summed_squared_gradients
 from metareplay.strategies.settings import StrategySettings
 from metareplay.task_maps.direct import SharedParameters
@@ -39,7 +40,7 @@ class OnlineEWC(QuietStrategy):
         weights = model.task_map.trained_theta(task)  # (W,)
         return quadratic_change(self.importance, self.centre, weights)  # -log of the Gaussian prior, SM sec. Online EWC; (W,) -> ()
 
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+    def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         weights, precision = model.task_map.trained_theta(task).detach(), cast(Tensor, cast(SharedParameters, model.task_map).constant)
         fisher = summed_squared_gradients(model, task, data, weights.unsqueeze(0), self.settings.fisher_samples)
         base = self.precision

@@ -12,11 +12,11 @@ from torch import Generator, Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call, grad, vjp, vmap
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.model import ContinualModel
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import HasFisher, HasLogProb, PosteriorFamily
 from metareplay.posteriors.families.mixture import MixtureFamily
-from metareplay.strategies.base import TrainingData
 from metareplay.strategies.settings import StrategySettings
 
 GRADIENT_NUMBERS = 20_000_000
@@ -63,7 +63,7 @@ def known_information(family: PosteriorFamily, theta: Tensor, spec: WeightSpec) 
 
 
 def posterior_information(
-    model: ContinualModel, task: int, data: TrainingData, settings: StrategySettings, prior_variance: float, *, generator: Generator
+    model: ContinualModel, task: int, data: TaskData, settings: StrategySettings, prior_variance: float, *, generator: Generator
 ) -> Tensor:
     """The diagonal of R^(t) for a task that was just learned: (P,)."""
     family, members = _members(model.family)
@@ -82,7 +82,7 @@ def posterior_information(
 def from_data(
     model: ContinualModel,
     task: int,
-    data: TrainingData,
+    data: TaskData,
     family: PosteriorFamily,
     thetas: Tensor,
     examples: int | None,
@@ -120,7 +120,7 @@ def squared_scores(family: PosteriorFamily, theta: Tensor, spec: WeightSpec, sam
 def summed_squared_gradients(
     model: ContinualModel,
     task: int,
-    data: TrainingData,
+    data: TaskData,
     weights: Tensor,
     examples: int | None,
     pull: Callable[[Tensor], Tensor] = lambda gradient: gradient,

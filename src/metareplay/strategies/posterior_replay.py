@@ -10,6 +10,7 @@ from typing import cast, final
 import torch
 from torch import Generator, Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
@@ -19,7 +20,7 @@ from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.priors.earlier import MixturePrior, with_fixed_prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import QuietStrategy, TrainingData
+from metareplay.strategies.base import QuietStrategy
 from metareplay.strategies.fisher import is_known, known_information, posterior_information, quadratic_change
 from metareplay.strategies.settings import StrategySettings
 from metareplay.task_maps.base import TaskMap
@@ -39,7 +40,7 @@ class PosteriorReplay(QuietStrategy):
         self.mixture: MixturePrior | None = None
         self.information: Tensor | None = None
         """Diagonals of R^(t') of all finished tasks (T, P), where the penalty is fisher and no closed form gives them."""
-        self.kept: list[int] = []
+        self.kept_tasks: list[int] = []
         """The tasks whose posteriors are kept: all but those that are trained."""
 
     def prior_for(self, task: int) -> Prior:
@@ -53,8 +54,8 @@ class PosteriorReplay(QuietStrategy):
     def keep_all_but(self, model: ContinualModel, trained: Sequence[int]) -> None:
         """Remember the posteriors of all tasks but these."""
         self.checkpoint, self.stored, self.mixture = None, None, None
-        self.kept = [task for task in range(model.num_tasks) if task not in trained]
-        if self.kept and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
+        self.kept_tasks = [task for task in range(model.num_tasks) if task not in trained]
+        if self.kept_tasks and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
             self._keep(model, deepcopy(model.task_map))
 
     def _estimates(self, model: ContinualModel) -> bool:
@@ -69,13 +70,13 @@ class PosteriorReplay(QuietStrategy):
                 f"strategy.penalty=fisher in task {task} needs the Fisher information of all {task} earlier tasks, but only {at_hand} "
                 "are at hand; learn the tasks again, or choose the penalty mse"
             )
-        if model.kept is None:
+        if model.old_positions is None:
             return self.information
         grown = torch.zeros(task, model.family.num_parameters(model.spec), device=model.device)
-        grown[:, model.kept] = self.information[:task].to(model.device)  # (T, P before) -> (T, P)
+        grown[:, model.old_positions] = self.information[:task].to(model.device)  # (T, P before) -> (T, P)
         return grown
 
-    def after_task(self, model: ContinualModel, task: int, data: TrainingData) -> None:
+    def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         if self._estimates(model):
             generator = generator_for(self.seed, "fisher", task)
             own = posterior_information(model, task, data, self.settings, self.fixed.variance, generator=generator).unsqueeze(0)  # (1, P)
@@ -83,18 +84,18 @@ class PosteriorReplay(QuietStrategy):
             self.information = torch.cat([others[:task], own, others[task + 1 :]])  # (T + 1, P)
 
     def _keep(self, model: ContinualModel, checkpoint: TaskMap) -> None:
-        self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept)
+        self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept_tasks)
         if self.settings.prior_from_earlier > 0:
-            posteriors = model.family.at(checkpoint.thetas(self.kept), model.spec)  # q_s of all earlier tasks; (T, W)
-            kept = torch.tensor(self.kept, device=model.device).unsqueeze(1)  # (T, 1)
-            later = model.born > kept  # what a task did not know when it was learned; (T, W)
+            posteriors = model.family.at(checkpoint.thetas(self.kept_tasks), model.spec)  # q_s of all earlier tasks; (T, W)
+            kept = torch.tensor(self.kept_tasks, device=model.device).unsqueeze(1)  # (T, 1)
+            later = model.introduced_by_task > kept  # what a task did not know when it was learned; (T, W)
             earlier = with_fixed_prior(cast(MeanFieldGaussian | Flow, posteriors), self.fixed, later)
             self.mixture = MixturePrior(self.fixed, earlier, count, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
         at_once = min(count, self.settings.old_tasks or count)
         needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, at_once, stored=True)
-        self.change = SquaredChange(checkpoint, self.kept if self.settings.targets == "stored" else ())
+        self.change = SquaredChange(checkpoint, self.kept_tasks if self.settings.targets == "stored" else ())
         if self.settings.targets == "stored" and not needless:
-            self.stored = checkpoint.thetas(self.kept)  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
+            self.stored = checkpoint.thetas(self.kept_tasks)  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         if self.checkpoint is None or self.settings.strength == 0:
@@ -102,11 +103,11 @@ class PosteriorReplay(QuietStrategy):
         every = self.settings.penalty_every
         if every > 1 and int(torch.randint(every, (), generator=generator)) > 0:
             return None
-        count, rows = len(self.kept), list(range(len(self.kept)))
+        count, rows = len(self.kept_tasks), list(range(len(self.kept_tasks)))
         if self.settings.old_tasks is not None and self.settings.old_tasks < count:  # stochastic regularisation
             rows = torch.randperm(count, generator=generator)[: self.settings.old_tasks].tolist()
-        tasks = [self.kept[row] for row in rows]
-        current, weights = model.task_map, self.weights(tasks, max(self.kept) + 1)
+        tasks = [self.kept_tasks[row] for row in rows]
+        current, weights = model.task_map, self.weights(tasks, max(self.kept_tasks) + 1)
         weights = None if weights is None else weights.to(model.device)
         if self.settings.penalty == "mse":
             targets = None if self.stored is None else self.stored[rows]  # (R, P)
@@ -140,7 +141,7 @@ class PosteriorReplay(QuietStrategy):
 
     def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
         self.checkpoint, self.stored, self.mixture = None, None, None
-        self.kept = [other for other in range(model.num_tasks) if other != task]
+        self.kept_tasks = [other for other in range(model.num_tasks) if other != task]
         if tensors:
             checkpoint = deepcopy(model.task_map)
             checkpoint.load_state_dict(tensors)

@@ -8,11 +8,12 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.model import ContinualModel
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import QuietStrategy, TrainingData
+from metareplay.strategies.base import QuietStrategy
 from metareplay.strategies.settings import StrategySettings
 
 
@@ -34,7 +35,7 @@ class ExperienceReplay(QuietStrategy):
         self.teacher: list[Tensor] = []
         """The checkpoint's outputs for each old task's coreset, (M, C) with C the outputs known then."""
 
-    def data_for(self, task: int, data: TrainingData) -> TrainingData:
+    def data_for(self, task: int, data: TaskData) -> TaskData:
         order = torch.randperm(len(data.x), generator=generator_for(self.seed, "coreset", task))
         self.coresets[task] = data.x[order[: self.settings.coreset_size]]  # the same inputs whenever a run is resumed; (M, ...)
         return data

@@ -12,8 +12,8 @@ from typing import cast, final
 import torch
 from torch import Generator, Tensor, nn
 
+from metareplay.column_blocks import ColumnBlocks
 from metareplay.nets.mlp import activation_named
-from metareplay.pieces import Pieces
 from metareplay.task_maps.base import Start, TaskMap
 from metareplay.task_maps.initialise import activation_second_moment, match_output_variances
 
@@ -50,7 +50,7 @@ class Hypernetwork(TaskMap):
         self.task_embeddings = nn.ParameterList()
         self.slots: Tensor | None
         self.register_buffer("slots", None)  # theta position -> output slot, once the outputs have grown
-        self._order: tuple[Tensor, int, Pieces] | None = None  # of which slots, in which version
+        self._order: tuple[Tensor, int, ColumnBlocks] | None = None  # of which slots, in which version
 
     @abstractmethod
     def rows(self, tasks: Sequence[int]) -> Tensor:
@@ -73,10 +73,10 @@ class Hypernetwork(TaskMap):
             slots = slots.split([self.num_outputs, slots.shape[1] - self.num_outputs], dim=1)[0]  # (T, P)
         return slots if self.slots is None else self._in_order(self.slots).take(slots)
 
-    def _in_order(self, slots: Tensor) -> Pieces:
+    def _in_order(self, slots: Tensor) -> ColumnBlocks:
         """Where theta's elements stand among the slots: few long pieces, found once for each growth."""
         if self._order is None or self._order[0] is not slots or self._order[1] != slots._version:
-            self._order = slots, slots._version, Pieces.of(slots, self.num_outputs)
+            self._order = slots, slots._version, ColumnBlocks.of(slots, self.num_outputs)
         return self._order[2]
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
@@ -100,11 +100,11 @@ class Hypernetwork(TaskMap):
         slots[slots < 0] = torch.arange(self.num_outputs, len(start.theta))  # new elements take new slots at the end
         self.slots = slots
         self.num_outputs = len(start.theta)
-        wished = None
+        targets = None
         if start.variances is not None:
-            wished = torch.empty_like(start.variances)
-            wished[slots] = start.variances  # in the order of the slots
-        self.make_room(wished, generator)
+            targets = torch.empty_like(start.variances)
+            targets[slots] = start.variances  # in the order of the slots
+        self.make_room(targets, generator)
 
     @abstractmethod
     def make_room(self, variances: Tensor | None, generator: Generator) -> None:

@@ -1,8 +1,8 @@
 """Initialisation of hypernetworks by the variance of what they emit [Chang2020], adapted to chunks.
 
 An output is a linear function of the last hidden layer, out_i = a_i . h, so Var(out_i) = H * Var(a_i) * E[h^2].
-Given the wished variance of each output, this fixes the variance of the output layer's rows. A row of a chunked
-hypernetwork serves one output in each chunk; it takes the mean of their wished variances. Where some of them are weights of the main
+Given the target variance of each output, this fixes the variance of the output layer's rows. A row of a chunked
+hypernetwork serves one output in each chunk; it takes the mean of their target variances. Where some of them are weights of the main
 network (or their means) and others are not (their scales), weights that start too large do harm, so the mean is that of the weights alone.
 """
 
@@ -27,18 +27,18 @@ def activation_second_moment(activation: nn.Module, input_moment: float, layer: 
 
 
 def match_output_variances(layer: nn.Linear, moment: float, variances: Tensor, generator: Generator, weights: Tensor | None = None) -> None:
-    """Draw the output layer's rows uniformly so that its outputs, chunk after chunk, have the wished variances (P,).
+    """Draw the output layer's rows uniformly so that its outputs, chunk after chunk, have the target variances (P,).
 
     Outputs that are ``weights`` (P,) go before others of the same row.
     """
     rows = layer.out_features
     shape, padding = (-1, rows), (0, -len(variances) % rows)
     known = F.pad(variances, padding, value=float("nan")).view(shape)  # (P,) -> (L, R)
-    wished = known.nanmean(0).nan_to_num(0.0)  # mean over the chunks; (L, R) -> (R,)
+    target = known.nanmean(0).nan_to_num(0.0)  # mean over the chunks; (L, R) -> (R,)
     if weights is not None:
         first = torch.where(F.pad(weights, padding).view(shape), known, float("nan")).nanmean(0)  # (L, R) -> (R,)
-        wished = torch.where(first.isnan(), wished, first)
-    spread = (3 * wished / (layer.in_features * moment)).sqrt()  # U(-s, s) has variance s^2 / 3
+        target = torch.where(first.isnan(), target, first)
+    spread = (3 * target / (layer.in_features * moment)).sqrt()  # U(-s, s) has variance s^2 / 3
     noise = torch.rand(layer.weight.shape, generator=generator) * 2 - 1
     layer.weight.data.copy_(noise * spread.unsqueeze(1))  # (R, H)
     layer.bias.data.zero_()

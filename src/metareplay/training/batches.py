@@ -5,8 +5,8 @@ from typing import Protocol, final
 import torch
 from torch import Generator, Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import CheckpointError
-from metareplay.strategies.base import TrainingData
 from metareplay.training.augment import AUGMENTATIONS
 from metareplay.training.settings import Augmentation
 
@@ -57,7 +57,7 @@ class Batches(Protocol):
     """How many examples a batch stands for: the loss is scaled to them."""
     batches_per_epoch: int
 
-    def next(self) -> TrainingData:
+    def next(self) -> TaskData:
         """The next mini-batch: inputs (B, ...) and targets (B,) or (B, C)."""
         ...
 
@@ -74,16 +74,16 @@ class Batches(Protocol):
 class OwnBatches:
     """A task learns from its own data, varied if an augmentation is named."""
 
-    def __init__(self, data: TrainingData, batch_size: int, generator: Generator, augmentation: Augmentation = "none") -> None:
+    def __init__(self, data: TaskData, batch_size: int, generator: Generator, augmentation: Augmentation = "none") -> None:
         self.data, self.size = data, len(data.x)
         self.augment = AUGMENTATIONS.get(augmentation)
         self.order = BatchOrder(self.size, batch_size, generator)
         self.batches_per_epoch = self.order.batches_per_epoch
 
-    def next(self) -> TrainingData:
+    def next(self) -> TaskData:
         index = self.order.next()
         x = self.data.x[index]
-        return TrainingData(x if self.augment is None else self.augment(x, generator=self.order.generator), self.data.y[index])
+        return TaskData(x if self.augment is None else self.augment(x, generator=self.order.generator), self.data.y[index])
 
     def tensors(self) -> dict[str, Tensor]:
         return self.order.tensors()

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from metareplay.strategies.base import TrainingData
+from metareplay.benchmarks.base import TaskData
 from metareplay.training.batches import BatchOrder
 
 Others = Literal["uniform", "random", "none"]
@@ -26,7 +26,7 @@ class CoresetBatches:
 
     def __init__(
         self,
-        everything: TrainingData,
+        everything: TaskData,
         own: range,
         classes: int,
         *,
@@ -50,14 +50,14 @@ class CoresetBatches:
             ]
         self.batches_per_epoch = -(-self.size // batch_size)
 
-    def next(self) -> TrainingData:
+    def next(self) -> TaskData:
         """The next batch; probabilities as targets (B, C) where there are examples of other tasks."""
         chosen = torch.cat([rows[order.next()] for rows, order in self.parts])  # (B,)
         x, y = self.everything.x[chosen], self.everything.y[chosen]
         if self.others == "none":
-            return TrainingData(x, y)
+            return TaskData(x, y)
         mine = (chosen >= self.own.start) & (chosen < self.own.stop)
-        return TrainingData(x, torch.where(mine.unsqueeze(1), self._one_hot(y.where(mine, 0)), self._ignorant(len(chosen))))
+        return TaskData(x, torch.where(mine.unsqueeze(1), self._one_hot(y.where(mine, 0)), self._ignorant(len(chosen))))
 
     def _one_hot(self, y: Tensor) -> Tensor:
         return F.one_hot(y, self.classes).to(self.everything.x.dtype)  # (B,) -> (B, C)
@@ -77,16 +77,16 @@ class CoresetBatches:
 
 
 def coreset_batches(
-    coresets: Sequence[TrainingData],
+    coresets: Sequence[TaskData],
     classes: Sequence[int],
     *,
     others: Others,
     own_share: float | None,
     batch_size: int,
     generators: Sequence[Generator],
-) -> tuple[TrainingData, list[CoresetBatches]]:
+) -> tuple[TaskData, list[CoresetBatches]]:
     """All examples, which lie in memory once, and the batches that every task draws from them."""
-    everything = TrainingData(torch.cat([part.x for part in coresets]), torch.cat([part.y for part in coresets]))
+    everything = TaskData(torch.cat([part.x for part in coresets]), torch.cat([part.y for part in coresets]))
     found, start = [], 0
     for coreset, count, generator in zip(coresets, classes, generators, strict=True):
         own = range(start, start + len(coreset.x))

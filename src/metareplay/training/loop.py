@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
 from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
@@ -16,7 +17,7 @@ from metareplay.posteriors.matching.direct import DirectMatching
 from metareplay.posteriors.priors.tempered import tempered
 from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import LossTerms, Strategy, TrainingData
+from metareplay.strategies.base import LossTerms, Strategy
 from metareplay.training.batches import Batches, OwnBatches
 from metareplay.training.schedule import LearningRate
 from metareplay.training.settings import TrainingSettings
@@ -52,7 +53,7 @@ class TaskTrainer:
         model: ContinualModel,
         strategy: Strategy,
         task: int,
-        data: TrainingData,
+        data: TaskData,
         settings: TrainingSettings,
         posterior: PosteriorSettings,
         *,

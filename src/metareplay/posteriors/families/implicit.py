@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from metareplay.column_blocks import ColumnBlocks
 from metareplay.nets.mlp import MLP, activation_named
 from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
-from metareplay.pieces import Pieces
 from metareplay.posteriors.families.dirac import initial_weight_variances
 from metareplay.posteriors.products import FEW_WEIGHTS, FactoredSamples
 from metareplay.posteriors.settings import PosteriorSettings
@@ -34,7 +34,7 @@ class Implicit:
     """Names and shapes of WG's own weights, as theta holds them."""
     num_weights: int
     settings: PosteriorSettings
-    places: Pieces | None = None
+    places: ColumnBlocks | None = None
     """Where the main network's weights stand from the oldest to the latest, once its outputs have grown; None: as they are."""
 
     @property

@@ -11,8 +11,8 @@ from typing import TypeVar, final
 import torch
 from torch import Generator, Tensor
 
+from metareplay.column_blocks import ColumnBlocks
 from metareplay.errors import ConfigError
-from metareplay.pieces import Pieces
 from metareplay.posteriors.base import HasLogProb, HasSamples, Posterior, Prior
 from metareplay.posteriors.families.flow import Flow
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
@@ -39,9 +39,9 @@ class LastPosterior:
     power: float = 1.0
 
     @cached_property
-    def old_and_new(self) -> tuple[Pieces, Pieces]:
+    def old_and_new(self) -> tuple[ColumnBlocks, ColumnBlocks]:
         """The columns of weights that the last posterior knew, and those of the others."""
-        old, new = (Pieces.of(torch.nonzero(chosen).flatten(), len(self.new)) for chosen in (~self.new, self.new))
+        old, new = (ColumnBlocks.of(torch.nonzero(chosen).flatten(), len(self.new)) for chosen in (~self.new, self.new))
         return old, new
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from metareplay.errors import DataError
 from metareplay.evaluation.boundaries import NAMES as SIGNAL_NAMES
 from metareplay.evaluation.boundaries import SIGNALS, WINDOW, grace_period, over_runs, read_signals, thresholds
-from metareplay.report.base import CRITERIA, estimate, fine_tuned_row, mean_matrix, show_number, task_names
+from metareplay.report.base import CRITERION_TITLES, estimate, fine_tuned_row, mean_matrix, show_number, task_names
 from metareplay.report.figures.boundaries import boundary_figure
 from metareplay.report.figures.canvas import Theme
 from metareplay.report.figures.maps import Map, MapRow, Plane, boundaries_figure, maps_figure
@@ -18,7 +18,7 @@ from metareplay.report.figures.predictive import Curves, regression_methods_figu
 from metareplay.report.figures.results import confusion_figure, learning_curves_figure, matrix_figure
 from metareplay.report.figures.uncertainty import UNITS, reliability_figure, uncertainty_figure
 from metareplay.report.figures.weights import weights_figure
-from metareplay.report.runs import Group, Run, Tensors
+from metareplay.report.runs import FinishedRun, Group, Tensors
 
 _MOST_MAPS = 4  # so many tasks stand in one row of maps
 
@@ -76,7 +76,10 @@ def confusion(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """True task against inferred task, one drawing per criterion."""
     group = groups[0]
     names = task_names(group.first)
-    for name in [*CRITERIA, *sorted({key for run in group.results for key in run.get("task_confusion") or {}} - set(CRITERIA))]:
+    for name in [
+        *CRITERION_TITLES,
+        *sorted({key for run in group.results for key in run.get("task_confusion") or {}} - set(CRITERION_TITLES)),
+    ]:
         shares = mean_matrix([(run.get("task_confusion") or {}).get(name) for run in group.results], len(names))
         if shares is not None:
             caption = f"Share in % of each task's inputs (rows) given to each task (columns).{_mean(group)}"
@@ -237,12 +240,12 @@ def _mean(group: Group) -> str:
     return " Mean over seeds." if len(group.runs) > 1 else ""
 
 
-def _seeds(found: Sequence[tuple[Group, Run, Tensors]]) -> str:
+def _seeds(found: Sequence[tuple[Group, FinishedRun, Tensors]]) -> str:
     chosen = sorted({int(run.results["seed"]) for group, run, _ in found if len(group.runs) > 1})
     return f" Seed {', '.join(map(str, chosen))}." if chosen else ""
 
 
-def _first_with(group: Group, name: str) -> tuple[Run, Tensors] | None:
+def _first_with(group: Group, name: str) -> tuple[FinishedRun, Tensors] | None:
     """The first seed that kept an array, and all that it kept."""
     for run in group.runs:
         if (arrays := run.predictive()) is not None and name in arrays:
@@ -250,18 +253,18 @@ def _first_with(group: Group, name: str) -> tuple[Run, Tensors] | None:
     return None
 
 
-def _get(run: Run, arrays: Tensors, name: str) -> NDArray[np.floating]:
+def _get(run: FinishedRun, arrays: Tensors, name: str) -> NDArray[np.floating]:
     if name not in arrays:
         path = run.folder / "predictive.safetensors"
         raise DataError(f"{path} lacks '{name}'; delete the file to make the report without its figure")
     return arrays[name]
 
 
-def _train(run: Run, arrays: Tensors, tasks: int) -> list[tuple[NDArray[np.floating], NDArray[np.floating]]]:
+def _train(run: FinishedRun, arrays: Tensors, tasks: int) -> list[tuple[NDArray[np.floating], NDArray[np.floating]]]:
     return [(_get(run, arrays, f"train_x_{task}"), _get(run, arrays, f"train_y_{task}")) for task in range(tasks)]
 
 
-def _plane(run: Run, arrays: Tensors, tasks: int) -> Plane:
+def _plane(run: FinishedRun, arrays: Tensors, tasks: int) -> Plane:
     points = [(x, np.ravel(y)) for x, y in _train(run, arrays, tasks)]
     return Plane(_get(run, arrays, "grid_x"), _get(run, arrays, "grid_y"), points)
 

@@ -11,7 +11,7 @@ MOST_PIECES = 1000
 """Beyond so many pieces an index is as fast."""
 
 
-class Pieces(NamedTuple):
+class ColumnBlocks(NamedTuple):
     """Where a tensor's last dimension is cut, and which of the pieces are joined in which order."""
 
     sizes: Sequence[int]
@@ -19,7 +19,7 @@ class Pieces(NamedTuple):
     columns: Tensor
 
     @classmethod
-    def of(cls, index: Tensor, total: int) -> "Pieces":
+    def of(cls, index: Tensor, total: int) -> "ColumnBlocks":
         """Those that make ``x[..., index]``, for x with so many columns and an index without repetitions."""
         runs = index.cpu().tensor_split(torch.nonzero(index.cpu().diff() != 1).flatten() + 1)  # of successive columns
         edges = [(int(run[0]), int(run[0]) + len(run)) for run in runs if len(run)]

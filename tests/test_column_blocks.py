@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Generator
 
-from metareplay import pieces
-from metareplay.pieces import Pieces
+from metareplay import column_blocks
+from metareplay.column_blocks import ColumnBlocks
 
 INDICES = {
     "all": list(range(9)),
@@ -23,10 +23,10 @@ INDICES = {
 @pytest.mark.parametrize("most", [0, 1000])
 @pytest.mark.parametrize("name", INDICES)
 def test_pieces_are_what_an_index_gives(name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "MOST_PIECES", most)
+    monkeypatch.setattr(column_blocks, "MOST_PIECES", most)
     index = torch.tensor(INDICES[name], dtype=torch.int64)
     x = torch.randn(2, 3, 9, generator=rng, requires_grad=True)
-    found, expected = Pieces.of(index, 9).take(x), x[..., index]
+    found, expected = ColumnBlocks.of(index, 9).take(x), x[..., index]
     assert torch.equal(found, expected)
     slopes = torch.randn(found.shape, generator=rng)
     assert torch.equal(*(torch.autograd.grad(each, x, slopes)[0] for each in (found, expected)))
@@ -35,19 +35,19 @@ def test_pieces_are_what_an_index_gives(name: str, most: int, rng: Generator, mo
 @pytest.mark.parametrize("most", [0, 1000])
 @pytest.mark.parametrize("name", INDICES)
 def test_pieces_are_put_where_an_index_would(name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "MOST_PIECES", most)
+    monkeypatch.setattr(column_blocks, "MOST_PIECES", most)
     index = torch.tensor(INDICES[name], dtype=torch.int64)
     found, values = torch.randn(2, 9, generator=rng), torch.randn(2, len(index), generator=rng)
     expected = found.clone()
     expected[:, index] = values
-    Pieces.of(index, 9).put(found, values)
+    ColumnBlocks.of(index, 9).put(found, values)
     assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("name", INDICES)
 def test_what_was_taken_can_be_put_back(name: str, rng: Generator) -> None:
     """Whether it was a view or a copy."""
-    made = Pieces.of(torch.tensor(INDICES[name], dtype=torch.int64), 9)
+    made = ColumnBlocks.of(torch.tensor(INDICES[name], dtype=torch.int64), 9)
     x = torch.randn(2, 9, generator=rng)
     expected = x.clone()
     expected[:, INDICES[name]] += 1
@@ -58,11 +58,11 @@ def test_what_was_taken_can_be_put_back(name: str, rng: Generator) -> None:
 def test_one_row_is_put_into_all(rng: Generator) -> None:
     """Also where it begins as the columns do that it is put into."""
     x = torch.randn(2, 9, generator=rng)
-    Pieces.of(torch.arange(3), 9).put(x, x[:1, :3])
+    ColumnBlocks.of(torch.arange(3), 9).put(x, x[:1, :3])
     assert torch.equal(x[1, :3], x[0, :3])
 
 
 def test_long_runs_make_few_pieces() -> None:
-    made = Pieces.of(torch.cat([torch.arange(100, 1000), torch.arange(100)]), 1000)
+    made = ColumnBlocks.of(torch.cat([torch.arange(100, 1000), torch.arange(100)]), 1000)
     assert made.sizes == [100, 900]
     assert made.chosen == [1, 0]
