@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metareplay.data import hub
+from metareplay.data.readers import hub
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import DataSettings
 from metareplay.errors import DataError
