@@ -18,6 +18,7 @@ LAYERS = (
     ("data",),
     ("benchmarks",),
     ("nets",),
+    ("kernels",),
     ("posteriors",),
     ("task_maps",),
     ("likelihoods",),

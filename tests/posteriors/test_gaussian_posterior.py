@@ -9,7 +9,7 @@ from torch.distributions import Independent, Normal
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian, reparametrised
+from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 
@@ -37,20 +37,6 @@ def test_sampling_is_reparametrised(posterior: MeanFieldGaussian, rng: Generator
     to_mean, to_scale = torch.autograd.grad((factors * samples).sum(), (posterior.mean, posterior.scale))
     torch.testing.assert_close(to_mean, torch.full((6,), 15.0, dtype=torch.float64))
     torch.testing.assert_close(to_scale, (factors * noise).sum(0))
-
-
-@pytest.mark.parametrize("samples", [1, 3])
-@pytest.mark.parametrize("shape", [(4,), (2, 4)], ids=["one", "a batch of posteriors"])
-def test_slopes_of_samples_are_exact(samples: int, shape: tuple[int, ...], rng: Generator) -> None:
-    mean, scale = (torch.randn(shape, generator=rng, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    noise = torch.randn(samples, *shape, generator=rng, dtype=torch.float64)
-    assert torch.equal(reparametrised(mean, scale, noise), torch.addcmul(mean, scale, noise))
-    assert torch.autograd.gradcheck(lambda *given: reparametrised(*given, noise), (mean, scale))
-    drawn, pull = torch.func.vjp(lambda *given: reparametrised(*given, noise), mean, scale)
-    slopes = torch.randn(5, *drawn.shape, generator=rng, dtype=torch.float64)
-    together = torch.func.vmap(pull)(slopes)
-    for found, expected in zip(together, zip(*(pull(slope) for slope in slopes), strict=True), strict=True):
-        torch.testing.assert_close(found, torch.stack(expected))
 
 
 def test_samples_follow_the_generator(posterior: MeanFieldGaussian) -> None:

@@ -14,6 +14,7 @@ from torch.func import functional_call
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.errors import ConfigError
 from metareplay.estimators import ContinualClassifier
+from metareplay.kernels.quadratic import quadratic_change
 from metareplay.learner.build import build_model, build_strategy
 from metareplay.learner.config import build_config
 from metareplay.model import ContinualModel
@@ -24,7 +25,7 @@ from metareplay.posteriors.divergences import kl
 from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.seeding import generator_for
 from metareplay.strategies import fisher
-from metareplay.strategies.fisher import posterior_information, quadratic_change, squared_scores, summed_squared_gradients
+from metareplay.strategies.fisher import posterior_information, squared_scores, summed_squared_gradients
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.settings import StrategySettings
 
@@ -369,12 +370,3 @@ def test_a_refused_task_leaves_old_information_as_it_was() -> None:
     with pytest.raises(ConfigError, match="smaller"):
         model.learn_task(x, np.arange(30) % 5)
     assert torch.equal(model._trained().strategy.memory()["information"], before)
-
-
-def test_the_quadratic_change_has_the_slope_of_its_value(rng: Generator) -> None:
-    information, old, new = torch.rand(3, 2, 10, generator=rng, dtype=torch.float64)
-    torch.testing.assert_close(quadratic_change(information, old, new), 0.5 * (information * (new - old) ** 2).sum(-1))
-    assert torch.autograd.gradcheck(lambda each: 3 * quadratic_change(information, old, each), new.requires_grad_())
-    for factor in (1, 3):
-        one = new.detach()[0].requires_grad_()
-        assert torch.autograd.gradcheck(lambda each, factor=factor: factor * quadratic_change(information[0], old[0], each), one)

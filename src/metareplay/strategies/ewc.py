@@ -10,10 +10,11 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import TaskData
+from metareplay.kernels.quadratic import quadratic_change
 from metareplay.model import ContinualModel
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.base import QuietStrategy
-from metareplay.strategies.fisher import quadratic_change, summed_squared_gradients
+from metareplay.strategies.fisher import summed_squared_gradients
 from metareplay.strategies.settings import StrategySettings
 from metareplay.task_maps.direct import SharedParameters
 

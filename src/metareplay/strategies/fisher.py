@@ -5,11 +5,10 @@ weights [Henning2021, sec:dis:hnet:reg, sm:eq:kl:taylor]. R comes from the densi
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Generator, Tensor
-from torch.autograd.function import once_differentiable
 from torch.func import functional_call, grad, vjp, vmap
 
 from metareplay.benchmarks.base import TaskData
@@ -21,28 +20,6 @@ from metareplay.strategies.settings import StrategySettings
 
 GRADIENT_NUMBERS = 20_000_000
 """How many numbers the gradients of one batch may take."""
-
-
-def quadratic_change(information: Tensor, old: Tensor, new: Tensor) -> Tensor:
-    """KL(q* || q) to second order: (..., P) three times -> (...); gradients reach ``new`` alone."""
-    return cast(Tensor, _Quadratic.apply(information, old, new))  # sm:eq:kl:taylor; R is minus the expected Hessian, so this is positive
-
-
-class _Quadratic(torch.autograd.Function):
-    """1/2 sum_i information_i (new_i - old_i)^2; its slope is needed for the value anyway, so that nothing is passed over twice."""
-
-    @staticmethod
-    def forward(ctx: Any, information: Tensor, old: Tensor, new: Tensor) -> Tensor:
-        change = new - old
-        pull = information * change  # (..., P)
-        ctx.save_for_backward(pull)
-        return 0.5 * torch.linalg.vecdot(change, pull)  # (..., P) -> (...)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[None, None, Tensor]:
-        (pull,) = ctx.saved_tensors
-        return None, None, slope.unsqueeze(-1) * pull
 
 
 def _members(family: PosteriorFamily) -> tuple[PosteriorFamily, int]:

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
+from metareplay.kernels.quadratic import quadratic_change
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import replay_divergence
@@ -21,7 +22,7 @@ from metareplay.posteriors.priors.earlier import MixturePrior, with_fixed_prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import QuietStrategy
-from metareplay.strategies.fisher import is_known, known_information, posterior_information, quadratic_change
+from metareplay.strategies.fisher import is_known, known_information, posterior_information
 from metareplay.strategies.settings import StrategySettings
 from metareplay.task_maps.base import TaskMap
 from metareplay.task_maps.replay_distance import SquaredChange, small_matrices_pay

@@ -2,45 +2,19 @@
 
 from dataclasses import dataclass
 from math import log, pi
-from typing import Any, cast, final
+from typing import final
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from metareplay.kernels.reparametrise import reparametrise
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.families.dirac import initial_weight_variances
 from metareplay.seeding import normal
 
 RHO_OFFSET = -2.5
 """sigma = softplus(rho - 2.5): scales start near 0.08 where theta starts around zero, as in the published runs."""
-
-
-def reparametrised(mean: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
-    """Samples mean + scale * noise (n, ..., W) from noise of that shape, which gets no gradient."""
-    return cast(Tensor, _Reparametrised.apply(mean, scale, noise))
-
-
-class _Reparametrised(torch.autograd.Function):
-    """One pass over the noise each way; PyTorch's own slopes take three, and keep a product of the noise's size."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(mean: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
-        return torch.addcmul(mean, scale, noise)  # w = mu + sigma * eps, SM eq. reparam:trick; (n, ..., W)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[2])
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, Tensor, None]:
-        (noise,) = ctx.saved_tensors
-        by_scale = slope[0] * noise[0]  # (n, ..., W) -> (..., W)
-        for each, eps in zip(slope[1:], noise[1:], strict=True):
-            by_scale = torch.addcmul(by_scale, each, eps)
-        return slope[0] if len(slope) == 1 else slope.sum(0), by_scale, None  # one sample: no sum, no copy
 
 
 @final
@@ -54,7 +28,7 @@ class MeanFieldGaussian:
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
         noise = normal(n, *self.mean.shape, generator=generator, like=self.mean)
-        return reparametrised(self.mean, self.scale, noise)
+        return reparametrise(self.mean, self.scale, noise)
 
     def log_prob(self, weights: Tensor) -> Tensor:
         """Log-density of weight samples: (n, W) -> (n,)."""

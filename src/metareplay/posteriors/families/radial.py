@@ -6,8 +6,9 @@ from typing import final
 import torch
 from torch import Generator, Tensor, nn
 
+from metareplay.kernels.reparametrise import reparametrise
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian, reparametrised
+from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
 from metareplay.seeding import normal
 
 
@@ -36,7 +37,7 @@ class Radial:
         lengths = torch.zeros_like(radius).index_add_(-1, groups, squares).sqrt_()  # (n, R) -> (n, G)
         for part, factor in zip(parts, (radius / lengths)[..., groups].unbind(-1), strict=True):
             part.mul_(factor.unsqueeze(-1))  # in place: noise has no gradient; (n, size)
-        return reparametrised(self.mean, self.scale, noise)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
+        return reparametrise(self.mean, self.scale, noise)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
 
     def _groups(self) -> Tensor:
         return torch.tensor(self.groups or range(len(self.sizes)), device=self.mean.device)  # (R,)

@@ -6,9 +6,10 @@ from typing import final
 import torch
 from torch import Generator, Tensor
 
+from metareplay.kernels.with_score import with_score
 from metareplay.posteriors.base import HasLogProb, HasSamples, Posterior, Prior, StatelessMatching
 from metareplay.posteriors.families.implicit import Implicit
-from metareplay.posteriors.matching.ssge_score import Choices, score_coefficients, ssge_score, with_score
+from metareplay.posteriors.matching.ssge_score import Choices, score_coefficients, ssge_score
 from metareplay.posteriors.priors.earlier import LastPosterior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.products import NoisyProducts, distances_from

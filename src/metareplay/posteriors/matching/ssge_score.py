@@ -1,11 +1,10 @@
 """The spectral Stein gradient estimator [Shi2018; Henning2021, sm:sec:ssge]: grad log q(w) from samples of q alone."""
 
 from collections.abc import Iterator
-from typing import Any, TypedDict, cast
+from typing import TypedDict
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from metareplay.posteriors.products import distances_from
 
@@ -123,26 +122,6 @@ def _precisions(centred: Tensor, floor: float) -> Tensor:
     if floor == 0:
         return centred.new_zeros(centred.shape[1])
     return 1 / (centred.square().sum(0) / max(1, len(centred) - 1)).clamp_min(floor)  # (S, W) -> (W,)
-
-
-def with_score(score: Tensor, weights: Tensor) -> Tensor:
-    """A scalar with value 0 and the gradient of E log q, given the score (n, W) at weight samples (n, W)."""
-    return cast(Tensor, _WithSlope.apply(weights, score))  # last line of eq. sm:eq:elbo:grad; (n, W) -> ()
-
-
-class _WithSlope(torch.autograd.Function):
-    """Zero, with the mean of given slopes (n, W) over the rows."""
-
-    @staticmethod
-    def forward(ctx: Any, weights: Tensor, slopes: Tensor) -> Tensor:
-        ctx.save_for_backward(slopes)
-        return 0 * slopes[0].sum().to(weights.dtype)  # not a number where slopes are none; () of (W,)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
-        (slopes,) = ctx.saved_tensors
-        return slopes * (slope / len(slopes)), None
 
 
 def squared_distances(samples: Tensor, at: Tensor | None = None) -> Tensor:
