@@ -79,17 +79,22 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
                 exec(code, namespace)
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
-def test_command_lines_parse(path: Path) -> None:
-    shell_blocks = [block for block in blocks(path.read_text(encoding="utf-8")) if block.language in ("bash", "console", "sh", "shell")]
-    calls = [call for block in shell_blocks for call in command_lines(block.code)]
-    if calls:
-        import typer.main
+def test_command_lines_parse() -> None:
+    import typer.main
 
-        from metareplay.cli.main import app
+    from metareplay.cli.main import app
 
-        for call in calls:
-            check_call(typer.main.get_command(app), call)
+    command, errors, number = typer.main.get_command(app), [], 0
+    for path in DOCUMENTS:
+        for block in blocks(path.read_text(encoding="utf-8")):
+            for call in command_lines(block.code) if block.language in ("bash", "console", "sh", "shell") else ():
+                number += 1
+                try:
+                    check_call(command, call)
+                except Exception as error:
+                    errors.append(f"{path.name}, from line {block.line}: {error}")
+    assert not errors, "\n".join(errors)
+    assert number > 20  # the search sees them
 
 
 # The checks themselves.

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src" / "metareplay").rglob("*.py"))
-SOURCE_NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
+SOURCES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted((ROOT / "src" / "metareplay").rglob("*.py"))}
 MAX_FILE_LINES = 350
 MAX_BODY_LINES = 60
 FORBIDDEN = ("/work/", "../shared", "claude", "anthropic", "openai", "pypi.org", "files.pythonhosted", "registry.npmjs")
@@ -61,20 +60,24 @@ def test_the_search_sees_the_repository() -> None:
     assert not any(name.startswith((".venv/", ".git/", "runs/")) for name in names)
 
 
-@pytest.mark.parametrize("text", ["see /work/x", "OpenAI", "https://pypi.org/simple"])
-def test_forbidden_words_are_found(text: str) -> None:
-    assert len(forbidden_words(text)) == 1
+def test_forbidden_words_are_found() -> None:
+    assert [len(forbidden_words(text)) for text in ("see /work/x", "OpenAI", "https://pypi.org/simple", "an open air")] == [1, 1, 1, 0]
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=SOURCE_NAMES)
-def test_files_are_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) < MAX_FILE_LINES
+def test_files_are_short() -> None:
+    lengths = {name: len(source.splitlines()) for name, source in SOURCES.items()}
+    assert {name: length for name, length in lengths.items() if length >= MAX_FILE_LINES} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=SOURCE_NAMES)
-def test_functions_are_short(path: Path) -> None:
-    functions = [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    assert {f.name: body_lines(f) for f in functions if body_lines(f) > MAX_BODY_LINES} == {}
+def test_functions_are_short() -> None:
+    lengths = {
+        f"{name}: {node.name}": body_lines(node)
+        for name, source in SOURCES.items()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert len(lengths) > 1000  # the search sees them
+    assert {name: length for name, length in lengths.items() if length > MAX_BODY_LINES} == {}
 
 
 @pytest.mark.parametrize(
@@ -91,9 +94,9 @@ def test_body_lines(source: str, lines: int) -> None:
     assert body_lines(function) == lines
 
 
-@pytest.mark.parametrize("target", ["help", "install", "demo", "browser", "test", "test-slow", "lint", "format", "clean"])
-def test_makefile_has_target(target: str) -> None:
-    assert re.search(rf"^{target}:.*## \S", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_makefile_explains_its_targets() -> None:
+    targets = re.findall(r"^([a-z-]+):.*## \S", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {"help", "install", "demo", "browser", "test", "test-slow", "bench", "lint", "format", "clean"} <= set(targets)
 
 
 def test_continuous_integration_runs_make_test() -> None:

@@ -44,7 +44,15 @@ NETWORKS: dict[str, tuple[nn.Module, nn.Module]] = {
     ),
 }
 
-pytestmark = [pytest.mark.parametrize("name", FAMILIES), pytest.mark.parametrize("network_name", NETWORKS)]
+
+@pytest.fixture(params=FAMILIES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=NETWORKS)
+def network_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def _start(name: str, network_name: str, seed: int = 0) -> tuple[PosteriorFamily, nn.Module, WeightSpec, torch.Tensor]:
@@ -53,9 +61,9 @@ def _start(name: str, network_name: str, seed: int = 0) -> tuple[PosteriorFamily
     return family, network, spec, family.initial(network, spec, generator=Generator().manual_seed(seed))
 
 
-def test_every_known_family_is_here(name: str, network_name: str) -> None:
+def test_every_known_family_is_here() -> None:
     assert {family.removesuffix("-kept") for family in FAMILIES} == set(get_args(FamilyName))
-    assert FAMILIES[name].name == name.removesuffix("-kept")
+    assert {name: family.name for name, family in FAMILIES.items()} == {name: name.removesuffix("-kept") for name in FAMILIES}
 
 
 def test_theta_has_the_length_the_family_says(name: str, network_name: str) -> None:

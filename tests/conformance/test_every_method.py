@@ -19,8 +19,7 @@ SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.c
 ONLY_CLASSES = {"ewc-growing", "ewc-shared", "vcl-growing"}
 """They refuse regression."""
 PAIRS = [(method, name) for name in BENCHMARKS for method in METHODS if not (name == "regression-1d" and method in ONLY_CLASSES)]
-
-pytestmark = pytest.mark.parametrize(("method", "name"), PAIRS)
+every_method = pytest.mark.parametrize(("method", "name"), PAIRS)
 
 
 def unlearned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
@@ -42,35 +41,31 @@ def thetas(learner: ContinualLearner) -> Tensor:
     return learner.model.task_map.thetas(range(learner.num_tasks)).detach()
 
 
-def test_learning_ends_with_finite_parameters(method: str, name: str) -> None:
-    benchmark = BENCHMARKS[name]
-    learner = learn(method, benchmark, 0)
-    assert learner.num_tasks == len(benchmark)
-    assert learner.is_finite()
-    assert thetas(learner).isfinite().all()
-    tests = [task.test for task in benchmark]
-    for task, test in enumerate(tests):
-        found = learner.evaluator.given(task, test)
-        assert 0 <= found <= (100 if benchmark.problem == "classification" else float("inf"))
-    for inference in learner.evaluator.inferred(tests).values():
-        assert all(abs(sum(row) - 100) < 1e-9 for row in inference.confusion)
-
-
 def inferred(learner: ContinualLearner, tests: Sequence[TaskData]) -> dict[str, tuple[object, ...]]:
     """All figures of task inference as plain numbers."""
     return {name: (*each[:-1], each.counts.tolist()) for name, each in learner.evaluator.inferred(tests).items()}
 
 
-def test_a_seed_fixes_everything(method: str, name: str) -> None:
-    first = learn(method, BENCHMARKS[name], 0)
+@every_method
+def test_learning_is_finite_and_a_seed_fixes_everything(method: str, name: str) -> None:
+    benchmark = BENCHMARKS[name]
+    learner, tests = learn(method, benchmark, 0), [task.test for task in benchmark]
+    assert learner.num_tasks == len(benchmark)
+    assert learner.is_finite()
+    assert thetas(learner).isfinite().all()
+    for task, test in enumerate(tests):
+        score = learner.evaluator.given(task, test)
+        assert 0 <= score <= (100 if benchmark.problem == "classification" else float("inf"))
+    for inference in learner.evaluator.inferred(tests).values():
+        assert all(abs(sum(row) - 100) < 1e-9 for row in inference.confusion)
     torch.manual_seed(123)  # whatever the global generator does
-    again, other = learn(method, BENCHMARKS[name], 0), learn(method, BENCHMARKS[name], 1)
-    assert torch.equal(thetas(first), thetas(again))
-    assert not torch.equal(thetas(first), thetas(other))
-    tests = [task.test for task in BENCHMARKS[name]]
-    assert inferred(first, tests) == inferred(again, tests)
+    again, other = learn(method, benchmark, 0), learn(method, benchmark, 1)
+    assert torch.equal(thetas(learner), thetas(again))
+    assert not torch.equal(thetas(learner), thetas(other))
+    assert inferred(learner, tests) == inferred(again, tests)
 
 
+@every_method
 def test_training_moves_the_task_that_is_learned(method: str, name: str) -> None:
     benchmark = BENCHMARKS[name]
     learner = learn(method, benchmark[:1], 0)
@@ -95,13 +90,9 @@ def fine_tuned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner
     return learner
 
 
-def test_kept_examples_fine_tune_the_methods_that_keep_some(method: str, name: str) -> None:
+@pytest.mark.parametrize(("method", "name"), [(method, name) for method, name in PAIRS if METHODS[method].coresets])
+def test_kept_examples_fine_tune(method: str, name: str) -> None:
     benchmark = BENCHMARKS[name]
-    assert METHODS[method].coresets == method.endswith("-cs")
-    if not METHODS[method].coresets:
-        with pytest.raises(ConfigError, match="keeps no examples"):
-            unlearned(method, benchmark, 0).begin_update()
-        return
     first, again = (fine_tuned(method, benchmark, 0) for _ in range(2))
     assert first.is_finite()
     assert torch.equal(thetas(first), thetas(again))
@@ -109,3 +100,11 @@ def test_kept_examples_fine_tune_the_methods_that_keep_some(method: str, name: s
     assert inferred(first, tests) == inferred(again, tests)
     with pytest.raises(ConfigError, match="counts their evidence twice"):
         first.begin_update()
+
+
+def test_methods_that_keep_no_examples_say_so() -> None:
+    assert {name for name, method in METHODS.items() if method.coresets} == {name for name in METHODS if name.endswith("-cs")}
+    for method, name in PAIRS:
+        if not METHODS[method].coresets:
+            with pytest.raises(ConfigError, match="keeps no examples"):
+                unlearned(method, BENCHMARKS[name], 0).begin_update()

@@ -38,7 +38,6 @@ def _configs() -> dict[str, RunConfig]:
 
 
 CONFIGS = _configs()
-pytestmark = pytest.mark.parametrize("name", CONFIGS)
 
 
 def make(name: str, tasks: int, seed: int = 0) -> TaskMap:
@@ -49,7 +48,12 @@ def make(name: str, tasks: int, seed: int = 0) -> TaskMap:
     return task_map
 
 
-def test_every_known_task_map_is_here(name: str) -> None:
+@pytest.fixture(params=CONFIGS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_known_task_map_is_here() -> None:
     assert {known.split()[0] for known in CONFIGS} == set(get_args(TaskMapName))
 
 
