@@ -15,7 +15,7 @@ import torch
 from benchmarks.prediction import seconds
 from metareplay.benchmarks.base import Benchmark, TaskData
 from metareplay.benchmarks.registry import build_benchmark
-from metareplay.evaluation.evaluate import during, final
+from metareplay.evaluation.evaluate import Evaluator, during, final
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.recipe_book import default_settings
@@ -57,6 +57,7 @@ def measure(benchmark: Benchmark, penalty: str, way: str, iterations: int) -> st
     learner, steps = learner_of(benchmark, "pr-bbb", given, iterations), fine_tuning_steps(benchmark)
     tests: list[TaskData] = []
     matrix, cost = [], 0.0
+    judge = Evaluator(learner.predictor)
     for task in benchmark:
         trainer = learner.begin_task(task.train, 10)
         tests.append(TaskData(task.test.x[:INPUTS], task.test.y[:INPUTS]))
@@ -64,7 +65,7 @@ def measure(benchmark: Benchmark, penalty: str, way: str, iterations: int) -> st
         taken = seconds(lambda trainer=trainer: [None for _ in trainer])
         cost = (taken / iterations) / ((before + seconds(lambda: [next(steps) for _ in range(100)])) / 200)
         last = len(tests) == len(benchmark)
-        matrix.append([learner.evaluator.given(old, tests[old]) if last or old == len(tests) - 1 else 0.0 for old in range(len(tests))])
+        matrix.append([judge.given(old, tests[old]) if last or old == len(tests) - 1 else 0.0 for old in range(len(tests))])
     forgotten = during(matrix) - final(matrix)
     return f"| {penalty} | {way} | {cost:.2f} | {during(matrix):.2f} | {final(matrix):.2f} | {forgotten:.2f} |"
 

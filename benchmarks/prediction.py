@@ -16,9 +16,10 @@ from torch import Tensor
 
 from benchmarks.common import learner_for, steps_in_task
 from metareplay.benchmarks.registry import build_benchmark
-from metareplay.evaluation.evaluate import Evaluator
 from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.criteria import CRITERIA
+from metareplay.inference.predictive import log_predictive
+from metareplay.inference.predictor import ClassPredictor
 from metareplay.learner.store import load_model
 from metareplay.model import ContinualModel
 
@@ -86,10 +87,10 @@ def measure(model: ContinualModel, x: Tensor, y: Tensor, true: Tensor) -> None:
     ]
     for way, (given, names) in WAYS.items():
         settings = learner_for("pr-bbb", **{f"inference__{key}": value for key, value in given.items()}).config.inference
-        judge = Evaluator(model, settings, regression=False, seed=0)
+        predictor = ClassPredictor(model, settings, seed=0)
         said: list[dict[str, Tensor]] = []
         before = seconds(fine_tuning)
-        taken = seconds(lambda judge=judge, names=names, said=said: said.extend(_asked(judge, x, names)))
+        taken = seconds(lambda predictor=predictor, names=names, said=said: said.extend(_asked(predictor, x, names)))
         times.append((before + seconds(fine_tuning)) / 60)
         given_right = torch.stack([found[LOG_PREDICTIVE].argmax(-1) for found in said]).gather(0, true.unsqueeze(0)).squeeze(0) == y
         inferred, same = dict.fromkeys(("ent", "agree"), "–"), []
@@ -104,8 +105,9 @@ def measure(model: ContinualModel, x: Tensor, y: Tensor, true: Tensor) -> None:
     print(f"{1000 * max(times):.1f} ms.\n", *lines, sep="\n", flush=True)
 
 
-def _asked(judge: Evaluator, x: Tensor, names: Sequence[str]) -> list[dict[str, Tensor]]:
-    return judge.statistics(x, range(judge.model.num_tasks), {}, [CRITERIA[name] for name in names])
+def _asked(predictor: ClassPredictor, x: Tensor, names: Sequence[str]) -> list[dict[str, Tensor]]:
+    contests = [predictor.contest(CRITERIA[name], x) for name in names]
+    return predictor.statistics(x, range(predictor.model.num_tasks), {LOG_PREDICTIVE: log_predictive}, contests)
 
 
 def percent(hits: Tensor) -> str:

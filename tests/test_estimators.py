@@ -15,7 +15,7 @@ from metareplay import ContinualClassifier, ContinualRegressor
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.errors import CheckpointError, ConfigError, DataError, MetaReplayError, NotTrainedError
 from metareplay.experiments.run import Run
-from metareplay.inference.criteria import CRITERIA
+from metareplay.inference.criteria import CRITERIA, Evidence, criteria_for
 from metareplay.learner.config import build_config
 from metareplay.learner.methods import METHODS
 from metareplay.learner.recipe_book import default_settings
@@ -184,12 +184,12 @@ def test_everything_a_prediction_says(trained: ContinualClassifier, task: str | 
     assert trained.predict_task(x) == trained.predict_full(x).task
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("criterion", [each.name for each in criteria_for("classification")])
 def test_the_criterion_chooses_the_task(trained: ContinualClassifier, criterion: str) -> None:
     x = np.concatenate([blobs(task=0)[0], blobs(task=1)[0]])
-    outputs = [trained.learner.evaluator.outputs(trained._inputs(x), task) for task in range(2)]  # type: ignore[union-attr]
+    outputs = [trained.learner.predictor.outputs(trained._inputs(x), task) for task in range(2)]  # type: ignore[union-attr]
     said = [CRITERIA[criterion].score(values.double().log_softmax(-1)) for values in outputs]
-    scores = CRITERIA[criterion].compare(said, trained.learner.model.heads, trained.config.inference)  # type: ignore[union-attr]
+    scores = CRITERIA[criterion].compare(Evidence(said, trained.learner.model.heads, trained.config.inference))  # type: ignore[union-attr]
     names = [trained.task_names[index] for index in scores.argmin(0).tolist()]
     assert trained.predict_task(x, criterion=criterion) == names
     halves = [trained.task_names[int(scores[:, part].mean(1).argmin())] for part in (slice(0, 60), slice(60, 120))]
@@ -304,7 +304,7 @@ MISTAKES: list[tuple[str, Callable[[ContinualClassifier], object], type[MetaRepl
     ("unknown number", lambda m: m.predict(blobs()[0], task=2), DataError, "task 2 is unknown"),
     ("features at test", lambda m: m.predict(np.zeros((2, 5))), DataError, r"shape \(5,\) per example"),
     ("NaN at test", lambda m: m.predict([[0, 1, float("inf")]]), DataError, "NaN or infinite"),
-    ("unknown criterion", lambda m: m.predict(blobs()[0], criterion="luck"), ConfigError, "choose one of ent, conf, agree, ku"),
+    ("unknown criterion", lambda m: m.predict(blobs()[0], criterion="luck"), ConfigError, "Choose one of ent, conf, agree, ku"),
     ("unknown label", lambda m: m.score(blobs()[0], ["a"] * 60), DataError, "the label 'a' was never learned; known are 0"),
     ("label of another task", lambda m: m.score(*blobs(), task="summer"), DataError, "the label 0 was never learned; known are 10, 11"),
     ("rows of the score", lambda m: m.score(blobs()[0], [0]), DataError, "60 inputs but 1 labels"),
@@ -495,7 +495,7 @@ def test_a_regression_run_is_loaded(tmp_path: Path) -> None:
 
 def test_point_estimates_cannot_infer_the_task_of_a_regression() -> None:
     model, x = regressor("pr-dirac"), sine(0)[0]
-    with pytest.raises(ConfigError, match="cannot infer the task of a regression input"):
+    with pytest.raises(ConfigError, match="the task of a regression input cannot be inferred"):
         model.predict(x)
     assert model.predict(x, task="piece-0").shape == (80, 1)
 

@@ -11,6 +11,7 @@ import torch
 from metareplay import ContinualClassifier, ContinualRegressor
 from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
+from metareplay.evaluation.evaluate import Evaluator
 
 Array = npt.NDArray[np.float64]
 SETTINGS: dict[str, Any] = {"training.iterations": 80, "training.learning_rate": 0.03, "inference.samples": 40}
@@ -64,7 +65,7 @@ def test_faster_ways_decide_alike(way: dict[str, Any], folder: Path, x: Array) -
 @pytest.mark.parametrize("way", [{"adaptive": 4.0}, {"predictive": "moments"}], ids=["adaptive", "moments"])
 def test_the_evaluation_takes_the_same_way(way: dict[str, Any], folder: Path) -> None:
     tests = [TaskData(torch.from_numpy(x).float(), torch.from_numpy(y % 2)) for x, y in (blobs(task) for task in range(3))]
-    judges = [model.learner.evaluator for model in (loaded(folder), loaded(folder, **way)) if model.learner is not None]
+    judges = [Evaluator(model.learner.predictor) for model in (loaded(folder), loaded(folder, **way)) if model.learner is not None]
     plain, fast = (judge.inferred(tests) for judge in judges)
     assert plain.keys() == fast.keys()
     for name, found in fast.items():

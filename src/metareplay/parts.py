@@ -67,6 +67,10 @@ class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
         self._parts[part.name] = part
         return part
 
+    def remove(self, name: str) -> None:
+        """Forget a part that somebody registered."""
+        del self._parts[name]
+
     def __getitem__(self, name: str) -> AnyPart:
         return self._parts[name]
 

@@ -120,7 +120,7 @@ def test_an_archive_without_x(command: Command, model: Path, tmp_path: Path) -> 
     ("options", "message"),
     [
         (["--task", "winter"], "task 'winter' is unknown; the model has learned 'spring'"),
-        (["--criterion", "luck"], "criterion='luck' is unknown; choose one of ent, conf, agree, ku"),
+        (["--criterion", "luck"], "criterion='luck' is unknown. Choose one of ent, conf, agree, ku"),
         (["--criterion", "agree"], "a Dirac posterior has only one"),
         (["--out", "MODEL/model.json/answers.csv"], "cannot write"),
     ],

@@ -4,18 +4,19 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.inference.criteria import CRITERIA
+from metareplay.inference.criteria import CRITERIA, Evidence, criteria_for
 from metareplay.inference.predictive import log_likelihoods
 from metareplay.inference.settings import InferenceSettings
 
-pytestmark = pytest.mark.parametrize("name", CRITERIA)
+pytestmark = pytest.mark.parametrize("name", [criterion.name for criterion in criteria_for("classification")])
 SINGLE, MULTI = [slice(0, 3)] * 4, [slice(3 * task, 3 * task + 3) for task in range(4)]
 
 
 def scores(name: str, outputs: Tensor, heads: list[slice], **settings: float) -> Tensor:
     """Outputs (T, S, B, C) -> scores (T, B)."""
     criterion = CRITERIA[name]
-    return criterion.compare([criterion.score(log_likelihoods(each)) for each in outputs], heads, InferenceSettings(**settings))  # type: ignore[arg-type]
+    said = [criterion.score(log_likelihoods(each)) for each in outputs]  # type: ignore[misc]
+    return criterion.compare(Evidence(said, heads, InferenceSettings(**settings)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("heads", [SINGLE, MULTI])
@@ -50,7 +51,7 @@ def test_tasks_may_have_different_numbers_of_classes(name: str, rng: Generator) 
     criterion = CRITERIA[name]
     said = [criterion.score(log_likelihoods(torch.randn(6, 9, classes, generator=rng))) for classes in (2, 5, 3)]
     for heads in ([slice(0, 2), slice(0, 5), slice(0, 3)], [slice(0, 2), slice(2, 7), slice(7, 10)]):
-        found = criterion.compare(said, heads, InferenceSettings())
+        found = criterion.compare(Evidence(said, heads, InferenceSettings()))
         assert found.shape == (3, 9)
         assert found.isfinite().all()
 

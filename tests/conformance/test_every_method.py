@@ -9,6 +9,7 @@ from torch import Tensor
 from metareplay.benchmarks.base import Benchmark, TaskData
 from metareplay.benchmarks.toy import modes_2d, regression_1d
 from metareplay.errors import ConfigError
+from metareplay.evaluation.evaluate import Evaluator
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.methods import METHODS
@@ -43,7 +44,7 @@ def thetas(learner: ContinualLearner) -> Tensor:
 
 def inferred(learner: ContinualLearner, tests: Sequence[TaskData]) -> dict[str, tuple[object, ...]]:
     """All figures of task inference as plain numbers."""
-    return {name: (*each[:-1], each.counts.tolist()) for name, each in learner.evaluator.inferred(tests).items()}
+    return {name: (*each[:-1], each.counts.tolist()) for name, each in Evaluator(learner.predictor).inferred(tests).items()}
 
 
 @every_method
@@ -54,9 +55,9 @@ def test_learning_is_finite_and_a_seed_fixes_everything(method: str, name: str) 
     assert learner.is_finite()
     assert thetas(learner).isfinite().all()
     for task, test in enumerate(tests):
-        score = learner.evaluator.given(task, test)
+        score = Evaluator(learner.predictor).given(task, test)
         assert 0 <= score <= (100 if benchmark.problem == "classification" else float("inf"))
-    for inference in learner.evaluator.inferred(tests).values():
+    for inference in Evaluator(learner.predictor).inferred(tests).values():
         assert all(abs(sum(row) - 100) < 1e-9 for row in inference.confusion)
     torch.manual_seed(123)  # whatever the global generator does
     again, other = learn(method, benchmark, 0), learn(method, benchmark, 1)

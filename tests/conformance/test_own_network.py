@@ -13,6 +13,7 @@ from metareplay.benchmarks.base import Benchmark
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.estimators import ContinualClassifier
+from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.inference.predictive import predictive_outputs
 from metareplay.learner.config import RunConfig, build_config
@@ -113,10 +114,10 @@ def test_statistics_belong_to_a_task(method: str, function: str, digits: Benchma
 def test_predicting_and_testing_leave_the_statistics_alone(method: str, digits: Benchmark) -> None:
     learner = learn(config_of(method), digits)
     before = {name: tensor.clone() for name, tensor in learner.tensors(training=False).items()}
-    tests = [task.test for task in digits]
-    figures = [learner.evaluator.given(task, test) for task, test in enumerate(tests)]
-    learner.evaluator.inferred(tests)
-    assert figures == [learner.evaluator.given(task, test) for task, test in enumerate(tests)]  # nothing is dropped, either
+    tests, judge = [task.test for task in digits], Evaluator(learner.predictor)
+    figures = [judge.given(task, test) for task, test in enumerate(tests)]
+    judge.inferred(tests)
+    assert figures == [judge.given(task, test) for task, test in enumerate(tests)]  # nothing is dropped, either
     after = learner.tensors(training=False)
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 

@@ -5,11 +5,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, nn
 
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.evaluation.evaluate import Evaluator, backward_transfer, during, final
+from metareplay.evaluation.measures import Accuracy, SquaredError
 from metareplay.evaluation.uncertainty import CONFIDENCE_BINS, EDGES, calibration_error
+from metareplay.inference.adaptive import LOG_PREDICTIVE
+from metareplay.inference.predictor import ClassPredictor, RealPredictor
 from metareplay.inference.settings import InferenceSettings
 from metareplay.likelihoods import Categorical, Gaussian
 from metareplay.model import ContinualModel, HeadLayout
@@ -49,11 +52,12 @@ def set_theta(model: ContinualModel, task: int, values: list[float]) -> None:
 
 
 def evaluator(model: ContinualModel, *, regression: bool = False, seed: int = 0, **settings: int) -> Evaluator:
-    return Evaluator(model, InferenceSettings(**settings), regression=regression, seed=seed)
+    kind = RealPredictor if regression else ClassPredictor
+    return Evaluator(kind(model, InferenceSettings(**settings), seed=seed))
 
 
 def in_scenario(model: ContinualModel, scenario: Scenario) -> Evaluator:
-    return Evaluator(model, InferenceSettings(batch_wise=1), regression=False, seed=0, scenario=scenario)
+    return Evaluator(ClassPredictor(model, InferenceSettings(batch_wise=1), seed=0, scenario=scenario))
 
 
 def split(x: list[float], y: list[int]) -> TaskData:
@@ -97,14 +101,6 @@ def test_batches_are_given_to_one_task(two_tasks: ContinualModel) -> None:
     assert single.batch_wise == single.score
 
 
-def test_scores_and_predictions_of_one_task(two_tasks: ContinualModel) -> None:
-    answers = evaluator(two_tasks).answers(TESTS[0].x, [0], ["conf"])[0]
-    assert answers.predictions.tolist() == [0, 1, 0, 1]
-    margins = torch.tensor([4.0, 4.0, 1.0, 6.0], dtype=torch.float64)
-    torch.testing.assert_close(answers.scores["conf"], torch.sigmoid(-margins), rtol=1e-6, atol=0)
-    assert set(answers.scores) == {"conf"}
-
-
 def test_only_learned_tasks_compete(two_tasks: ContinualModel) -> None:
     assert evaluator(two_tasks).inferred([]) == {}
     first = evaluator(two_tasks).inferred(TESTS[:1])["ent"]
@@ -115,7 +111,7 @@ def test_only_learned_tasks_compete(two_tasks: ContinualModel) -> None:
 def test_classes_a_task_does_not_have_are_never_predicted() -> None:
     model = linear_model(1, DiracFamily(), [2, 3])
     set_theta(model, 0, [0.0, 0.0, 0.0, 0.0, 1.0, 9.0])  # the third output would win
-    assert evaluator(model).answers(torch.zeros(4, 1), [0])[0].predictions.tolist() == [1] * 4
+    assert evaluator(model).predictor.predict(torch.zeros(4, 1), 0).probabilities.argmax(1).tolist() == [1] * 4
     assert evaluator(model).given(0, split([0.0, 0.0], [1, 0])) == 50.0
 
 
@@ -141,10 +137,6 @@ def test_regression_errors(two_lines: ContinualModel) -> None:
     judge = evaluator(two_lines, regression=True, samples=50)
     test = _line([0.0, 1.0, 2.0], [1.0, 4.0, 5.0])  # errors 0, 1, 0
     assert judge.given(0, test) == pytest.approx(1 / 3, rel=1e-4)
-    own = judge.answers(torch.tensor([[0.0], [2.0]]), [1], ["variance"])[0]
-    samples = judge.outputs(torch.tensor([[0.0], [2.0]]), 1)
-    torch.testing.assert_close(own.predictions, samples.mean(0))
-    torch.testing.assert_close(own.scores["variance"], samples.double().var(0, correction=0)[:, 0])
 
 
 def test_regression_counts_the_error_of_the_inferred_task(two_lines: ContinualModel) -> None:
@@ -193,35 +185,6 @@ def test_no_shared_softmax_elsewhere(two_tasks: ContinualModel) -> None:
     assert evaluator(two_tasks).shared_softmax(TESTS) is None
 
 
-def test_weight_samples_are_the_same_each_time(two_lines: ContinualModel) -> None:
-    x = torch.ones(3, 1)
-    judge = evaluator(two_lines, regression=True, samples=4)
-    first = judge.outputs(x, 1)
-    judge.outputs(x, 0)
-    assert torch.equal(judge.outputs(x, 1), first)
-    assert not torch.equal(evaluator(two_lines, regression=True, samples=4, seed=1).outputs(x, 1), first)
-
-
-CASES: list[tuple[PosteriorFamily, type[TaskMap], HeadLayout, bool, list[str]]] = [
-    (GaussianFamily(), PerTaskParameters, HeadLayout.SINGLE, False, ["ent", "conf", "agree", "ku", "grad"]),
-    (GaussianFamily(), SharedParameters, HeadLayout.MULTI, False, ["ent", "conf", "agree", "ku", "grad"]),
-    (DiracFamily(), PerTaskParameters, HeadLayout.SINGLE, False, ["ent", "conf", "grad"]),
-    (DiracFamily(), SharedParameters, HeadLayout.MULTI, False, ["ent", "conf", "grad"]),
-    (DiracFamily(), SharedParameters, HeadLayout.SINGLE, False, []),  # all tasks give the same answer
-    (DiracFamily(), SharedParameters, HeadLayout.GROWING, False, []),  # no task to infer
-    (GaussianFamily(), PerTaskParameters, HeadLayout.SINGLE, True, ["variance"]),
-    (DiracFamily(), PerTaskParameters, HeadLayout.SINGLE, True, []),  # a point has no variance
-]
-
-
-@pytest.mark.parametrize(("family", "task_map", "layout", "regression", "expected"), CASES)
-def test_which_criteria_apply(
-    family: PosteriorFamily, task_map: type[TaskMap], layout: HeadLayout, regression: bool, expected: list[str]
-) -> None:
-    model = linear_model(1, family, [2, 2], task_map=task_map, layout=layout, regression=regression)
-    assert evaluator(model, regression=regression).criteria() == expected
-
-
 def test_summaries_of_the_matrix() -> None:
     matrix = [[90.0], [80.0, 70.0], [60.0, 65.0, 100.0]]
     assert during(matrix) == pytest.approx((90 + 70 + 100) / 3)
@@ -230,9 +193,12 @@ def test_summaries_of_the_matrix() -> None:
     assert backward_transfer([[90.0]]) is None
 
 
-def test_hits_are_counted_per_input(two_tasks: ContinualModel) -> None:
-    predictions: Tensor = torch.tensor([0, 1, 1])
-    assert evaluator(two_tasks).error_or_hit(predictions, torch.tensor([0, 0, 1])).tolist() == [100.0, 0.0, 100.0]
+def test_hits_and_errors_are_counted_per_input() -> None:
+    log_p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]).log()
+    assert Accuracy().values({LOG_PREDICTIVE: log_p}, torch.tensor([0, 0, 1])).tolist() == [100.0, 0.0, 100.0]
+    said, y = {"mean": torch.tensor([[1.0, 2.0]])}, torch.tensor([[0.0, 4.0]])
+    assert SquaredError().values(said, y).tolist() == [(1 + 4) / 2]
+    assert SquaredError(torch.tensor([1.0, 10.0])).values(said, y).tolist() == [(1 + 400) / 2]  # in the user's units
 
 
 def test_where_tasks_share_their_classes_a_wrong_task_may_give_the_right_one(two_tasks: ContinualModel) -> None:
@@ -246,7 +212,7 @@ def test_where_tasks_share_their_classes_a_wrong_task_may_give_the_right_one(two
 
 
 def test_where_tasks_are_known_none_is_inferred(two_tasks: ContinualModel) -> None:
-    assert in_scenario(two_tasks, Scenario.TASK).criteria() == []
+    assert in_scenario(two_tasks, Scenario.TASK).predictor.criteria() == []
     assert in_scenario(two_tasks, Scenario.TASK).inferred([split([1.0], [0])]) == {}
 
 

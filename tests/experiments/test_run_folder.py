@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.estimators import ContinualClassifier
 from metareplay.experiments.run import Run
-from metareplay.inference.criteria import CRITERIA
+from metareplay.inference.criteria import criteria_for
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.methods import METHODS
 from metareplay.settings import flatten
@@ -85,7 +85,7 @@ def test_the_results_of_a_classification(classified: Path) -> None:
     assert found["tgiven_final"] == pytest.approx(mean(matrix[-1]))
     assert found["forgetting"] == pytest.approx(found["tgiven_during"] - found["tgiven_final"])
     for figure in ("tinfer_final", "task_inference_accuracy", "batch_wise"):
-        assert list(found[figure]) == list(CRITERIA)
+        assert list(found[figure]) == [criterion.name for criterion in criteria_for("classification")]
         assert all(0 <= value <= 100 for value in found[figure].values())
     assert all(found["tinfer_final"][name] <= found["task_inference_accuracy"][name] + 1e-9 for name in found["tinfer_final"])
     assert set(found["parameters"]) >= {"main_network", "trained", "per_task"}

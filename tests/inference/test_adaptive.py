@@ -5,7 +5,8 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.inference.adaptive import LOG_PREDICTIVE, adaptive_statistics
-from metareplay.inference.criteria import CRITERIA, Criterion, expected_entropy
+from metareplay.inference.criteria import CRITERIA, Criterion, Evidence, criteria_for, expected_entropy
+from metareplay.inference.criteria.base import Contest
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
 from metareplay.inference.settings import InferenceSettings
 from metareplay.likelihoods import Categorical
@@ -41,28 +42,29 @@ def told(rng: Generator, tasks: int, inputs: int, classes: int = 2) -> list[Tens
 def ask(outputs: list[Tensor], criteria: list[Criterion], adaptive: float) -> tuple[list[dict[str, Tensor]], Tensor]:
     """What the tasks say, and how many weight samples each input took of each task (T, N)."""
     samples = [Told(values) for values in outputs]
-    statistics = {criterion.name: criterion.score for criterion in criteria} | {LOG_PREDICTIVE: log_predictive}
+    scores = {criterion.name: criterion.score for criterion in criteria if criterion.score is not None}
+    statistics = scores | {LOG_PREDICTIVE: log_predictive}
     x = torch.arange(outputs[0].shape[1]).unsqueeze(1).float()
-    heads = [slice(0, outputs[0].shape[2])] * len(outputs)
-    found = adaptive_statistics(samples, x, statistics, criteria, heads, InferenceSettings(adaptive=adaptive))
+    evidence = Evidence((), [slice(0, outputs[0].shape[2])] * len(outputs), InferenceSettings())
+    found = adaptive_statistics(samples, x, statistics, [Contest(criterion, evidence) for criterion in criteria], adaptive)
     return found, torch.stack([each.asked for each in samples])
 
 
 def decisions(found: list[dict[str, Tensor]], criterion: Criterion, classes: int = 2) -> Tensor:
     """Task and class of each input as one number."""
-    heads = [slice(0, classes)] * len(found)
-    tasks = criterion.compare([said[criterion.name] for said in found], heads, InferenceSettings()).argmin(0)
+    evidence = Evidence([said[criterion.name] for said in found], [slice(0, classes)] * len(found), InferenceSettings())
+    tasks = criterion.compare(evidence).argmin(0)
     named = torch.stack([said[LOG_PREDICTIVE].argmax(-1) for said in found])
     return tasks * classes + named.gather(0, tasks.unsqueeze(0)).squeeze(0)
 
 
-@pytest.mark.parametrize("name", CRITERIA)
+@pytest.mark.parametrize("name", [criterion.name for criterion in criteria_for("classification")])
 def test_infinite_patience_is_the_plain_way(name: str, rng: Generator) -> None:
     outputs = told(rng, 3, 20)
     found, asked = ask(outputs, [CRITERIA[name]], PATIENT)
     assert bool((asked == SAMPLES).all())
     for said, values in zip(found, outputs, strict=True):
-        assert torch.equal(said[name], CRITERIA[name].score(log_likelihoods(values)))
+        assert torch.equal(said[name], CRITERIA[name].score(log_likelihoods(values)))  # type: ignore[misc]
         assert torch.equal(said[LOG_PREDICTIVE], log_predictive(log_likelihoods(values)))
 
 
@@ -79,7 +81,7 @@ def test_most_decisions_need_few_samples(name: str, rng: Generator) -> None:
 
 
 def test_all_criteria_at_once(rng: Generator) -> None:
-    outputs, criteria = told(rng, 4, 500, classes=3), list(CRITERIA.values())
+    outputs, criteria = told(rng, 4, 500, classes=3), criteria_for("classification")
     plain, _ = ask(outputs, criteria, PATIENT)
     found, asked = ask(outputs, criteria, 4.0)
     same = {each.name: float((decisions(found, each, 3) == decisions(plain, each, 3)).double().mean()) for each in criteria}
@@ -124,7 +126,7 @@ def test_other_statistics_are_of_the_same_samples(rng: Generator) -> None:
     outputs = told(rng, 1, 4)
     samples, x = Told(outputs[0]), torch.arange(4).unsqueeze(1).float()
     statistics = {"aleatoric": expected_entropy, LOG_PREDICTIVE: log_predictive}
-    found = adaptive_statistics([samples], x, statistics, [], [slice(0, 2)], InferenceSettings(adaptive=4.0))[0]
+    found = adaptive_statistics([samples], x, statistics, [], 4.0)[0]
     for row, count in enumerate(samples.asked.tolist()):
         expected = expected_entropy(log_likelihoods(outputs[0][:count, row : row + 1]))[0]
         torch.testing.assert_close(found["aleatoric"][row], expected)

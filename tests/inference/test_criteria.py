@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.benchmarks.base import Problem
 from metareplay.errors import ConfigError
 from metareplay.inference.criteria import (
     CRITERIA,
+    Evidence,
     criterion_named,
     disagreement,
     entropy_gradient,
@@ -141,7 +143,7 @@ def test_predictive_variance_by_hand() -> None:
 
 
 def test_an_unknown_criterion_is_refused() -> None:
-    with pytest.raises(ConfigError, match="criterion='entropy' is unknown; choose one of ent, conf, agree, ku"):
+    with pytest.raises(ConfigError, match=r"criterion='entropy' is unknown.*Choose one of ent, conf, agree, ku"):
         criterion_named("entropy")
 
 
@@ -150,6 +152,12 @@ def test_comparing_samples_of_a_point_is_refused(name: str) -> None:
     assert criterion_named(name).name == name
     with pytest.raises(ConfigError, match=f"criterion='{name}' compares weight samples.*choose one of ent, conf"):
         criterion_named(name, weight_sets=1)
+
+
+@pytest.mark.parametrize(("name", "problem"), [("variance", "classification"), ("ent", "regression")])
+def test_a_criterion_of_the_other_problem_is_refused(name: str, problem: Problem) -> None:
+    with pytest.raises(ConfigError, match=f"criterion='{name}' is for .*, and this is {problem}; choose one of"):
+        criterion_named(name, problem)
 
 
 @pytest.mark.parametrize("name", ["ent", "conf"])
@@ -175,13 +183,15 @@ def test_grad_takes_gradient_steps_on_the_mixing_coefficients(steps: int, rate: 
     for _ in range(steps):
         v.requires_grad_()
         v = (v - rate * torch.autograd.grad(mixture_entropy(said, v).sum(), v)[0]).detach()
-    found = entropy_gradient(said, [slice(0, 3)] * 4, InferenceSettings(grad_steps=steps, grad_rate=rate))
+    found = entropy_gradient(Evidence(said, [slice(0, 3)] * 4, InferenceSettings(grad_steps=steps, grad_rate=rate)))
     torch.testing.assert_close(-found.log_softmax(0), -(-v).log_softmax(0))  # what is the same for all tasks is left out
 
 
 def test_grad_lowers_the_entropy_of_the_mixture(rng: Generator) -> None:
     said, heads = predictions(rng), [slice(0, 3)] * 4
-    values = [mixture_entropy(said, -entropy_gradient(said, heads, InferenceSettings(grad_steps=steps))) for steps in (1, 3, 10, 50)]
+    values = [
+        mixture_entropy(said, -entropy_gradient(Evidence(said, heads, InferenceSettings(grad_steps=steps)))) for steps in (1, 3, 10, 50)
+    ]
     assert all((after < before).all() for before, after in pairwise(values))
 
 
@@ -192,7 +202,7 @@ def test_grad_tells_confident_predictions_apart(margins: tuple[float, ...], shar
     said = [torch.tensor([[margin, 0.0]], dtype=torch.float64).log_softmax(-1) for margin in margins]
     heads = [slice(0, 2)] * 3 if shared else [slice(0, 2), slice(2, 4), slice(4, 6)]
     for steps in (1, 3) if min(margins) > 30 else (1,):  # beside an unsure task later steps round such differences away
-        found = entropy_gradient(said, heads, InferenceSettings(grad_steps=steps)).squeeze(1)
+        found = entropy_gradient(Evidence(said, heads, InferenceSettings(grad_steps=steps))).squeeze(1)
         assert found.unique().numel() == 3
         assert int(found.argmin()) == int(torch.tensor(margins).argmax())
 
@@ -202,5 +212,5 @@ def test_grad_is_ent_where_no_two_tasks_share_an_output(rng: Generator) -> None:
     said, heads = predictions(rng), [slice(3 * task, 3 * task + 3) for task in range(4)]
     entropies = torch.stack([total_entropy(log_p.unsqueeze(0)) for log_p in said])
     for steps in (1, 4):
-        found = entropy_gradient(said, heads, InferenceSettings(grad_steps=steps))
+        found = entropy_gradient(Evidence(said, heads, InferenceSettings(grad_steps=steps)))
         assert torch.equal(found.argsort(0), entropies.argsort(0))

@@ -10,7 +10,7 @@ from torch import Generator
 from metareplay import ContinualClassifier
 from metareplay.benchmarks.toy import modes_2d, regression_1d
 from metareplay.errors import ConfigError
-from metareplay.inference.criteria import CRITERIA
+from metareplay.inference.criteria import criteria_for, disagreement
 from metareplay.inference.predictive import predictive_outputs
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
@@ -120,10 +120,10 @@ def test_every_point_is_used_once_and_all_criteria_apply() -> None:
     learner, x = learned("pr-ensemble"), modes_2d()[0].test.x
     outputs = predictive_outputs(learner.model, x, 0, 100, generator=Generator().manual_seed(0))
     assert len(outputs) == MEMBERS
-    assert learner.evaluator.criteria() == list(CRITERIA)
-    answers = learner.evaluator.answers(x, [0], ["agree", "ku"])[0]
+    assert learner.predictor.criteria() == criteria_for("classification")
+    said = learner.predictor.statistics(x, [0], {"agree": disagreement})[0]
     by_hand = outputs.double().softmax(-1).std(0, correction=0).mean(-1)
-    torch.testing.assert_close(answers.scores["agree"], by_hand)
+    torch.testing.assert_close(said["agree"], by_hand)
     assert (by_hand > 0).all()
 
 
@@ -141,8 +141,8 @@ def test_regression_infers_the_task_by_the_members_variance() -> None:
     for task in benchmark[:2]:
         for _ in learner.begin_task(task.train, 1):
             pass
-    assert learner.evaluator.criteria() == ["variance"]
-    outputs = learner.evaluator.outputs(benchmark[0].test.x, 0)
+    assert [criterion.name for criterion in learner.predictor.criteria()] == ["variance"]
+    outputs = learner.predictor.outputs(benchmark[0].test.x, 0)
     assert float(outputs.var(0).min()) > 0
 
 

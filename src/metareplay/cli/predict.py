@@ -3,13 +3,14 @@
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from metareplay.data.inputs import Inputs
+    from metareplay.estimators import ClassPrediction, RealPrediction
 
 HELP = """Predict with a stored model: label, task and uncertainty for each input, as CSV.
 
@@ -29,7 +30,9 @@ IDX file; or always a NumPy file (.npy: N rows; .npz: its array x) or a CSV file
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
     inputs: Annotated[Path, typer.Argument(help="File or folder of inputs.")],
-    criterion: Annotated[str, typer.Option(help="How the task is inferred (metareplay list criteria).")] = "ent",
+    criterion: Annotated[
+        str | None, typer.Option(help="How the task is inferred (metareplay list criteria). Default: ent; variance for regression.")
+    ] = None,
     task: Annotated[str | None, typer.Option(help="Name of the task, if it is known.")] = None,
     batch_wise: Annotated[int | None, typer.Option(min=1, help="Infer one task for every N successive inputs.")] = None,
     predictive: Annotated[
@@ -42,37 +45,32 @@ def predict(
 ) -> None:
     """Write one line per input."""
     from metareplay.data.inputs import read_inputs
+    from metareplay.estimators import load_estimator
     from metareplay.files import write_atomically
-    from metareplay.learner.store import load_model
 
     given = {"inference.predictive": predictive, "inference.adaptive": adaptive}
-    settings = {key: value for key, value in given.items() if value is not None}
-    stored = load_model(model, settings)
-    found = read_inputs(inputs, stored.inputs, stored.learner.input_shape)
-    text = answers(model, settings, stored.learner.problem, found, criterion, task, batch_wise)
+    estimator = load_estimator(model, settings={key: value for key, value in given.items() if value is not None})
+    read = read_inputs(inputs, estimator.inputs, estimator.input_shape)
+    text = as_csv(estimator.predict_full(read.x, task, criterion=criterion, batch_wise=batch_wise), read.names)
     if out is None:
         typer.echo(text, nl=False)
     else:
         write_atomically(out, text)
 
 
-def answers(
-    model: Path, settings: dict[str, Any], problem: str, inputs: "Inputs", criterion: str, task: str | None, batch_wise: int | None
-) -> str:
-    """The predictions as CSV text; inputs that are files of their own are named."""
-    from metareplay.estimators import ContinualClassifier, ContinualRegressor
+def as_csv(answer: "ClassPrediction | RealPrediction", names: Sequence[str] | None) -> str:
+    """Predictions as CSV text; inputs that are files of their own are named."""
+    from metareplay.estimators import ClassPrediction
 
-    if problem == "classification":
-        found = ContinualClassifier.load(model, settings=settings).predict_full(inputs.x, task, criterion=criterion, batch_wise=batch_wise)
+    if isinstance(answer, ClassPrediction):
         header = ["label", "task", "probability", "total", "aleatoric", "epistemic"]
-        numbers = zip(found.probabilities.max(1), found.total, found.aleatoric, found.epistemic, strict=True)
-        rows = [[label, name, *map(_number, row)] for label, name, row in zip(found.labels.tolist(), found.task, numbers, strict=True)]
+        numbers = zip(answer.probabilities.max(1), answer.total, answer.aleatoric, answer.epistemic, strict=True)
+        rows = [[label, name, *map(_number, row)] for label, name, row in zip(answer.labels.tolist(), answer.task, numbers, strict=True)]
     else:
-        real = ContinualRegressor.load(model, settings=settings).predict_full(inputs.x, task, batch_wise=batch_wise)
-        header = ["mean", "std", "task"]
-        rows = [[_cell(mean), _cell(std), name] for mean, std, name in zip(real.mean.tolist(), real.std.tolist(), real.task, strict=True)]
-    if inputs.names is not None:
-        header, rows = ["file", *header], [[name, *row] for name, row in zip(inputs.names, rows, strict=True)]
+        header, columns = ["mean", "std", "task"], zip(answer.mean.tolist(), answer.std.tolist(), answer.task, strict=True)
+        rows = [[_cell(mean), _cell(std), name] for mean, std, name in columns]
+    if names is not None:
+        header, rows = ["file", *header], [[name, *row] for name, row in zip(names, rows, strict=True)]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()

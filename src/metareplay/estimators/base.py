@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from metareplay.arrays import Inputs, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
-from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
+from metareplay.inference.answers import Answer
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
-from metareplay.learner.store import load_model, save_model
+from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
@@ -61,6 +61,11 @@ class ContinualEstimator:
     def task_names(self) -> list[str]:
         """The learned tasks, in the order in which they were learned."""
         return [task.name for task in self.tasks]
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self._trained().input_shape
 
     def _learn(self, x: Tensor, y: Tensor, info: TaskInfo, width: int, progress: bool) -> None:
         """Train on a new task; whatever goes wrong, the model stays what it was before."""
@@ -131,9 +136,13 @@ class ContinualEstimator:
     def _inputs(self, x: Inputs) -> Tensor:
         return self.scaling.x(to_inputs(x, self._trained().input_shape))
 
-    def _choose(self, scores: Tensor, batch_wise: int | None) -> Tensor:
-        """The task of each input (N,), from every task's scores (T, N)."""
-        return infer_tasks(scores) if batch_wise is None else infer_tasks_batch_wise(scores, batch_wise)
+    def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
+        """The learner's answer, tasks and classes being numbers."""
+        learner, index = self._trained(), None if task is None else self._task_index(task)
+        return learner.predictor.predict(self._inputs(x), index, criterion=criterion, batch_wise=batch_wise)
+
+    def _names(self, answer: Answer) -> list[str]:
+        return [self.tasks[index].name for index in answer.task.tolist()]
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder (safetensors and JSON)."""
@@ -145,9 +154,15 @@ class ContinualEstimator:
 
         ``settings`` may replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
         """
-        stored = load_model(Path(folder), settings)
+        return cls.of(load_model(Path(folder), settings))
+
+    @classmethod
+    def of(cls, stored: StoredModel) -> Self:
+        """The estimator of a model that ``load_model`` has read."""
         if stored.learner.problem != cls.problem:
-            raise CheckpointError(f"{folder} holds a {stored.learner.problem} model; load it with {_CLASSES[stored.learner.problem]}")
+            raise CheckpointError(
+                f"{stored.folder} holds a {stored.learner.problem} model; load it with {_CLASSES[stored.learner.problem]}"
+            )
         estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))
         estimator.config, estimator.learner, estimator.tasks = stored.learner.config, stored.learner, stored.tasks
         estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs

@@ -2,19 +2,16 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Self, cast, final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, plain_labels
 from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
-from metareplay.inference.adaptive import LOG_PREDICTIVE
-from metareplay.inference.criteria import criterion_named, expected_entropy, total_entropy
-from metareplay.inference.predictive import log_likelihoods, log_predictive
+from metareplay.inference.answers import ClassAnswer
 
 
 @dataclass(frozen=True)
@@ -71,55 +68,30 @@ class ContinualClassifier(ContinualEstimator):
         X: Inputs,
         task: TaskName | None = None,
         *,
-        criterion: str = "ent",
+        criterion: str | None = None,
         batch_wise: int | None = None,
     ) -> ClassPrediction:
         """Label, task, probabilities and uncertainties for each input; the task is inferred unless it is given.
 
+        ``criterion`` says how (``metareplay list criteria``); by default ``ent``.
         ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
         """
-        learner, x = self._trained(), self._inputs(X)
-        chosen_by = criterion_named(criterion, weight_sets=learner.model.family.weight_sets)
-        if task is None and learner.model.layout.one_softmax:
-            return self._shared_softmax(x)
-        asked = range(len(self.tasks)) if task is None else [self._task_index(task)]
-        wanted = {"total": total_entropy, "aleatoric": expected_entropy}
-        said = learner.evaluator.statistics(x, asked, wanted, [chosen_by] if task is None else [])
-        chosen = torch.zeros(len(x), dtype=torch.int64)
-        if task is None:
-            scores = chosen_by.compare([found[chosen_by.name] for found in said], learner.model.heads, self.config.inference)  # (T, N)
-            chosen = self._choose(scores, batch_wise)
-        columns = {label: index for index, label in enumerate(self.classes_)}
-        probabilities = torch.zeros(len(x), len(columns), dtype=torch.float64)
-        total, aleatoric = torch.zeros(2, len(x), dtype=torch.float64)
-        for place, found in enumerate(said):
-            rows = (chosen == place).nonzero().squeeze(1)
-            places = torch.tensor([columns[label] for label in self.tasks[asked[place]].classes])
-            probabilities[rows.unsqueeze(1), places] = found[LOG_PREDICTIVE][rows].exp()  # (n, C_t) into (N, all classes)
-            total[rows], aleatoric[rows] = found["total"][rows], found["aleatoric"][rows]
-        names = [self.tasks[asked[place]].name for place in chosen.tolist()]
-        return self._answer(probabilities, names, total, aleatoric)
+        answer = cast(ClassAnswer, self._answer(X, task, criterion, batch_wise))
+        columns = {label: column for column, label in enumerate(self.classes_)}
+        places = torch.tensor([columns[label] for info in self.tasks for label in info.classes])
+        by_label = torch.zeros(len(answer.task), len(columns), dtype=torch.float64)
+        probabilities = by_label.index_add_(1, places, answer.probabilities)  # (N, classes of all tasks) -> (N, labels)
+        names = list(columns)
+        return ClassPrediction(
+            _label_array([names[column] for column in probabilities.argmax(1).tolist()]),
+            self._names(answer),
+            probabilities.numpy(),
+            answer.total.numpy(),
+            answer.aleatoric.numpy(),
+            answer.epistemic.numpy(),
+        )
 
-    def _shared_softmax(self, x: Tensor) -> ClassPrediction:
-        """One softmax spans all tasks: the class names the task."""
-        last, learner = len(self.tasks) - 1, self._trained()
-        known = learner.model.heads[last].stop  # outputs that wait for later tasks have no label
-        log_probs = log_likelihoods(learner.evaluator.outputs(x, last, every_output=True)[..., :known])  # (S, N, known outputs)
-        outputs = [(index, label) for index, task in enumerate(self.tasks) for label in task.classes]
-        columns = {label: index for index, label in enumerate(self.classes_)}
-        places = torch.tensor([columns[label] for _, label in outputs])
-        by_output = log_predictive(log_probs).exp()
-        probabilities = torch.zeros(len(x), len(columns), dtype=torch.float64).index_add_(1, places, by_output)
-        tasks = [self.tasks[outputs[column][0]].name for column in by_output.argmax(1).tolist()]
-        return self._answer(probabilities, tasks, total_entropy(log_probs), expected_entropy(log_probs))
-
-    def _answer(self, probabilities: Tensor, tasks: list[str], total: Tensor, aleatoric: Tensor) -> ClassPrediction:
-        names = self.classes_
-        labels = _label_array([names[column] for column in probabilities.argmax(1).tolist()])
-        epistemic = (total - aleatoric).clamp_min(0.0)  # SM eq. entropy:decomposition
-        return ClassPrediction(labels, tasks, probabilities.numpy(), total.numpy(), aleatoric.numpy(), epistemic.numpy())
-
-    def predict(self, X: Inputs, task: TaskName | None = None, *, criterion: str = "ent", batch_wise: int | None = None) -> Array:
+    def predict(self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None) -> Array:
         """The label of each input."""
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).labels
 
@@ -128,17 +100,17 @@ class ContinualClassifier(ContinualEstimator):
         X: Inputs,
         task: TaskName | None = None,
         *,
-        criterion: str = "ent",
+        criterion: str | None = None,
         batch_wise: int | None = None,
     ) -> Array:
         """Probabilities of the labels in ``classes_``: (N, number of labels)."""
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).probabilities
 
-    def predict_task(self, X: Inputs, *, criterion: str = "ent", batch_wise: int | None = None) -> list[str]:
+    def predict_task(self, X: Inputs, *, criterion: str | None = None, batch_wise: int | None = None) -> list[str]:
         """The name of the task each input is taken to belong to."""
         return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
 
-    def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str = "ent") -> float:
+    def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None) -> float:
         """Share of right labels."""
         inputs, raw = inputs_and_targets(X, y, self._trained().input_shape)
         labels = plain_labels(raw)

@@ -1,17 +1,15 @@
 """Regression: real targets of several tasks learned one after another."""
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Self, cast, final
 
 import numpy as np
-import torch
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_real_targets
 from metareplay.benchmarks.base import Scenario, TaskInfo
-from metareplay.errors import ConfigError, DataError
+from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
-from metareplay.evaluation.evaluate import VARIANCE
-from metareplay.inference.criteria import predictive_variance
+from metareplay.inference.answers import RealAnswer
 
 
 @dataclass(frozen=True)
@@ -43,32 +41,21 @@ class ContinualRegressor(ContinualEstimator):
         self._learn(x, targets, TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name)), targets.shape[1], progress)
         return self
 
-    def predict_full(self, X: Inputs, task: TaskName | None = None, *, batch_wise: int | None = None) -> RealPrediction:
+    def predict_full(
+        self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None
+    ) -> RealPrediction:
         """Mean, standard deviation and task for each input; the task is inferred unless it is given."""
-        learner, x = self._trained(), self._inputs(X)
-        outputs = [learner.evaluator.outputs(x, index).double() for index in range(len(self.tasks))]  # (S, N, D) each
-        if task is not None:
-            chosen = torch.full((len(x),), self._task_index(task))
-        elif len(self.tasks) == 1 or VARIANCE in learner.evaluator.criteria():
-            chosen = self._choose(torch.stack([predictive_variance(values) for values in outputs]), batch_wise)
-        else:
-            raise ConfigError(
-                f"{self.config.method} cannot infer the task of a regression input: its weights do not vary; "
-                "name the task, or use a Bayesian method such as pr-bbb"
-            )
-        mean, std = torch.stack([o.mean(0) for o in outputs]), torch.stack([o.std(0, correction=0) for o in outputs])  # (T, N, D)
-        rows = torch.arange(len(x))
-        names = [self.tasks[index].name for index in chosen.tolist()]
-        found_mean, found_std = self.scaling.undo_y(mean[chosen, rows], std[chosen, rows])
-        return RealPrediction(found_mean.numpy(), found_std.numpy(), names)
+        answer = cast(RealAnswer, self._answer(X, task, criterion, batch_wise))
+        mean, std = self.scaling.undo_y(answer.mean, answer.std)
+        return RealPrediction(mean.numpy(), std.numpy(), self._names(answer))
 
-    def predict(self, X: Inputs, task: TaskName | None = None, *, batch_wise: int | None = None) -> Array:
+    def predict(self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None) -> Array:
         """The predicted mean of each input: (N, number of targets)."""
-        return self.predict_full(X, task, batch_wise=batch_wise).mean
+        return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).mean
 
-    def predict_task(self, X: Inputs, *, batch_wise: int | None = None) -> list[str]:
+    def predict_task(self, X: Inputs, *, criterion: str | None = None, batch_wise: int | None = None) -> list[str]:
         """The name of the task each input is taken to belong to."""
-        return self.predict_full(X, batch_wise=batch_wise).task
+        return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""

@@ -1,33 +1,16 @@
 """Evaluation: accuracy with the task given, during and after training; task inference; regression errors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from metareplay.benchmarks.base import Scenario, TaskData
-from metareplay.evaluation.uncertainty import count_scores, reliability
-from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
-from metareplay.inference.criteria import CRITERIA, Criterion, predictive_variance
-from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
-from metareplay.inference.settings import InferenceSettings
-from metareplay.inference.task_inference import infer_tasks, infer_tasks_batch_wise
-from metareplay.model import ContinualModel, HeadLayout
-from metareplay.seeding import generator_for
-from metareplay.task_maps.direct import SharedParameters
-
-SCORED_AT_ONCE = 500
-"""Inputs whose log-likelihoods are held at once."""
-VARIANCE = "variance"
-"""The only criterion of regression: the task with the lowest predictive variance."""
-
-
-class Answers(NamedTuple):
-    """What one task's posterior says about some inputs: predictions (N,) or (N, D), and by criterion what it says of itself (N, ...)."""
-
-    predictions: Tensor
-    scores: dict[str, Tensor]
+from metareplay.evaluation.measures import measure_for
+from metareplay.evaluation.uncertainty import count_scores
+from metareplay.inference.predictor import AnyPredictor, ClassPredictor
+from metareplay.inference.task_inference import choose_tasks
 
 
 class Tested(NamedTuple):
@@ -63,94 +46,16 @@ class Row(NamedTuple):
 
 
 class Evaluator:
-    """Evaluates a model with the same weight samples each time, so that scores differ only by what training changed."""
+    """Measures what a predictor answers to test data; ``target_scale`` is what targets were divided by (D,), if by anything."""
 
-    def __init__(
-        self, model: ContinualModel, settings: InferenceSettings, *, regression: bool, seed: int, scenario: Scenario = Scenario.CLASS
-    ) -> None:
-        self.model, self.settings, self.regression, self.seed, self.scenario = model, settings, regression, seed, scenario
-        self.target_scale: Tensor | None = None
-        """What the targets were divided by (D,), so that squared errors are in the user's units; None: by nothing."""
-
-    def criteria(self) -> list[str]:
-        """The criteria that apply: none where tasks are known or share one answer, some only where weights can differ."""
-        if self.scenario is Scenario.TASK:
-            return []
-        single = self.model.family.weight_sets == 1
-        one_answer = isinstance(self.model.task_map, SharedParameters) and self.model.layout is HeadLayout.SINGLE
-        if one_answer or self.model.layout.one_softmax:
-            return []
-        if self.regression:
-            return [] if single else [VARIANCE]
-        return [name for name, criterion in CRITERIA.items() if not (single and criterion.needs_samples)]
-
-    def outputs(self, x: Tensor, task: int, *, every_output: bool = False) -> Tensor:
-        """Outputs of one task's networks (S, N, C), always with the same weight samples."""
-        settings = self.settings
-        return predictive_outputs(
-            self.model,
-            x,
-            task,
-            settings.samples,
-            generator=self._generator(task),
-            batch_size=settings.batch_size,
-            every_output=every_output,
-            moments=settings.predictive == "moments",
-            autocast=settings.autocast,
-        )
-
-    def _generator(self, task: int) -> Generator:
-        return generator_for(self.seed, "evaluate", task)
-
-    def _samples(self, task: int) -> WeightSamples:
-        settings = self.settings
-        return WeightSamples(
-            self.model,
-            task,
-            settings.samples,
-            generator=self._generator(task),
-            columns=self.model.heads[task],
-            batch_size=settings.batch_size,
-            autocast=settings.autocast,
-        )
-
-    def statistics(
-        self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], criteria: Sequence[Criterion] = ()
-    ) -> list[dict[str, Tensor]]:
-        """What is wanted of each task's log-likelihoods (S, N, C), by name (N, ...), and always its LOG_PREDICTIVE.
-
-        The criteria are those by which a task will be chosen: adaptive sampling settles their decisions, or without any the classes.
-        """
-        settings = self.settings
-        wanted = {**wanted, **{criterion.name: criterion.score for criterion in criteria}, LOG_PREDICTIVE: log_predictive}
-        if settings.adaptive is None:
-            return [_of_log_likelihoods(self.outputs(x, task), wanted) for task in tasks]
-        heads = [self.model.heads[task] for task in tasks]
-        samples = [self._samples(task) for task in tasks]
-        return adaptive_statistics(samples, x, wanted, criteria, heads, settings)
-
-    def answers(self, x: Tensor, tasks: Sequence[int], criteria: Sequence[str] = ()) -> list[Answers]:
-        """Predictions of each task's posterior and how uncertain it is."""
-        if self.regression:
-            outputs = (self.outputs(x, task) for task in tasks)  # (S, N, C) each
-            return [Answers(values.mean(0), {name: predictive_variance(values) for name in criteria}) for values in outputs]
-        said = self.statistics(x, tasks, {}, [CRITERIA[name] for name in criteria])
-        return [Answers(found[LOG_PREDICTIVE].argmax(-1), {name: found[name] for name in criteria}) for found in said]
-
-    def error_or_hit(self, predictions: Tensor, y: Tensor) -> Tensor:
-        """Per input: the squared error, or 100 for a right class and 0 for a wrong one: (N,)."""
-        if self.regression:
-            error = predictions.double() - y.double()
-            return (error if self.target_scale is None else error * self.target_scale).square().mean(-1)  # (N, D) -> (N,)
-        return 100.0 * (predictions == y).double()
+    def __init__(self, predictor: AnyPredictor, *, target_scale: Tensor | None = None) -> None:
+        self.predictor, self.measure = predictor, measure_for(predictor.problem, target_scale)
 
     def tested(self, task: int, test: TaskData) -> Tested:
         """Score and calibration with the task given."""
-        if self.regression:
-            return Tested(float(self.error_or_hit(self.answers(test.x, [task])[0].predictions, test.y).mean()), None)
-        said = self.statistics(test.x, [task], {"conf": CRITERIA["conf"].score})[0]
-        values = self.error_or_hit(said[LOG_PREDICTIVE].argmax(-1), test.y)
-        return Tested(float(values.mean()), reliability(1.0 - said["conf"], values > 0))
+        said = self.predictor.statistics(test.x, [task], self.measure.statistics)[0]
+        values = self.measure.values(said, test.y)
+        return Tested(float(values.mean()), self.measure.reliability(said, values))
 
     def given(self, task: int, test: TaskData) -> float:
         """Accuracy in percent, or mean squared error, with the task given."""
@@ -158,36 +63,34 @@ class Evaluator:
 
     def inferred(self, tests: Sequence[TaskData]) -> dict[str, Inference]:
         """All criteria on all tasks' test data: the mean over tasks of each figure."""
-        criteria, tasks = self.criteria(), range(self.model.num_tasks)
+        predictor, criteria = self.predictor, self.predictor.criteria()
         if not criteria or not tests:
             return {}
-        rows: dict[str, list[Row]] = {name: [] for name in criteria}
+        rows: dict[str, list[Row]] = {criterion.name: [] for criterion in criteria}
         for true, test in enumerate(tests):
-            answers = self.answers(test.x, tasks, criteria)
-            values = torch.stack([self.error_or_hit(answer.predictions, test.y) for answer in answers])  # (T, N)
-            for name in criteria:
-                rows[name].append(self._row(self._compared(name, answers), values, true))
-        return {name: self._summary(found) for name, found in rows.items()}
-
-    def _compared(self, name: str, answers: Sequence[Answers]) -> Tensor:
-        """The scores of all tasks, the lowest wins: (T, N)."""
-        said = [answer.scores[name] for answer in answers]
-        return torch.stack(said) if self.regression else CRITERIA[name].compare(said, self.model.heads, self.settings)
+            contests = [predictor.contest(criterion, test.x) for criterion in criteria]
+            said = predictor.statistics(test.x, range(predictor.model.num_tasks), self.measure.statistics, contests)
+            values = torch.stack([self.measure.values(one, test.y) for one in said])  # (T, N)
+            for contest in contests:
+                rows[contest.criterion.name].append(self._row(predictor.scores(contest, said), values, true))
+        return {name: self._summary(of_tasks) for name, of_tasks in rows.items()}
 
     def _row(self, scores: Tensor, values: Tensor, true: int) -> Row:
-        chosen, together = infer_tasks(scores), infer_tasks_batch_wise(scores, self.settings.batch_wise)  # (T, N) -> (N,)
+        chosen, together = choose_tasks(scores), choose_tasks(scores, self.predictor.settings.batch_wise)  # (T, N) -> (N,)
         shares = 100.0 * torch.bincount(chosen, minlength=len(scores)).double() / scores.shape[1]
         alone, batches = self._value(values, chosen, true), self._value(values, together, true)
         return Row(alone, float(shares[true]), batches, shares.tolist(), count_scores(scores))
 
     def _value(self, values: Tensor, chosen: Tensor, true: int) -> float:
-        found = values.gather(0, chosen.unsqueeze(0)).squeeze(0)  # (T, N) -> (N,)
-        if self.scenario is Scenario.CLASS and not self.regression:
-            found = found * (chosen == true)  # a wrong task is a wrong answer; where tasks share their classes it may be a right one
-        return float(found.mean())
+        of_chosen = values.gather(0, chosen.unsqueeze(0)).squeeze(0)  # (T, N) -> (N,)
+        if self.predictor.scenario is Scenario.CLASS and self.measure.counts_hits:
+            of_chosen = of_chosen * (
+                chosen == true
+            )  # a wrong task is a wrong answer; where tasks share their classes it may be a right one
+        return float(of_chosen.mean())
 
     def _summary(self, rows: list[Row]) -> Inference:
-        batch_wise = None if self.regression else mean([row.batch_wise for row in rows])
+        batch_wise = mean([row.batch_wise for row in rows]) if self.measure.counts_hits else None
         total = torch.stack([row.counts for row in rows]).sum(0)  # (true tasks, T, bins) -> (T, bins)
         own = torch.zeros_like(total)
         for true, row in enumerate(rows):
@@ -198,23 +101,14 @@ class Evaluator:
 
     def shared_softmax(self, tests: Sequence[TaskData]) -> float | None:
         """Accuracy over all classes at once, where one softmax spans all tasks; None elsewhere."""
-        if not self.model.layout.one_softmax or self.regression:
+        predictor, model = self.predictor, self.predictor.model
+        if not isinstance(predictor, ClassPredictor) or not model.layout.one_softmax:
             return None
-        hits, last = [], len(tests) - 1  # nobody says which task an input belongs to: batch-norm statistics are those of the last one
+        hits = []
         for task, test in enumerate(tests):
-            predicted = log_predictive(log_likelihoods(self.outputs(test.x, last, every_output=True))).argmax(-1)  # (S, N, C) -> (N,)
-            hits.append(float(100.0 * (predicted == test.y + self.model.heads[task].start).double().mean()))
+            predicted = predictor.predict(test.x).probabilities.argmax(1)  # (N, C) -> (N,)
+            hits.append(float(100.0 * (predicted == test.y + model.heads[task].start).double().mean()))
         return mean(hits)
-
-
-def _of_log_likelihoods(outputs: Tensor, wanted: Mapping[str, Statistic]) -> dict[str, Tensor]:
-    """Statistics of the log-likelihoods of outputs (S, N, C), a few inputs at a time: float64 needs no more memory than fits the cache."""
-    found: dict[str, list[Tensor]] = {name: [] for name in wanted}
-    for part in outputs.split(SCORED_AT_ONCE, dim=1):
-        log_probs = log_likelihoods(part)
-        for name, statistic in wanted.items():
-            found[name].append(statistic(log_probs))
-    return {name: torch.cat(values) for name, values in found.items()}
 
 
 def mean(values: Sequence[float]) -> float:

@@ -6,9 +6,9 @@ from torch.nn.functional import pad
 
 from metareplay.benchmarks.base import Benchmark
 from metareplay.benchmarks.toy import REGRESSION_DOMAINS, REGRESSION_FUNCTIONS
-from metareplay.evaluation.evaluate import Evaluator
 from metareplay.inference.criteria import disagreement, single_entropies, total_entropy
 from metareplay.inference.predictive import log_likelihoods, log_predictive
+from metareplay.inference.predictor import AnyPredictor
 from metareplay.posteriors.families.flow import FlowFamily
 from metareplay.posteriors.families.implicit import ImplicitFamily
 from metareplay.seeding import generator_for
@@ -21,42 +21,42 @@ WEIGHT_SAMPLES = 500
 CHOSEN_WEIGHTS = 24
 
 
-def predictive_picture(evaluator: Evaluator, benchmark: Benchmark) -> dict[str, Tensor]:
+def predictive_picture(predictor: AnyPredictor, benchmark: Benchmark) -> dict[str, Tensor]:
     """Tensors for the figure of 1D regression (mean and standard deviation) or of 2D classification (entropy); none otherwise."""
     if benchmark.scaling.tensors:
         return {}  # the axes would not be in the user's units
-    if benchmark.input_shape == (1,) and evaluator.regression:
-        found = _lines(evaluator)
+    if benchmark.input_shape == (1,) and predictor.problem == "regression":
+        found = _lines(predictor)
         if benchmark.name == "regression-1d":
             found["truth"] = _true_functions(found["x"])
-    elif benchmark.input_shape == (2,) and not evaluator.regression:
-        found = _maps(evaluator)
+    elif benchmark.input_shape == (2,) and predictor.problem == "classification":
+        found = _maps(predictor)
     else:
         return {}
-    if isinstance(evaluator.model.family, ImplicitFamily | FlowFamily):  # other families know no dependence between weights
-        found |= weight_samples(evaluator)
+    if isinstance(predictor.model.family, ImplicitFamily | FlowFamily):  # other families know no dependence between weights
+        found |= weight_samples(predictor)
     for index, task in enumerate(benchmark):
         found |= {f"train_x_{index}": task.train.x, f"train_y_{index}": task.train.y}
     return found
 
 
 @torch.no_grad()
-def weight_samples(evaluator: Evaluator) -> dict[str, Tensor]:
+def weight_samples(predictor: AnyPredictor) -> dict[str, Tensor]:
     """Samples of a few weights, drawn by lot, from each task's posterior (T, S, K), and which weights they are (K,)."""
-    model = evaluator.model
+    model = predictor.model
     common = torch.nonzero(model.introduced_by_task == 0).flatten()  # those that every task has; (W,)
-    lot = torch.randperm(len(common), generator=generator_for(evaluator.seed, "picture of weights"))
+    lot = torch.randperm(len(common), generator=generator_for(predictor.seed, "picture of weights"))
     chosen = common[lot[:CHOSEN_WEIGHTS]].sort().values  # (K,)
     drawn = []
     for task in range(model.num_tasks):
-        generator = generator_for(evaluator.seed, "picture of weights", task)
+        generator = generator_for(predictor.seed, "picture of weights", task)
         drawn.append(model.posterior(task).rsample(WEIGHT_SAMPLES, generator=generator)[:, chosen].cpu())  # (S, W) -> (S, K)
     return {"weights": torch.stack(drawn), "weight_index": chosen.cpu()}
 
 
-def _lines(evaluator: Evaluator, points: int = 401) -> dict[str, Tensor]:
+def _lines(predictor: AnyPredictor, points: int = 401) -> dict[str, Tensor]:
     x = torch.linspace(-6, 6, points)
-    outputs = [evaluator.outputs(x.unsqueeze(1), task)[..., 0] for task in range(evaluator.model.num_tasks)]  # (S, N) each
+    outputs = [predictor.outputs(x.unsqueeze(1), task)[..., 0] for task in range(predictor.model.num_tasks)]  # (S, N) each
     mean = torch.stack([values.mean(0) for values in outputs])  # (T, N)
     std = torch.stack([values.std(0, correction=0) for values in outputs])  # (T, N)
     return {"x": x, "mean": mean, "std": std}
@@ -74,16 +74,16 @@ def map_points(tasks: int, classes: int, singles: int) -> int:
     return min(FINEST, max(COARSEST, int((MAP_BYTES / (tasks * each)) ** 0.5)))
 
 
-def _maps(evaluator: Evaluator) -> dict[str, Tensor]:
+def _maps(predictor: AnyPredictor) -> dict[str, Tensor]:
     """Over a plane: entropy and disagreement (T, G, G), probabilities (T, C, G, G); of single samples (T, K, G, G) and (T, K, C, G, G)."""
-    model = evaluator.model
+    model = predictor.model
     classes = max(head.stop - head.start for head in model.heads)
-    points = map_points(model.num_tasks, classes, min(SINGLE_SAMPLES, evaluator.settings.samples))
+    points = map_points(model.num_tasks, classes, min(SINGLE_SAMPLES, predictor.settings.samples))
     axis = torch.linspace(-8, 8, points)
     grid = torch.cartesian_prod(axis, axis).flip(1)  # row-major over (y, x): columns are (x, y)
     found: dict[str, list[Tensor]] = {"entropy": [], "agree": [], "probability": [], "sample_entropy": [], "sample_probability": []}
     for task in range(model.num_tasks):
-        log_probs = log_likelihoods(evaluator.outputs(grid, task))  # (S, G*G, C)
+        log_probs = log_likelihoods(predictor.outputs(grid, task))  # (S, G*G, C)
         missing = (0, 0, 0, classes - log_probs.shape[-1])  # a task may have fewer classes
         probability = log_predictive(log_probs).exp().T  # (G*G, C) -> (C, G*G)
         found["entropy"].append(total_entropy(log_probs).view(points, points).float())

@@ -1,4 +1,4 @@
-"""What figures show of a finished run whose folder does not hold it: computed anew from the stored model."""
+"""What figures show of a finished run whose folder does not hold it: computed again from the stored model."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from metareplay.learner.store import load_model
 def predictions_of(folder: Path) -> dict[str, Tensor]:
     """The arrays of ``predictive.safetensors``, with the same samples as the run's own; empty where inputs are no line or plane."""
     learner = load_model(folder).learner
-    return predictive_picture(learner.evaluator, benchmark_for(learner.config))
+    return predictive_picture(learner.predictor, benchmark_for(learner.config))
 
 
 def weights_of(folder: Path) -> dict[str, Tensor]:
@@ -21,4 +21,4 @@ def weights_of(folder: Path) -> dict[str, Tensor]:
     learner = load_model(folder).learner
     if learner.model.family.weight_sets is not None:
         raise DataError(f"{folder} has point estimates, which have no density of weights; choose a run of another method, such as pr-avb")
-    return weight_samples(learner.evaluator)
+    return weight_samples(learner.predictor)

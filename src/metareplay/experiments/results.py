@@ -5,7 +5,7 @@ from typing import Any
 
 from metareplay.benchmarks.base import Problem
 from metareplay.evaluation.evaluate import Inference, backward_transfer, during, final
-from metareplay.inference.criteria import CRITERIA
+from metareplay.inference.criteria import criteria_for
 
 
 def final_figures(
@@ -25,8 +25,9 @@ def final_figures(
         return found
     found |= {"tgiven_during": during(matrix), "tgiven_final": final(last), "forgetting": during(matrix) - final(last)}
     found["backward_transfer"] = backward_transfer(last)
-    found["tinfer_final"] = {name: inferred[name].score if name in inferred else None for name in CRITERIA}
-    found["batch_wise"] = {name: inferred[name].batch_wise if name in inferred else None for name in CRITERIA}
+    criteria = [criterion.name for criterion in criteria_for(problem)]
+    found["tinfer_final"] = {name: inferred[name].score if name in inferred else None for name in criteria}
+    found["batch_wise"] = {name: inferred[name].batch_wise if name in inferred else None for name in criteria}
     if softmax is not None:
         found["tinfer_final"]["softmax"] = softmax
     return found

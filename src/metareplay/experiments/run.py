@@ -14,7 +14,7 @@ from torch import Tensor
 from metareplay.benchmarks.base import Benchmark, Task, TaskData, TaskInfo
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
-from metareplay.evaluation.evaluate import Inference
+from metareplay.evaluation.evaluate import Evaluator, Inference
 from metareplay.evaluation.uncertainty import EDGES, calibration_error
 from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.environment import environment, peak_memory_mib
@@ -57,7 +57,7 @@ class Run:
         self.learner = ContinualLearner(
             config, self.benchmark.problem, self.benchmark.scenario, self.benchmark.input_shape, total_outputs=total
         )
-        self.learner.evaluator.target_scale = self.benchmark.scaling.tensors.get("y_scale")
+        self.evaluator = Evaluator(self.learner.predictor, target_scale=self.benchmark.scaling.tensors.get("y_scale"))
         self.checkpoints = CheckpointFolder(out / "checkpoint", config.fingerprint())
         self.matrix: list[list[float]] = []
         self.before: dict[str, Any] | None = None
@@ -137,7 +137,7 @@ class Run:
         """Update all posteriors on the coresets, and test again."""
         if found is None:
             began = time.perf_counter()
-            results = self._results(tests, self.learner.evaluator.inferred(tests))
+            results = self._results(tests, self.evaluator.inferred(tests))
             self.before = {key: results[key] for key in ("tgiven_final", "tinfer_final", "batch_wise", "mse")}
             self.seconds["evaluate"] += time.perf_counter() - began
             trainer = self.learner.begin_update()
@@ -193,7 +193,7 @@ class Run:
     def _test(self, index: int, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
         began, learned = time.perf_counter(), index < len(self.benchmark)
-        found = [self.learner.evaluator.tested(task, test) for task, test in enumerate(tests)]
+        found = [self.evaluator.tested(task, test) for task, test in enumerate(tests)]
         row, bins = [each.score for each in found], [each.reliability.tolist() for each in found if each.reliability is not None]
         self.reliability = bins or None
         if learned:
@@ -211,7 +211,7 @@ class Run:
     def _finish(self, tests: Sequence[TaskData]) -> dict[str, Any]:
         """Infer tasks, write the results and the model."""
         began = time.perf_counter()
-        inferred = self.learner.evaluator.inferred(tests)
+        inferred = self.evaluator.inferred(tests)
         results = self._results(tests, inferred)
         self.seconds["evaluate"] += time.perf_counter() - began
         results["seconds"] = {name: round(value, 3) for name, value in self.seconds.items()}
@@ -221,7 +221,7 @@ class Run:
         tasks = [TaskInfo(*task) for task in self.task_infos]
         save_model(self.out / "model", self.learner, tasks, self.benchmark.scaling.tensors, self.benchmark.inputs)
         self._write_tensors("uncertainty.safetensors", self._uncertainty(inferred))
-        self._write_tensors("predictive.safetensors", predictive_picture(self.learner.evaluator, self.benchmark))
+        self._write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
         write_atomically(self.out / "results.json", json.dumps(results, indent=1))
         self._log("finished")
         return results
@@ -238,7 +238,7 @@ class Run:
         return {**found, "edges": EDGES} if inferred else found
 
     def _results(self, tests: Sequence[TaskData], inferred: dict[str, Inference]) -> dict[str, Any]:
-        softmax = self.learner.evaluator.shared_softmax(tests)
+        softmax = self.evaluator.shared_softmax(tests)
         return {
             **self._identity(),
             **final_figures(self.benchmark.problem, self.matrix, self.tuned, inferred, softmax),

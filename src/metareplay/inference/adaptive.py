@@ -15,9 +15,8 @@ from math import sqrt
 import torch
 from torch import Tensor
 
-from metareplay.inference.criteria import Criterion
+from metareplay.inference.criteria.base import Contest
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive
-from metareplay.inference.settings import InferenceSettings
 
 Statistic = Callable[[Tensor], Tensor]
 """What is asked of a task: log-likelihoods (S, B, C) -> (B, ...)."""
@@ -55,13 +54,13 @@ def adaptive_statistics(
     tasks: Sequence[WeightSamples],
     x: Tensor,
     statistics: Mapping[str, Statistic],
-    criteria: Sequence[Criterion],
-    heads: Sequence[slice],
-    settings: InferenceSettings,
+    contests: Sequence[Contest],
+    patience: float,
 ) -> list[dict[str, Tensor]]:
     """What each task says of all inputs, by name (N, ...), from as many weight samples as the criteria's decisions need.
 
-    ``statistics`` hold those of the criteria and LOG_PREDICTIVE. Without criteria each task's own class is the decision.
+    ``statistics`` hold those of the criteria and LOG_PREDICTIVE. Without contests each task's own class is the decision. ``patience`` is
+    the number of standard errors by which a decision has to be clear.
     """
     seen = [_Seen(samples, torch.arange(len(x)), torch.empty(0)) for samples in tasks]
     found: list[dict[str, Tensor]] = [{} for _ in tasks]
@@ -76,7 +75,7 @@ def adaptive_statistics(
                     found[task][name] = values if not begun else found[task][name].index_copy(0, one.rows, values)
         begun = end
         if end < len(steps) and any(len(one.rows) for one in seen):
-            still = _open(seen, found, criteria, heads, settings, sqrt(1 - sum(steps[:end]) / total))
+            still = _open(seen, found, contests, patience * sqrt(1 - sum(steps[:end]) / total))
             for one, mask in zip(seen, still, strict=True):
                 one.only(mask)
     return found
@@ -92,13 +91,10 @@ def _looks(steps: Sequence[int]) -> list[int]:
 def _open(
     seen: Sequence[_Seen],
     found: Sequence[Mapping[str, Tensor]],
-    criteria: Sequence[Criterion],
-    heads: Sequence[slice],
-    settings: InferenceSettings,
-    shrink: float,
+    contests: Sequence[Contest],
+    errors: float,
 ) -> Tensor:
-    """Which tasks have to say more about which inputs: (T, N) bool."""
-    errors = (settings.adaptive or 0.0) * shrink
+    """Which tasks have to say more about which inputs, to be clear by so many standard errors: (T, N) bool."""
     asked = torch.stack([torch.zeros(len(found[0][LOG_PREDICTIVE])).index_fill(0, one.rows, 1.0) for one in seen]) > 0  # (T, N)
     classes = [said[LOG_PREDICTIVE].argmax(-1) for said in found]  # T times (N,)
     lead = torch.stack([_lead(said[LOG_PREDICTIVE], own) for said, own in zip(found, classes, strict=True)])  # (T, N)
@@ -109,12 +105,17 @@ def _open(
         ]
     )  # (G, T, N)
     unsure = asked & (lead <= errors * _standard_error(leads, asked))
-    if not criteria:
+    if not contests:
         return unsure
     still_open = torch.zeros_like(asked)
-    for criterion in criteria:
-        scores = _comparable(criterion, [said[criterion.name] for said in found], heads, settings)  # (T, N)
-        each = [_comparable(criterion, said, heads, settings) for said in _left_out(seen, found, criterion.name, criterion.score)]
+    for contest in contests:
+        criterion = contest.criterion
+        if criterion.score is None:  # decided by other things than weight samples
+            scores = _comparable(contest, [])  # (T, N)
+            each = [scores, scores]
+        else:
+            scores = _comparable(contest, [said[criterion.name] for said in found])  # (T, N)
+            each = [_comparable(contest, said) for said in _left_out(seen, found, criterion.name, criterion.score)]
         best = scores.argmin(0, keepdim=True)  # (1, N)
         is_best = torch.zeros_like(asked).scatter(0, best, True)
         behind = torch.stack([values - values.gather(0, best) for values in each])  # (G, T, N)
@@ -143,10 +144,10 @@ def _lead(log_p: Tensor, classes: Tensor) -> Tensor:
     return log_p.gather(1, own).squeeze(1) - log_p.scatter(1, own, -torch.inf).amax(1)
 
 
-def _comparable(criterion: Criterion, said: Sequence[Tensor], heads: Sequence[slice], settings: InferenceSettings) -> Tensor:
+def _comparable(contest: Contest, said: Sequence[Tensor]) -> Tensor:
     """The scores of all tasks, by their logarithms where they are never negative: (T, N)."""
-    scores = criterion.compare(said, heads, settings)
-    return scores.clamp_min(torch.finfo(scores.dtype).tiny).log() if criterion.logarithmic else scores
+    scores = contest.scores(said)
+    return scores.clamp_min(torch.finfo(scores.dtype).tiny).log() if contest.criterion.logarithmic else scores
 
 
 def _standard_error(each: Tensor, among: Tensor | None) -> Tensor:

@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from metareplay.settings import Settings
+from metareplay.inference.criteria.gradient import GradSettings
 
 
-class InferenceSettings(Settings):
+class InferenceSettings(GradSettings):
     """How predictions are made."""
 
     samples: int = Field(100, ge=1, description="weight samples K of the posterior predictive")
@@ -27,6 +27,4 @@ class InferenceSettings(Settings):
     )
     test_inputs: int | None = Field(None, ge=1, description="test inputs of each task that a run uses, drawn by data_seed; null: all")
     batch_wise: int = Field(100, ge=1, description="inputs per batch in batch-wise task inference")
-    grad_steps: int = Field(1, ge=1, description="criterion grad: gradient steps on the mixing coefficients of the tasks")
-    grad_rate: float = Field(1.0, gt=0, description="criterion grad: size of these steps")
     batch_size: int = Field(500, ge=1, description="inputs per forward pass; changes memory, not results")

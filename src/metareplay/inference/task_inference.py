@@ -8,6 +8,11 @@ from torch import Tensor
 from metareplay.errors import ConfigError
 
 
+def choose_tasks(scores: Tensor, batch_wise: int | None = None) -> Tensor:
+    """Scores of every task (T, B) -> the task of each input (B,), or of each batch of so many successive inputs."""
+    return infer_tasks(scores) if batch_wise is None else infer_tasks_batch_wise(scores, batch_wise)
+
+
 def infer_tasks(scores: Tensor) -> Tensor:
     """Scores of every task (T, B) -> the task of each input (B,)."""
     return scores.argmin(0)
@@ -20,7 +25,7 @@ def infer_tasks_batch_wise(scores: Tensor, size: int) -> Tensor:
     a batch joins the batch before it.
     """
     if not isinstance(size, int) or size < 1:
-        raise ConfigError(f"batch_wise={size} makes no batches; give the number of successive inputs of one task, a whole number from 1")
+        raise ConfigError(f"batch_wise={size} makes no batches; give the number of successive inputs of one task, a positive integer")
     total = scores.shape[1]
     batches = max(1, (total + size // 2) // size) if total >= size else 1
     bounds = [*(size * index for index in range(batches)), total]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Problem, Scenario, TaskData
 from metareplay.errors import ConfigError, DataError, MetaReplayError
-from metareplay.evaluation.evaluate import Evaluator
+from metareplay.inference.predictor import PREDICTORS
 from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
 from metareplay.learner.config import RunConfig
 from metareplay.model import ContinualModel
@@ -35,7 +35,7 @@ class ContinualLearner:
         self.config, self.problem, self.scenario, self.input_shape = config, problem, scenario, tuple(input_shape)
         self.model: ContinualModel = build_model(config, problem, scenario, self.input_shape, total_outputs)
         self.strategy: Strategy = build_strategy(config)
-        self.evaluator = Evaluator(self.model, config.inference, regression=problem == "regression", seed=config.seed, scenario=scenario)
+        self.predictor = PREDICTORS[problem](self.model, config.inference, seed=config.seed, scenario=scenario)
         self.trainer: TaskTrainer | None = None
         if config.training.augmentation != "none" and len(input_shape) != 3:
             raise ConfigError(

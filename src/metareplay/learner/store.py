@@ -22,6 +22,7 @@ FORMAT = "metareplay-model-1"
 class StoredModel(NamedTuple):
     """What ``load_model`` gives back."""
 
+    folder: Path
     learner: ContinualLearner
     tasks: list[TaskInfo]
     scaling: dict[str, Tensor]
@@ -80,7 +81,7 @@ def _build(folder: Path, facts: Mapping[str, Any], settings: Mapping[str, Any]) 
     learner.restore(facts, tensors)
     tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]
     scaling = {name.removeprefix("scaling."): tensor for name, tensor in tensors.items() if name.startswith("scaling.")}
-    return StoredModel(learner, tasks, scaling, dict(facts.get("inputs", {})))
+    return StoredModel(folder, learner, tasks, scaling, dict(facts.get("inputs", {})))
 
 
 def _read_facts(path: Path) -> dict[str, Any]:

@@ -1,0 +1,18 @@
+"""The estimator of a stored model, whichever it is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from metareplay.estimators.classifier import ContinualClassifier
+from metareplay.estimators.regressor import ContinualRegressor
+from metareplay.learner.store import load_model
+
+AnyEstimator = ContinualClassifier | ContinualRegressor
+ESTIMATORS: tuple[type[AnyEstimator], ...] = (ContinualClassifier, ContinualRegressor)
+
+
+def load_estimator(folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> AnyEstimator:
+    """Read a model; ``settings`` of inference replace those it was stored with."""
+    stored = load_model(Path(folder), settings)
+    return next(kind for kind in ESTIMATORS if kind.problem == stored.learner.problem).of(stored)

@@ -1,0 +1,36 @@
+"""How the task of an input is inferred. Importing the folder registers the criteria that come with the package."""
+
+from metareplay.inference.criteria.agreement import disagreement, expected_entropy, knowledge_uncertainty, single_entropies
+from metareplay.inference.criteria.base import (
+    CRITERIA,
+    Criterion,
+    Evidence,
+    FeatureRequest,
+    LearnedTask,
+    criteria_for,
+    criterion_named,
+    register_criterion,
+)
+from metareplay.inference.criteria.entropy import lack_of_confidence, total_entropy
+from metareplay.inference.criteria.gradient import GradSettings, entropy_gradient
+from metareplay.inference.criteria.variance import predictive_variance
+
+__all__ = [
+    "CRITERIA",
+    "Criterion",
+    "Evidence",
+    "FeatureRequest",
+    "GradSettings",
+    "LearnedTask",
+    "criteria_for",
+    "criterion_named",
+    "disagreement",
+    "entropy_gradient",
+    "expected_entropy",
+    "knowledge_uncertainty",
+    "lack_of_confidence",
+    "predictive_variance",
+    "register_criterion",
+    "single_entropies",
+    "total_entropy",
+]
