@@ -95,3 +95,19 @@ def test_a_byte_order_mark_is_no_header(command: Command, tiny: list[str], tmp_p
     assert found.code == 0
     assert len(found.out.splitlines()) == 1 + 2
     assert np.isfinite(float(found.out.splitlines()[1].split(",")[2]))
+
+
+@pytest.mark.parametrize("options", [["--overwrite"], ["--seeds", "2"], ["--resume"]], ids=" ".join)
+def test_a_file_in_the_place_of_the_folder(options: list[str], command: Command, tiny: list[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    found = command("run", "modes-2d", *tiny, "--out", tmp_path / "file", *options)
+    assert found.code == 2
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_overwrite_keeps_the_old_run_when_the_new_one_cannot_begin(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    options = ["run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", tmp_path / "run"]
+    command(*options)
+    found = command(*options, "--network", "mlp-0", "--overwrite")
+    assert found.code == 2
+    assert (tmp_path / "run" / "results.json").is_file()

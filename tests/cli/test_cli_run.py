@@ -212,3 +212,11 @@ def test_a_report_of_several_runs(command: Command, tiny: list[str], tmp_path: P
     page = (tmp_path / "compare.html").read_text()
     assert "sp-dirac" in page
     assert "fine-tuning" in page
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_files_beside_a_run(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    found = command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--tensorboard", "--out", tmp_path / "run")
+    assert found.code == 0
+    assert list((tmp_path / "run" / "tensorboard").glob("events.out.tfevents.*"))

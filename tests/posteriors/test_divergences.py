@@ -8,9 +8,10 @@ from torch import Generator, Tensor
 from torch.distributions import Normal, kl_divergence
 
 from metareplay.errors import ConfigError
+from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.divergences import Divergence, Penalty, kl, replay_divergence, wasserstein2
 from metareplay.posteriors.families.dirac import Dirac
-from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 
@@ -112,3 +113,9 @@ def test_a_new_pair_can_be_registered() -> None:
     assert float(divergence(3, "ab")) == 6
     with pytest.raises(ConfigError, match=r"known are int\|\|str"):
         divergence("ab", 3)
+
+
+def test_very_small_scales_have_a_finite_divergence() -> None:
+    q = GaussianFamily().at(torch.tensor([0.0, -60.0]), WeightSpec(("w",), (torch.Size([1]),)))
+    assert float(q.scale) > 0
+    assert kl(q, GaussianPrior()).isfinite()

@@ -51,3 +51,10 @@ def test_joint_training_without_earlier_data_is_refused(known: int, task: int) -
 
 def test_the_loss_is_the_sum_of_its_terms() -> None:
     assert float(LossTerms(torch.tensor(1.0), torch.tensor(2.0), torch.tensor(4.0)).total) == 7
+
+
+def test_a_refused_task_is_refused_again() -> None:
+    strategy = Joint(GaussianPrior())
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="only 0 are at hand"):
+            strategy.data_for(1, data(1))

@@ -187,3 +187,15 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
     found = folder.last_good()
     assert found is not None
     assert float(found.tensors["value"]) == 2.0
+
+
+def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "file.safetensors"
+    write_tensors(path, {"weights": torch.arange(4.0)}, FACTS)
+    content = path.read_bytes()
+    for position in range(len(content)):
+        damaged = bytearray(content)
+        damaged[position] ^= 1
+        path.write_bytes(bytes(damaged))
+        with pytest.raises(CheckpointError):
+            read_tensors(path)

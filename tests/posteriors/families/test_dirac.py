@@ -5,7 +5,7 @@ from torch import Generator
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.families.dirac import DiracFamily, initial_weight_variances
+from metareplay.posteriors.families.dirac import Dirac, DiracFamily, initial_weight_variances
 
 SPEC = WeightSpec(("w",), (torch.Size([5]),))
 
@@ -41,3 +41,7 @@ def test_initial_variances_are_second_moments_per_weight() -> None:
     torch.testing.assert_close(initial_weight_variances(network, spec), expected)
     torch.testing.assert_close(DiracFamily().initial_variances(network, spec), expected)
     assert DiracFamily().weight_mask(spec).all()
+
+
+def test_points_of_several_tasks_can_be_sampled() -> None:
+    assert Dirac(torch.zeros(3, 5)).rsample(4, generator=torch.Generator()).shape == (4, 3, 5)

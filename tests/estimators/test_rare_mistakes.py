@@ -1,4 +1,4 @@
-"""More of the front door: rarer mistakes have clear errors too."""
+"""Rare mistakes with estimators have clear errors too."""
 
 import json
 from collections.abc import Callable
