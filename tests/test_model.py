@@ -28,7 +28,7 @@ LAYOUTS = {
 }
 SMALL = {"hypernet.hidden": (8,), "hypernet.task_embedding_size": 4, "hypernet.chunk_embedding_size": 4}
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
-    **{name: (name, {}) for name in METHODS},
+    **{name: (name, {}) for name in METHODS if not name.endswith(("-sr", "-cs"))},  # which have the model of those without
     "plain": ("pr-bbb", {"hypernet.kind": "plain"}),
     "chunk-of-7": ("pr-bbb", {"hypernet.chunk_size": 7}),
     "own-chunk-embeddings": ("pr-bbb", {"hypernet.chunk_size": 7, "hypernet.chunk_embeddings_per_task": True}),

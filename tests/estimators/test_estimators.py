@@ -19,8 +19,6 @@ from metareplay.inference.criteria import CRITERIA, Evidence, criteria_for
 from metareplay.learner.config import build_config
 from metareplay.learner.methods import METHODS
 from metareplay.learner.recipe_book import default_settings
-from metareplay.strategies.base import LossTerms
-from metareplay.training.loop import TaskTrainer
 
 Array = npt.NDArray[Any]
 NEEDS_OLD_DATA = ("joint",)
@@ -126,21 +124,6 @@ def test_labels_of_every_kind(labels: list[Hashable], tmp_path: Path) -> None:
     assert again.predict(x).tolist() == given
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_tasks_of_different_widths(method: str) -> None:
-    model, widths = classifier(method), (2, 3, 5)
-    for task, width in enumerate(widths):
-        model.learn_task(*blobs(width, task=task))
-    assert model.classes_ == [10 * task + label for task, width in enumerate(widths) for label in range(width)]
-    for task, width in enumerate(widths):
-        x, y = blobs(width, task=task)
-        probabilities = model.predict_proba(x, task=task)
-        columns = [model.classes_.index(label) for label in sorted(set(y.tolist()))]
-        assert probabilities.shape == (60, 10)
-        np.testing.assert_allclose(probabilities[:, columns].sum(1), 1.0, rtol=1e-9)
-        assert np.delete(probabilities, columns, axis=1).max() == 0.0
-
-
 @pytest.mark.parametrize("method", ["pr-bbb", "fine-tuning", "joint", "exp-replay"])
 def test_tasks_that_share_labels(method: str) -> None:
     model = classifier(method)
@@ -207,30 +190,6 @@ def test_the_score_is_the_share_of_right_labels(trained: ContinualClassifier) ->
     for task in (None, "spring"):
         assert trained.score(x, y, task) == pytest.approx(np.mean(trained.predict(x, task) == y))
     assert trained.score(TensorDataset(torch.tensor(x), torch.tensor(y)), task="spring") == trained.score(x, y, "spring")
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_loaded_model_predicts_the_same_bit_for_bit(method: str, tmp_path: Path) -> None:
-    model = two_tasks(method)
-    model.save(tmp_path)
-    again, x = ContinualClassifier.load(str(tmp_path)), blobs(rows=30)[0]
-    assert (again.config, again.task_names, again.classes_) == (model.config, model.task_names, model.classes_)
-    for task in (None, "spring", "summer"):
-        first, second = model.predict_full(x, task), again.predict_full(x, task)
-        assert np.array_equal(first.probabilities, second.probabilities)
-        assert np.array_equal(first.total, second.total)
-        assert first.task == second.task
-
-
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in NEEDS_OLD_DATA])
-def test_a_loaded_model_learns_on_as_if_never_saved(method: str, tmp_path: Path) -> None:
-    model = two_tasks(method)
-    model.save(tmp_path)
-    again, third = ContinualClassifier.load(tmp_path), blobs(task=2)
-    model.learn_task(*third)
-    again.learn_task(*third)
-    for task in range(3):
-        assert np.array_equal(model.predict_proba(third[0], task), again.predict_proba(third[0], task))
 
 
 def test_joint_training_needs_the_old_data(tmp_path: Path) -> None:
@@ -342,28 +301,6 @@ def test_wrong_settings_are_refused_at_once() -> None:
         ContinualClassifier("pr-bb")
     with pytest.raises(ConfigError, match="sp-bbb has no hypernetwork"):
         ContinualRegressor("sp-bbb", settings={"hypernet.hidden": [5]})
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_failed_task_leaves_the_model_as_it_was(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, untouched, third = two_tasks(method), two_tasks(method), blobs(task=2)
-
-    def crash(trainer: TaskTrainer) -> LossTerms:
-        if trainer.iteration == 3:
-            raise KeyboardInterrupt
-        return original(trainer)
-
-    original = TaskTrainer._step
-    with monkeypatch.context() as patch:
-        patch.setattr(TaskTrainer, "_step", crash)
-        with pytest.raises(KeyboardInterrupt):
-            model.learn_task(*third)
-    assert model.task_names == ["spring", "summer"]
-    for task in (0, 1):
-        assert np.array_equal(model.predict_proba(third[0], task), untouched.predict_proba(third[0], task))
-    model.learn_task(*third)
-    untouched.learn_task(*third)
-    assert np.array_equal(model.predict_proba(third[0], 2), untouched.predict_proba(third[0], 2))
 
 
 def test_a_failed_first_task_leaves_nothing() -> None:

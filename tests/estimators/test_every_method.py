@@ -1,0 +1,90 @@
+"""Every method through the front door, with tasks of more and more classes: what is saved is loaded, and a failed task leaves no trace."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from metareplay import ContinualClassifier
+from metareplay.learner.methods import METHODS
+from metareplay.strategies.base import LossTerms
+from metareplay.training.loop import TaskTrainer
+
+NEEDS_OLD_DATA = ("joint",)
+QUICK: dict[str, Any] = {"training.iterations": 6, "inference.samples": 4}
+WIDTHS = (2, 3, 5)
+"""Classes of the first tasks: outputs are added each time."""
+
+pytestmark = pytest.mark.parametrize("method", METHODS)
+
+
+def blobs(classes: int, task: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    y = np.arange(30) % classes
+    return np.random.default_rng(task).normal(size=(30, 4)) + y[:, None], y + 10 * task
+
+
+def grown(method: str) -> ContinualClassifier:
+    total = {"total_outputs": 30} if METHODS[method].shared_softmax else {}
+    model = ContinualClassifier(method, "mlp-10", settings={**QUICK, **total})
+    for task, width in enumerate(WIDTHS):
+        model.learn_task(*blobs(width, task))
+    return model
+
+
+def assert_same_predictions(model: ContinualClassifier, other: ContinualClassifier) -> None:
+    """Bit for bit, with every task given and with the task inferred."""
+    x = blobs(2, 0)[0]
+    assert model.task_names == other.task_names
+    for task in (None, *range(len(model.task_names))):
+        first, second = model.predict_full(x, task), other.predict_full(x, task)
+        assert np.array_equal(first.probabilities, second.probabilities)
+        assert np.array_equal(first.total, second.total)
+        assert first.task == second.task
+
+
+def test_a_task_has_its_own_classes_alone(method: str) -> None:
+    model = grown(method)
+    assert model.classes_ == [10 * task + label for task, width in enumerate(WIDTHS) for label in range(width)]
+    for task, width in enumerate(WIDTHS):
+        x, y = blobs(width, task)
+        probabilities = model.predict_proba(x, task=task)
+        columns = [model.classes_.index(label) for label in sorted(set(y.tolist()))]
+        assert probabilities.shape == (30, 10)
+        np.testing.assert_allclose(probabilities[:, columns].sum(1), 1.0, rtol=1e-9)
+        assert np.delete(probabilities, columns, axis=1).max() == 0.0
+
+
+def test_a_loaded_model_predicts_and_learns_on_as_if_never_saved(method: str, tmp_path: Path) -> None:
+    model = grown(method)
+    model.save(tmp_path)
+    again = ContinualClassifier.load(str(tmp_path))
+    assert (again.config, again.classes_) == (model.config, model.classes_)
+    assert_same_predictions(model, again)
+    if method not in NEEDS_OLD_DATA:
+        for either in (model, again):
+            either.learn_task(*blobs(6, 3))
+        assert_same_predictions(model, again)
+
+
+def test_failed_tasks_leave_the_model_as_it_was(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, untouched, step = grown(method), grown(method), TaskTrainer._step
+    for classes, iteration in (
+        (7, 0),
+        (2, 3),
+    ):  # with new outputs, before a step; without, after some
+
+        def crash(trainer: TaskTrainer, last: int = iteration) -> LossTerms:
+            if trainer.iteration == last:
+                raise KeyboardInterrupt
+            return step(trainer)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TaskTrainer, "_step", crash)
+            with pytest.raises(KeyboardInterrupt):
+                model.learn_task(*blobs(classes, 3))
+    assert_same_predictions(model, untouched)
+    for either in (model, untouched):
+        either.learn_task(*blobs(7, 3))
+    assert_same_predictions(model, untouched)
