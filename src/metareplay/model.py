@@ -1,7 +1,7 @@
 """The model: network + posterior family + task map. (x, task) -> predictive samples, batched over weight samples."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from enum import StrEnum
 from typing import cast
 
@@ -10,11 +10,13 @@ from torch import Generator, Tensor
 
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
 from metareplay.likelihoods import Likelihood
+from metareplay.nets.lending import borrowed
 from metareplay.nets.mlp import MLP
-from metareplay.nets.norm import TaskStatistics
+from metareplay.nets.noise import drawing_from, drawing_in_evaluation
+from metareplay.nets.norm import TaskBuffers
 from metareplay.nets.own import check_growth, check_outputs
 from metareplay.nets.registry import NetworkFactory, build_seeded
-from metareplay.nets.weights import Buffers, WeightSpec, drawing_from, run_flat, training_mode
+from metareplay.nets.weights import Buffers, WeightSpec, run_flat, training_mode
 from metareplay.posteriors.base import Posterior, PosteriorFamily
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.mixture import MixtureFamily, members_of
@@ -73,7 +75,7 @@ class ContinualModel:
         self.old_positions: Tensor | None = None
         """Where the elements of theta from before the last task stand now (P before,); None where theta did not grow."""
         self.outputs = 0
-        self.statistics = TaskStatistics(self.members)
+        self.task_buffers = TaskBuffers(self.members)
         """The network's buffers, e.g. running statistics of batch normalisation, of each task."""
         self.network: torch.nn.Module
         self.spec: WeightSpec
@@ -128,17 +130,26 @@ class ContinualModel:
             self.task_map.grow(self.old_positions, begin, generator=generator)
         self.network, self.spec, self.outputs = network, spec, outputs
         self.task_map.add_task(begin, generator=generator)
-        self.statistics.add_task(network)
+        self.task_buffers.add_task(network)
         self.heads.append(head)
         return len(self.heads) - 1
 
     def _check(self, network: torch.nn.Module, spec: WeightSpec, outputs: int, probe: Tensor) -> None:
         """Refuse a network that does not suit the inputs, or loses what was learned when its outputs grow."""
-        begun = self.statistics.begun(network)
-        with drawing_from(torch.Generator().manual_seed(0)):
+        begun = self.task_buffers.begun(network)
+        generator = torch.Generator().manual_seed(0)
+        with drawing_in_evaluation(network, generator):
             check_outputs(network, probe, outputs, begun)
-            if self.heads and outputs > self.outputs:
-                check_growth((self.network, self.spec, self.statistics.start), (network, spec, begun), probe)
+        if self.heads and outputs > self.outputs:
+            with drawing_from(generator):
+                check_growth((self.network, self.spec, self.task_buffers.start), (network, spec, begun), probe)
+
+    def try_out(self, input_shape: Sequence[int]) -> None:
+        """Find out whether the network draws random numbers also when it predicts, so that predictions need not watch for it."""
+        if self.heads:
+            x, generator = torch.zeros(2, *input_shape, device=self.device), torch.Generator().manual_seed(0)
+            with suppress(Exception), torch.no_grad(), drawing_in_evaluation(self.network, generator):  # a user's module may refuse zeros
+                self.network(x)
 
     def to(self, device: torch.device) -> None:
         """Live on this device from now on."""
@@ -149,7 +160,7 @@ class ContinualModel:
                 self.task_map.to(device),
                 self.introduced_by_task.to(device),
             )
-            self.statistics.to(device)
+            self.task_buffers.to(device)
 
     def _next_head(self, classes: int) -> slice:
         start = 0 if self.layout is HeadLayout.SINGLE or not self.heads else self.heads[-1].stop
@@ -179,7 +190,7 @@ class ContinualModel:
 
     def buffers(self, task: int) -> list[Buffers]:
         """The network's buffers as a task uses them, a set for each member of its ensemble."""
-        return self.statistics.tasks[task]
+        return self.task_buffers.tasks[task]
 
     def run(
         self,
@@ -207,8 +218,9 @@ class ContinualModel:
         weights, buffers = posterior.rsample(samples, generator=generator), self.buffers(task)  # (S, W)
         low = torch.autocast(self.device.type, torch.bfloat16) if autocast else nullcontext()
         learns = train and not isinstance(self.network, MLP)  # an MLP is the same in both modes
-        with drawing_from(generator), low, training_mode(self.network) if learns else nullcontext(), _clear_batch_norm():
-            outputs = run_flat(self.network, self.spec, weights, x, buffers)  # (S, B, C)
+        noise = drawing_from(generator) if learns else drawing_in_evaluation(self.network, generator)
+        with borrowed(self.network) as lent, noise, low, training_mode(lent) if learns else nullcontext(), _clear_batch_norm():
+            outputs = run_flat(lent, self.spec, weights, x, buffers)  # (S, B, C)
         return outputs.to(weights.dtype)
 
     def parameter_counts(self) -> dict[str, int]:
@@ -218,13 +230,13 @@ class ContinualModel:
             "posterior": self.family.num_parameters(self.spec),
             "trained": self.task_map.num_parameters(),
             "per_task": self.task_map.per_task_parameters(),
-            "statistics": self.statistics.per_task(),
+            "statistics": self.task_buffers.per_task(),
         }
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that has to be stored beside ``head_bounds``."""
         stored = {name: tensor.detach() for name, tensor in self.task_map.state_dict().items()}
-        return stored | {f"{STATISTICS}{name}": tensor for name, tensor in self.statistics.tensors().items()}
+        return stored | {f"{STATISTICS}{name}": tensor for name, tensor in self.task_buffers.tensors().items()}
 
     def head_bounds(self) -> list[tuple[int, int]]:
         """First and last-plus-one output of each task, as numbers that JSON can hold."""
@@ -233,7 +245,7 @@ class ContinualModel:
     def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
         """Become the model that gave these heads and tensors; what was there before is replaced."""
         generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
-        self.heads, self.outputs, self.statistics = [], 0, TaskStatistics(self.members)
+        self.heads, self.outputs, self.task_buffers = [], 0, TaskBuffers(self.members)
         for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
             self.add_task(stop - start, generator=generator)
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
@@ -241,7 +253,7 @@ class ContinualModel:
         if not heads:
             return
         of_tasks = {name.removeprefix(STATISTICS): tensor for name, tensor in tensors.items() if name.startswith(STATISTICS)}
-        self.statistics.restore(of_tasks)
+        self.task_buffers.restore(of_tasks)
         try:
             self.task_map.load_state_dict({name: tensor for name, tensor in tensors.items() if not name.startswith(STATISTICS)})
         except RuntimeError as error:

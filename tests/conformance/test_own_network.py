@@ -104,7 +104,7 @@ def test_statistics_belong_to_a_task(method: str, function: str, digits: Benchma
     assert means[0].any()
     counted = [int(model.buffers(task)[0][f"{norm}.num_batches_tracked"]) for task in range(2)]
     assert counted == [5, 10 if method == "exp-replay" else 5]  # a replayed batch is one more
-    assert all(torch.equal(buffer, model.statistics.start[name]) for name, buffer in model.network.named_buffers() if "running" in name)
+    assert all(torch.equal(buffer, model.task_buffers.start[name]) for name, buffer in model.network.named_buffers() if "running" in name)
     assert not model.network.training
     assert learner.is_finite()
     assert learner.model.parameter_counts()["statistics"] == model.members * (2 * len(means[0]) + 1)

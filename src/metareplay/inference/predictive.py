@@ -1,17 +1,19 @@
 """The posterior predictive: outputs under weight samples of a task's posterior [Henning2021, SM eq. pred:dist:mc]."""
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from math import ceil, log
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from metareplay.errors import ConfigError
 from metareplay.model import ContinualModel
+from metareplay.nets.lending import borrowed
 from metareplay.nets.linearised import linearised_mlp_outputs
 from metareplay.nets.mlp import MLP
 from metareplay.nets.moments import mlp_output_moments
-from metareplay.nets.weights import Buffers, drawing_from, linearised_outputs, run_flat
+from metareplay.nets.noise import drawing_in_evaluation
+from metareplay.nets.weights import Buffers, WeightSpec, linearised_outputs, run_flat
 from metareplay.posteriors.base import Posterior
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.laplace import LinearisedGaussian
@@ -52,10 +54,14 @@ class WeightSamples:
         weights = self.posterior.rsample(samples, generator=self.generator)  # (S, W)
         network, spec, device = self.model.network, self.model.spec, self.model.device
         low = torch.autocast(device.type, torch.bfloat16) if self.autocast else nullcontext()
-        with drawing_from(self.generator), low:
-            each = (run_flat(network, spec, weights, part.to(device), self.buffers) for part in x.split(self.batch_size))
+        with borrowed(network) as own, self._noise(x), low:
+            each = (run_flat(own, spec, weights, part.to(device), self.buffers) for part in x.split(self.batch_size))
             parts = [outputs[..., self.columns].to(weights.dtype).cpu() for outputs in each]
         return torch.cat(parts, dim=1)  # (S, N, C)
+
+    def _noise(self, x: Tensor) -> AbstractContextManager[None]:
+        """Few networks draw random numbers when they predict; no inputs do not show whether one does."""
+        return drawing_in_evaluation(self.model.network, self.generator) if len(x) else nullcontext()
 
 
 @torch.no_grad()
@@ -80,20 +86,23 @@ def predictive_outputs(
     posterior = model.posterior(task)
     if moments or isinstance(posterior, LinearisedGaussian):
         parts = (part.to(model.device) for part in x.split(batch_size))
-        found = [_gaussian_outputs(model, posterior, part, columns, model.buffers(task)[0]) for part in parts]
+        with borrowed(model.network) as network, drawing_in_evaluation(model.network, generator):
+            found = [_gaussian_outputs(network, model.spec, posterior, part, columns, model.buffers(task)[0]) for part in parts]
         means, covariances = zip(*found, strict=True)
         return output_samples(torch.cat(means).cpu(), torch.cat(covariances).cpu(), samples, generator=generator)
     drawn = WeightSamples(model, task, samples, generator=generator, columns=columns, batch_size=batch_size, autocast=autocast)
     return torch.cat([drawn.draw(step, x) for step in drawn.steps])  # (S, N, C)
 
 
-def _gaussian_outputs(model: ContinualModel, posterior: Posterior, x: Tensor, columns: slice, buffers: Buffers) -> tuple[Tensor, Tensor]:
+def _gaussian_outputs(
+    network: nn.Module, spec: WeightSpec, posterior: Posterior, x: Tensor, columns: slice, buffers: Buffers
+) -> tuple[Tensor, Tensor]:
     """Mean (B, C) and covariance (B, C, C) of the outputs."""
-    if isinstance(model.network, MLP) and isinstance(posterior, LinearisedGaussian | MeanFieldGaussian):
+    if isinstance(network, MLP) and isinstance(posterior, LinearisedGaussian | MeanFieldGaussian):
         by_layers = linearised_mlp_outputs if isinstance(posterior, LinearisedGaussian) else mlp_output_moments
-        return by_layers(model.network, model.spec, posterior.mean, posterior.scale, x, columns)
+        return by_layers(network, spec, posterior.mean, posterior.scale, x, columns)
     if isinstance(posterior, LinearisedGaussian):
-        return linearised_outputs(model.network, model.spec, posterior.mean, posterior.scale, x, columns, buffers)
+        return linearised_outputs(network, spec, posterior.mean, posterior.scale, x, columns, buffers)
     raise ConfigError(
         "inference.predictive=moments needs an MLP whose weights are independent Gaussians, such as one of pr-bbb; set it to samples"
     )

@@ -187,12 +187,13 @@ class ContinualLearner:
         """Become the learner that gave these facts and tensors."""
         self.trainer = None
         self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
+        self.model.try_out(self.input_shape)
         self.strategy.recall(_under("memory.", tensors))
 
     def is_finite(self) -> bool:
         """Whether all trained numbers are finite, so that the state is worth keeping."""
         trained = self.model.task_map.parameters()
-        return self.model.statistics.is_finite() and all(bool(torch.isfinite(parameter).all()) for parameter in trained)
+        return self.model.task_buffers.is_finite() and all(bool(torch.isfinite(parameter).all()) for parameter in trained)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ START = "start"
 
 
 @final
-class TaskStatistics:
+class TaskBuffers:
     """The buffers of every task, a set for each member of an ensemble. A new task starts as the first network was built."""
 
     def __init__(self, members: int = 1) -> None:

@@ -1,5 +1,6 @@
 """WeightSpec: any ``nn.Module`` as a function of one flat weight vector."""
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Generator, Tensor, nn
@@ -17,10 +18,12 @@ from torch.nn.modules.conv import _ConvNd
 from metareplay.column_blocks import ColumnBlocks
 from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
+from metareplay.nets.noise import exchanged
 
 Buffers = dict[str, Tensor]
 """A module's tensors that are no weights, by name: running statistics, constants."""
 
+SLOWNESS = "There is a performance drop"
 JACOBIAN_ELEMENTS = 2**25
 """Elements of the derivatives that are held at once, 128 MiB in float32."""
 
@@ -122,6 +125,9 @@ class WeightSpec:
 
 _ONE_BY_ONE: WeakSet[nn.Module] = WeakSet()
 """Modules that turned out not to be batchable over weight samples."""
+_WARNS: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+"""Whether PyTorch warns that some layers of a module are run sample by sample inside, once that is known."""
+_KNOWN_LOCK, _WARNINGS_LOCK = threading.Lock(), threading.RLock()
 
 
 def one_by_one(module: nn.Module) -> bool:
@@ -130,7 +136,9 @@ def one_by_one(module: nn.Module) -> bool:
     Batched over samples, a convolution becomes one with as many groups: on a processor that is slower for all but tiny networks (measured
     with 10 samples: LeNet 2.3 times, ResNet-32 1.2 times), and holds the activations of all samples at once.
     """
-    return module in _ONE_BY_ONE or any(isinstance(layer, _ConvNd) for layer in module.modules())
+    with _KNOWN_LOCK:
+        known = module in _ONE_BY_ONE
+    return known or any(isinstance(layer, _ConvNd) for layer in module.modules())
 
 
 def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor, buffers: Sequence[Buffers] = ()) -> Tensor:
@@ -163,23 +171,51 @@ def _over_samples(
     module: nn.Module, single: Callable[[Tensor, Buffers], tuple[Tensor, Buffers]], weights: Tensor, rows: Sequence[Buffers]
 ) -> tuple[Tensor, Buffers]:
     """What ``single`` gives for each of the weight samples (S, W) and its buffers, stacked: batched where that works and pays."""
-    state = torch.get_rng_state()
+    state = torch.get_rng_state() if exchanged() else None
     if len(rows) > 1 and not one_by_one(module):
-        counts = {name: value.clone() for name, value in rows[0].items() if not value.is_floating_point()}  # the same for all samples
-        own = {name: torch.stack([row[name] for row in rows]) for name in rows[0] if name not in counts}  # (S, ...)
         try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "There is a performance drop")  # some layers are run sample by sample inside
-                if not rows[0]:  # less to wrap
-                    return torch.func.vmap(lambda flat: single(flat, {})[0], randomness="different")(weights), {}  # (S, W) -> (S, B, C)
-                batched = torch.func.vmap(lambda flat, own: single(flat, {**own, **counts}), randomness="different")
-                return batched(weights, own)  # (S, W) -> (S, ...)
+            return _without_slowness_warning(module, lambda: _batched(single, weights, rows))
         except RuntimeError:  # layers that cannot be batched, e.g. recurrent ones
-            _ONE_BY_ONE.add(module)
-            torch.set_rng_state(state)
+            with _KNOWN_LOCK:
+                _ONE_BY_ONE.add(module)
+            if state is not None:
+                torch.set_rng_state(state)
     flats = weights.unbind() if len(weights) > 1 else (weights.squeeze(0),)  # a view, whose gradient is no copy; S times (W,)
     found = [single(flat, {name: value.clone() for name, value in row.items()}) for flat, row in zip(flats, rows, strict=True)]
     return torch.stack([outputs for outputs, _ in found]), {name: torch.stack([own[name] for _, own in found]) for name in rows[0]}
+
+
+def _batched(
+    single: Callable[[Tensor, Buffers], tuple[Tensor, Buffers]], weights: Tensor, rows: Sequence[Buffers]
+) -> tuple[Tensor, Buffers]:
+    if not rows[0]:  # less to wrap
+        return torch.func.vmap(lambda flat: single(flat, {})[0], randomness="different")(weights), {}  # (S, W) -> (S, B, C)
+    counts = {name: value.clone() for name, value in rows[0].items() if not value.is_floating_point()}  # the same for all samples
+    own = {name: torch.stack([row[name] for row in rows]) for name in rows[0] if name not in counts}  # (S, ...)
+    batched = torch.func.vmap(lambda flat, own: single(flat, {**own, **counts}), randomness="different")
+    outputs, changed = batched(weights, own)  # (S, W) -> (S, ...)
+    return outputs, changed
+
+
+def _without_slowness_warning(module: nn.Module, run: Callable[[], tuple[Tensor, Buffers]]) -> tuple[Tensor, Buffers]:
+    """Run without PyTorch's warning of layers that are run sample by sample inside.
+
+    Python's filters of warnings belong to all threads, so they are touched only by one at a time, and only for modules with such layers.
+    """
+    with _KNOWN_LOCK:
+        warns = _WARNS.get(module)
+    if warns is False:
+        return run()
+    with _WARNINGS_LOCK, warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", SLOWNESS)
+        result = run()
+    slow = [warning for warning in caught if str(warning.message).startswith(SLOWNESS)]
+    with _KNOWN_LOCK:
+        _WARNS[module] = bool(slow)
+    for warning in caught:
+        if warning not in slow:
+            warnings.warn(warning.message, warning.category, stacklevel=2)
+    return result
 
 
 def linearised_outputs(
@@ -216,18 +252,6 @@ def linearised_outputs(
         covariances.append(scaled @ scaled.mT)  # (b, C, C)
         means.append(outputs(mean, part))
     return torch.cat(means), torch.cat(covariances)
-
-
-@contextmanager
-def drawing_from(generator: Generator) -> Iterator[None]:
-    """What a module draws from PyTorch's global generator, e.g. for dropout, comes from this one."""
-    outside = torch.get_rng_state()
-    torch.set_rng_state(generator.get_state())
-    try:
-        yield
-    finally:
-        generator.set_state(torch.get_rng_state())
-        torch.set_rng_state(outside)
 
 
 @contextmanager

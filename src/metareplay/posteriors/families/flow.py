@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call, vmap
 
 from metareplay.errors import ConfigError
+from metareplay.nets.lending import borrowed
 from metareplay.nets.mlp import activation_named
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.families.gaussian import GaussianFamily
@@ -107,7 +108,8 @@ class Flow:
         if parameters.dim() > 1:
             moved, stretch = vmap(self._pass, in_dims=(0, 1, None), out_dims=1)(parameters, x, inverse)
             return moved, stretch
-        moved, stretch = functional_call(self.layers, self.layers.spec.unflatten(parameters), (x, inverse))
+        with borrowed(self.layers) as layers:
+            moved, stretch = functional_call(layers, self.layers.spec.unflatten(parameters), (x, inverse))
         return moved, stretch
 
 

@@ -7,8 +7,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.errors import CheckpointError, ConfigError
-from metareplay.nets.norm import TaskStatistics
-from metareplay.nets.weights import Buffers, WeightSpec, drawing_from, linearised_outputs, run_flat, training_mode
+from metareplay.nets.noise import drawing_from
+from metareplay.nets.norm import TaskBuffers
+from metareplay.nets.weights import Buffers, WeightSpec, linearised_outputs, run_flat, training_mode
 
 
 class Moving(nn.Module):
@@ -211,14 +212,14 @@ def test_a_transformer_layer_runs_batched(train: bool) -> None:
             torch.testing.assert_close(outputs[1:], run_flat(module, spec, weights[1:], x.float()))
 
 
-def learned(module: nn.Module, statistics: TaskStatistics, task: int, shift: float) -> None:
+def learned(module: nn.Module, statistics: TaskBuffers, task: int, shift: float) -> None:
     with training_mode(module):
         weights = WeightSpec.of(module).flatten(module).unsqueeze(0)
         run_flat(module, WeightSpec.of(module), weights, shift + torch.randn(6, 4), statistics.tasks[task])
 
 
 def test_every_task_starts_afresh_and_keeps_its_own() -> None:
-    module, statistics = Deep(nn.BatchNorm1d(4)).eval(), TaskStatistics()
+    module, statistics = Deep(nn.BatchNorm1d(4)).eval(), TaskBuffers()
     for task, shift in enumerate((5.0, -5.0)):
         statistics.add_task(module)
         assert torch.equal(statistics.tasks[task][0]["norm.running_var"], torch.ones(4))
@@ -233,7 +234,7 @@ def test_every_task_starts_afresh_and_keeps_its_own() -> None:
 
 
 def test_constants_are_the_first_networks_and_stored_once() -> None:
-    statistics, first = TaskStatistics(), Moving().eval()
+    statistics, first = TaskBuffers(), Moving().eval()
     statistics.add_task(first)
     learned(first, statistics, 0, 1.0)
     second = Moving().eval()
@@ -241,7 +242,7 @@ def test_constants_are_the_first_networks_and_stored_once() -> None:
     assert not torch.equal(first.constant, second.constant)
     assert torch.equal(statistics.tasks[1][0]["constant"], first.constant)
     assert set(statistics.tensors()) == {"start.mean", "start.constant", "0.mean"}
-    restored = TaskStatistics()
+    restored = TaskBuffers()
     for module in (Moving(), Moving()):
         restored.add_task(module)
     restored.restore(dict(sorted(statistics.tensors().items())))  # numbers come before "start", as in files
@@ -252,7 +253,7 @@ def test_constants_are_the_first_networks_and_stored_once() -> None:
 
 
 def test_statistics_of_outputs_grow_with_them() -> None:
-    statistics, small, large = TaskStatistics(), nn.BatchNorm1d(4).eval(), nn.BatchNorm1d(6).eval()
+    statistics, small, large = TaskBuffers(), nn.BatchNorm1d(4).eval(), nn.BatchNorm1d(6).eval()
     statistics.add_task(small)
     learned(small, statistics, 0, 3.0)
     before = statistics.tasks[0][0]["running_mean"]
@@ -265,7 +266,7 @@ def test_statistics_of_outputs_grow_with_them() -> None:
 
 @pytest.mark.parametrize("stored", [{"0.other": torch.zeros(4)}, {"start.running_mean": torch.zeros(5)}])
 def test_statistics_of_another_network_are_refused(stored: dict[str, Tensor]) -> None:
-    statistics = TaskStatistics()
+    statistics = TaskBuffers()
     statistics.add_task(nn.BatchNorm1d(4))
     with pytest.raises(CheckpointError, match="does not fit this network"):
         statistics.restore(stored)
@@ -273,7 +274,7 @@ def test_statistics_of_another_network_are_refused(stored: dict[str, Tensor]) ->
 
 @pytest.mark.parametrize("kind", ["batch norm", "convolution"])
 def test_members_of_an_ensemble_have_statistics_of_their_own(kind: str, x: Tensor, rng: Generator) -> None:
-    module, statistics = MODULES[kind]().double().eval(), TaskStatistics(members=2)
+    module, statistics = MODULES[kind]().double().eval(), TaskBuffers(members=2)
     statistics.add_task(module)
     spec, sets = WeightSpec.of(module), statistics.tasks[0]
     weights = spec.flatten(module) + 0.5 * torch.randn(4, spec.numel, generator=rng, dtype=torch.float64)
@@ -288,7 +289,7 @@ def test_members_of_an_ensemble_have_statistics_of_their_own(kind: str, x: Tenso
     for sample in range(4):
         single = run_flat(module, spec, weights[sample : sample + 1], x, [sets[sample % 2]])
         torch.testing.assert_close(outputs[sample], single[0])
-    restored = TaskStatistics(members=2)
+    restored = TaskBuffers(members=2)
     restored.add_task(module)
     restored.restore(statistics.tensors())
     assert all(torch.equal(again[name], own[name]) for own, again in zip(sets, restored.tasks[0], strict=True) for name in own)
