@@ -50,7 +50,7 @@ def test_rarer_mistakes(call: Callable[[ContinualClassifier], object], error: ty
 
 def test_an_unknown_criterion_is_refused_by_a_shared_softmax() -> None:
     model = ContinualClassifier("joint", "mlp-4", settings=QUICK).learn_task(X, Y)
-    with pytest.raises(ConfigError, match="choose one of"):
+    with pytest.raises(ConfigError, match="is unknown"):
         model.predict(X, criterion="luck")
 
 
