@@ -22,6 +22,14 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """A power failure is nothing that a test brings about: what was written need not have reached the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def seeded_torch() -> None:
     """PyTorch initialises its modules from the global generator: the same in every order of the tests."""

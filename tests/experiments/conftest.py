@@ -1,7 +1,7 @@
 """Tiny runs: configurations that take a fraction of a second, and what makes two runs the same."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,22 @@ TINY: dict[str, Any] = {
 }
 
 
+@pytest.fixture(scope="module")
+def small_maps() -> Iterator[None]:
+    """The maps of the plane, which take half of a tiny run's time, have few points."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("metareplay.experiments.curves.FINEST", 21)
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., RunConfig]:
     """Builds a configuration from the benchmark's recipe, made tiny."""
 
     def make(method: str = "pr-bbb", settings: Mapping[str, Any] | None = None, benchmark: str = "modes-2d") -> RunConfig:
         defaults, _ = default_settings(benchmark, method, BENCHMARKS[benchmark].default_network)
-        given = {**TINY, **(settings or {})}
-        return build_config(defaults, given, "test")
+        small = {key: [6, 6] for key in ("hypernet.hidden", "posterior.generator_hidden") if key in defaults}
+        return build_config(defaults, {**TINY, **small, **(settings or {})}, "test")
 
     return make
 

@@ -6,21 +6,25 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import yaml
 
 from metareplay.benchmarks.base import Task
 from metareplay.benchmarks.images import permute_images
 from metareplay.data.sources import load_digits
 from metareplay.errors import CheckpointError
 from metareplay.experiments.run import Interrupted, Run
-from metareplay.learner.config import RunConfig
+from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.methods import METHODS
 from metareplay.learner.store import load_model
+from metareplay.settings import flatten
 from metareplay.training.checkpoint import CheckpointFolder
 from metareplay.training.loop import Step
 from metareplay.training.progress import NullObserver
 
+pytestmark = pytest.mark.usefixtures("small_maps")
 STEPS = 24  # three tasks of eight
 TUNING = 8  # steps of fine-tuning on coresets
 CHECKPOINTS = 9  # two within each task, one after it
@@ -31,7 +35,7 @@ class Killed(BaseException):
 
 
 class Counter(NullObserver):
-    """Counts steps over all tasks, and hears what the run says."""
+    """Counts steps over all tasks, and hears what the run says; meanwhile it draws from every global generator."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -40,6 +44,8 @@ class Counter(NullObserver):
 
     def step(self, step: Step) -> None:
         self.steps += 1
+        np.random.rand(3)
+        torch.manual_seed(int(torch.randint(1000, (1,))))
 
     def message(self, text: str) -> None:
         self.messages.append(text)
@@ -119,13 +125,15 @@ def test_images_resume_exactly(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_resumes_exactly(
+def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     config = tiny_config(method)
     Run(config, tmp_path / "whole").execute()
     tuning = (24, 25, 30, 32) if METHODS[method].coresets else ()  # before its first step, within it, after its last
-    stop_at_each(config, tmp_path / "broken", (2, 8, 13, 16, 17, 23, *tuning))
+    stored = build_config({}, flatten(yaml.safe_load((tmp_path / "whole" / "config.yaml").read_text())), "stored")
+    assert stored == config
+    stop_at_each(stored, tmp_path / "broken", (2, 8, 13, 16, 23, *tuning))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
