@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from metareplay import ContinualClassifier
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.recipe_book import default_settings
@@ -45,9 +46,10 @@ class Gambler(NullObserver):
 
 def test_two_processes_give_the_same(tmp_path: Path) -> None:
     config = config_of("pr-bbb")
-    Run(config, tmp_path / "here").execute()
-    script = "import sys; from pathlib import Path; from metareplay.experiments.run import Run, RunConfig; "
-    script += "Run(RunConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2])).execute()"
+    Run(Plan.of(config, tmp_path / "here")).execute()
+    script = "import sys; from pathlib import Path; from metareplay.experiments.plan import Plan, RunConfig; "
+    script += "from metareplay.experiments.run import Run; "
+    script += "Run(Plan.of(RunConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]))).execute()"
     command = [sys.executable, "-c", script, config.model_dump_json(), str(tmp_path / "there")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "17"}
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -57,10 +59,10 @@ def test_two_processes_give_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["pr-bbb", "pr-avb-cs", "joint"])  # of every method: the tests of resuming, and conformance
 def test_the_seed_decides_and_nothing_else(method: str, tmp_path: Path) -> None:
-    Run(config_of(method), tmp_path / "first").execute()
+    Run(Plan.of(config_of(method), tmp_path / "first")).execute()
     torch.manual_seed(12345)
-    Run(config_of(method), tmp_path / "second", observer=Gambler()).execute()
-    Run(config_of(method, seed=1), tmp_path / "third").execute()
+    Run(Plan.of(config_of(method), tmp_path / "second"), observer=Gambler()).execute()
+    Run(Plan.of(config_of(method, seed=1), tmp_path / "third")).execute()
     first, second, third = (outcome(tmp_path / name) for name in ("first", "second", "third"))
     assert first == second
     assert first[1] != third[1]  # other losses
@@ -68,7 +70,7 @@ def test_the_seed_decides_and_nothing_else(method: str, tmp_path: Path) -> None:
 
 def test_a_run_leaves_the_global_generator_alone(tmp_path: Path) -> None:
     before = torch.get_rng_state()
-    Run(config_of("pr-bbb"), tmp_path / "run").execute()
+    Run(Plan.of(config_of("pr-bbb"), tmp_path / "run")).execute()
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -5,61 +5,62 @@ from typing import Any
 
 import pytest
 
-from metareplay.cli.run import resolve
+from metareplay.experiments.plan import make_plan
+from metareplay.experiments.results import Results
 from metareplay.experiments.run import Run
 
 pytestmark = pytest.mark.slow
 
 
-def run(tmp_path: Path, benchmark: str, method: str, seed: int = 0, **settings: str) -> dict[str, Any]:
+def run(tmp_path: Path, benchmark: str, method: str, seed: int = 0, **settings: Any) -> Results:
     """Results of a run with the settings that the command line would take."""
-    pairs = [f"{key.replace('__', '.')}={value}" for key, value in settings.items()]
-    config, _, source = resolve({"benchmark": benchmark, "method": method, "seed": seed}, None, pairs, None, 1, resume=False)
-    assert "tuned" in source or "published" in source
-    return Run(config, tmp_path / f"seed-{seed}").execute()
+    overrides = {key.replace("__", "."): value for key, value in settings.items()}
+    plan = make_plan({"benchmark": benchmark, "method": method, "seed": seed}, overrides, out=tmp_path / f"seed-{seed}")
+    assert "tuned" in plan.source or "published" in plan.source
+    return Run(plan).execute()
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_demo_remembers_and_infers(tmp_path: Path, seed: int) -> None:
     found = run(tmp_path, "split-digits", "pr-bbb", seed)
-    assert found["tgiven_final"] >= 98
-    assert found["forgetting"] <= 0.5
-    assert found["tinfer_final"]["ent"] >= 50
-    assert found["batch_wise"]["ent"] >= 95
-    assert found["parameters"]["trained"] < found["parameters"]["main_network"]
+    assert found.tgiven_final >= 98
+    assert found.forgetting <= 0.5
+    assert found.tinfer_final["ent"] >= 50
+    assert found.batch_wise["ent"] >= 95
+    assert found.parameters.trained < found.parameters.main_network
 
 
 def test_point_estimates_remember_the_digits(tmp_path: Path) -> None:
     found = run(tmp_path, "split-digits", "pr-dirac")
-    assert found["tgiven_final"] >= 97
-    assert found["forgetting"] <= 0.5
+    assert found.tgiven_final >= 97
+    assert found.forgetting <= 0.5
 
 
 def test_fine_tuning_forgets_and_joint_training_does_not(tmp_path: Path) -> None:
     forgetful = run(tmp_path / "a", "modes-2d", "hnet-fine-tuning")
-    assert forgetful["tgiven_during"] == 100
-    upper = resolve({"benchmark": "split-digits", "method": "joint"}, None, ["training.iterations=1000"], None, 1, resume=False)[0]
-    joint = Run(upper, tmp_path / "b").execute()
-    assert joint["tinfer_final"]["softmax"] >= 95
+    assert forgetful.tgiven_during == 100
+    upper = make_plan({"benchmark": "split-digits", "method": "joint"}, {"training.iterations": 1000}, out=tmp_path / "b")
+    joint = Run(upper).execute()
+    assert joint.tinfer_final["softmax"] >= 95
 
 
 @pytest.mark.parametrize("method", ["pr-dirac", "pr-bbb"])
 def test_modes_are_told_apart(tmp_path: Path, method: str) -> None:
     found = run(tmp_path, "modes-2d", method)
-    assert found["tgiven_during"] == 100
-    assert found["tgiven_final"] >= 99
+    assert found.tgiven_during == 100
+    assert found.tgiven_final >= 99
 
 
 @pytest.mark.parametrize(("method", "most"), [("pr-dirac", 0.02), ("pr-bbb", 0.02)])
 def test_polynomials_are_fitted_and_kept(tmp_path: Path, method: str, most: float) -> None:
     found = run(tmp_path, "regression-1d", method)
-    assert found["mse"]["tgiven_final"] < most
-    assert abs(found["mse"]["tgiven_final"] - found["mse"]["tgiven_during"]) < 0.003
+    assert found.mse.tgiven_final < most
+    assert abs(found.mse.tgiven_final - found.mse.tgiven_during) < 0.003
     if method == "pr-bbb":
-        assert found["task_inference_accuracy"]["variance"] >= 90
+        assert found.task_inference_accuracy["variance"] >= 90
 
 
 def test_separate_networks_learn_split_mnist(tmp_path: Path, mnist_dir: Path) -> None:
-    found = run(tmp_path, "split-mnist", "sp-dirac", training__iterations="1500", data_dir=str(mnist_dir))
-    assert found["tgiven_final"] >= 99.4
-    assert found["tinfer_final"]["ent"] >= 62
+    found = run(tmp_path, "split-mnist", "sp-dirac", training__iterations=1500, data_dir=str(mnist_dir))
+    assert found.tgiven_final >= 99.4
+    assert found.tinfer_final["ent"] >= 62

@@ -13,6 +13,7 @@ Command = Callable[..., Any]
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny run of a toy problem."""
+    from metareplay.experiments.plan import Plan
     from metareplay.experiments.run import Run
     from metareplay.learner.config import build_config
     from metareplay.learner.recipe_book import default_settings
@@ -20,7 +21,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     defaults, _ = default_settings("regression-1d", "pr-bbb", "mlp-10-10")
     tiny = {"training.iterations": 8, "training.log_every": 2, "inference.samples": 3}
     folder = tmp_path_factory.mktemp("figure") / "run"
-    Run(build_config(defaults, tiny, "test"), folder).execute()
+    Run(Plan.of(build_config(defaults, tiny, "test"), folder)).execute()
     return folder
 
 

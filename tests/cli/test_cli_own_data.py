@@ -201,15 +201,13 @@ def test_a_bad_file_of_inputs(name: str, text: str, message: str, model: Path, c
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from metareplay.cli.run import resolve
+    from metareplay.experiments.plan import make_plan
     from metareplay.experiments.run import Run
 
     folder = tmp_path_factory.mktemp("model")
     plants = write_plants(folder / "plants.csv", per_kind=3)
     given = {"data.path": str(plants), "data.label": "kind", "data.tasks_by": "season", "data.ignore": "id", "network": "mlp-4"}
-    settings = ["training.iterations=3", "inference.samples=2"]
-    config, _, _ = resolve(given, None, settings, folder / "run", 1, resume=False)
-    Run(config, folder / "run").execute()
+    Run(make_plan(given, {"training.iterations": 3, "inference.samples": 2}, out=folder / "run")).execute()
     return folder / "run"
 
 

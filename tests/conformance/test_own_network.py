@@ -14,6 +14,7 @@ from metareplay.benchmarks.registry import build_benchmark
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.estimators import ContinualClassifier
 from metareplay.evaluation.evaluate import Evaluator
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.inference.predictive import predictive_outputs
 from metareplay.learner.config import RunConfig, build_config
@@ -153,12 +154,12 @@ class Counter(NullObserver):
 @pytest.mark.parametrize("method", CHOSEN)
 def test_a_run_that_is_stopped_resumes_exactly(method: str, tmp_path: Path, digits: Benchmark) -> None:
     config, folders = config_of(method), (tmp_path / "whole", tmp_path / "broken")
-    Run(config, folders[0], benchmark=digits).execute()
+    Run(Plan.of(config, folders[0], benchmark=digits)).execute()
     for index, steps in enumerate((3, 3, 2)):  # within the first task, within the second
         counter = Counter(steps)
         with pytest.raises(Interrupted):
-            Run(config, folders[1], benchmark=digits, observer=counter, should_stop=counter.is_done).execute(resume=index > 0)
-    Run(config, folders[1], benchmark=digits).execute(resume=True)
+            Run(Plan.of(config, folders[1], benchmark=digits), observer=counter, should_stop=counter.is_done).execute(resume=index > 0)
+    Run(Plan.of(config, folders[1], benchmark=digits)).execute(resume=True)
     weights = [load_model(folder).learner.tensors(training=False) for folder in folders]
     assert weights[0].keys() == weights[1].keys()
     assert "model.statistics.start.norm.running_mean" in weights[0]
@@ -175,7 +176,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("method", ["pr-bbb", "exp-replay", "pr-ensemble"])
 def test_a_run_that_is_killed_resumes_exactly(method: str, tmp_path: Path, digits: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
     config, folders, write = config_of(method), (tmp_path / "whole", tmp_path / "broken"), CheckpointFolder.write
-    Run(config, folders[0], benchmark=digits).execute()
+    Run(Plan.of(config, folders[0], benchmark=digits)).execute()
 
     def die(folder: CheckpointFolder, serial: int, *arguments: Any) -> None:
         if serial == 5:  # in the second task, two steps after the checkpoint that is left
@@ -185,8 +186,8 @@ def test_a_run_that_is_killed_resumes_exactly(method: str, tmp_path: Path, digit
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointFolder, "write", die)
         with pytest.raises(Killed):
-            Run(config, folders[1], benchmark=digits).execute()
-    Run(config, folders[1], benchmark=digits).execute(resume=True)
+            Run(Plan.of(config, folders[1], benchmark=digits)).execute()
+    Run(Plan.of(config, folders[1], benchmark=digits)).execute(resume=True)
     weights = [load_model(folder).learner.tensors(training=False) for folder in folders]
     assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
@@ -272,11 +273,11 @@ def test_settings_of_other_networks_are_refused(settings: dict[str, Any], words:
 
 
 def test_the_run_command_takes_it() -> None:
-    from metareplay.cli.run import default_folder, resolve
+    from metareplay.experiments.plan import default_folder, make_plan
 
     chosen: dict[str, object] = {"benchmark": "split-digits", "network": f"{NAME}:Tiny"}
-    config, folder, source = resolve(chosen, None, [], None, 1, resume=False)
-    assert config.network == f"{NAME}:Tiny"
-    assert folder == default_folder(chosen) == Path(f"runs/split-digits-pr-bbb-{NAME}.Tiny")
-    assert "borrowed" in source
-    assert "activation" not in config.dump()
+    plan = make_plan(chosen)
+    assert plan.config.network == f"{NAME}:Tiny"
+    assert plan.folder == default_folder(chosen) == Path(f"runs/split-digits-pr-bbb-{NAME}.Tiny")
+    assert "borrowed" in plan.source
+    assert "activation" not in plan.config.dump()

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset, TensorDataset
 from metareplay import ContinualClassifier, ContinualRegressor
 from metareplay.benchmarks.registry import build_benchmark
 from metareplay.errors import CheckpointError, ConfigError, DataError, MetaReplayError, NotTrainedError
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
 from metareplay.inference.criteria import CRITERIA, Evidence, criteria_for
 from metareplay.learner.config import build_config
@@ -221,14 +222,14 @@ def test_without_standardisation_inputs_are_taken_as_they_are(tmp_path: Path) ->
 def test_a_run_is_loaded_as_a_model_that_reaches_its_figures(method: str, tmp_path: Path) -> None:
     defaults, _ = default_settings("modes-2d", method, "mlp-10-10")
     given = {"training.iterations": 40, "inference.samples": 5, "inference.batch_wise": 50}
-    results = Run(build_config(defaults, given, "test"), tmp_path / "run").execute()
+    results = Run(Plan.of(build_config(defaults, given, "test"), tmp_path / "run")).execute()
     model, tests = ContinualClassifier.load(tmp_path / "run"), [task.test for task in build_benchmark("modes-2d")]
     given_task = [100 * model.score(test.x, test.y + 2 * task, task) for task, test in enumerate(tests)]
-    assert given_task == pytest.approx(results["tgiven_matrix"][-1])
-    for criterion in (name for name, value in results["tinfer_final"].items() if value is not None):
+    assert given_task == pytest.approx(results.tgiven_matrix[-1])
+    for criterion in (name for name, value in results.tinfer_final.items() if value is not None):
         name = "ent" if criterion == "softmax" else criterion
         inferred = [100 * model.score(test.x, test.y + 2 * task, criterion=name) for task, test in enumerate(tests)]
-        assert np.mean(inferred) == pytest.approx(results["tinfer_final"][criterion])
+        assert np.mean(inferred) == pytest.approx(results.tinfer_final[criterion])
 
 
 def test_blobs_are_told_apart_with_default_settings() -> None:
@@ -421,13 +422,13 @@ def test_a_loaded_regressor_predicts_and_learns_on_the_same(method: str, tmp_pat
 
 def test_a_regression_run_is_loaded(tmp_path: Path) -> None:
     defaults, _ = default_settings("regression-1d", "pr-bbb", "mlp-10-10")
-    results = Run(build_config(defaults, QUICK, "test"), tmp_path / "run").execute()
+    results = Run(Plan.of(build_config(defaults, QUICK, "test"), tmp_path / "run")).execute()
     model = ContinualRegressor.load(tmp_path / "run")
     errors = [
         np.mean((model.predict(task.test.x, index) - task.test.y.numpy()) ** 2)
         for index, task in enumerate(build_benchmark("regression-1d"))
     ]
-    assert errors == pytest.approx(results["tgiven_matrix"][-1], rel=1e-5)
+    assert errors == pytest.approx(results.tgiven_matrix[-1], rel=1e-5)
 
 
 def test_point_estimates_cannot_infer_the_task_of_a_regression() -> None:

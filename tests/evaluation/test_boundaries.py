@@ -8,6 +8,7 @@ import torch
 
 from metareplay.errors import DataError
 from metareplay.evaluation.boundaries import Thresholds, grace_period, over_runs, read_signals, thresholds
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.learner.config import build_config
 
@@ -60,7 +61,7 @@ def test_over_runs_the_narrowest_range_counts() -> None:
 def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> None:
     given = {"training.iterations": 12, "training.checkpoint_every": 5, "training.record_signals": True, "inference.samples": 3}
     config = build_config({"benchmark": "split-digits", "method": "pr-bbb"}, given, "test")
-    whole = Run(config, tmp_path / "whole").execute()
+    whole = Run(Plan.of(config, tmp_path / "whole")).execute()
     signals = read_signals(tmp_path / "whole")
     assert signals.shape == (5, 12, 2)
     assert signals.isfinite().all()
@@ -74,8 +75,8 @@ def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> No
         return calls > 17
 
     with pytest.raises(Interrupted):
-        Run(config, tmp_path / "parts", should_stop=stop).execute()
-    Run(config, tmp_path / "parts").execute(resume=True)
+        Run(Plan.of(config, tmp_path / "parts"), should_stop=stop).execute()
+    Run(Plan.of(config, tmp_path / "parts")).execute(resume=True)
     assert torch.equal(read_signals(tmp_path / "parts"), signals)
     results = [json.loads((tmp_path / name / "results.json").read_text())["task_boundaries"] for name in ("whole", "parts")]
     assert results[0] == results[1]
@@ -84,8 +85,8 @@ def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> No
 def test_recording_changes_nothing_else(tmp_path: Path) -> None:
     given = {"training.iterations": 5, "inference.samples": 3, "benchmark": "split-digits", "method": "pr-bbb"}
     plain, watched = (build_config(given, extra, "test") for extra in ({}, {"training.record_signals": True}))
-    found = [Run(config, tmp_path / name).execute() for name, config in (("plain", plain), ("watched", watched))]
-    assert found[0]["tgiven_matrix"] == found[1]["tgiven_matrix"]
+    found = [Run(Plan.of(config, tmp_path / name)).execute() for name, config in (("plain", plain), ("watched", watched))]
+    assert found[0].tgiven_matrix == found[1].tgiven_matrix
     assert not (tmp_path / "plain" / "signals").exists()
     with pytest.raises(DataError, match="record_signals"):
         read_signals(tmp_path / "plain")

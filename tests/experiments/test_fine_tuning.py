@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from metareplay.estimators import ContinualClassifier, ContinualRegressor
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.learner.config import RunConfig
 from metareplay.report.page import write_report
@@ -39,7 +40,7 @@ def watcher() -> Watcher:
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., RunConfig], watcher: Watcher) -> Path:
     folder = tmp_path_factory.mktemp("tuned") / "run"
-    Run(tiny_config("pr-bbb-cs", SETTINGS), folder, observer=watcher).execute()
+    Run(Plan.of(tiny_config("pr-bbb-cs", SETTINGS), folder), observer=watcher).execute()
     return folder
 
 
@@ -82,14 +83,14 @@ def test_the_stored_model_is_the_fine_tuned_one(tuned: Path, tiny_config: Callab
 
 
 def test_other_methods_have_no_such_stage(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(tiny_config("pr-bbb"), tmp_path / "run").execute()
-    assert (found["tgiven_fine_tuned"], found["before_fine_tuning"]) == (None, None)
+    found = Run(Plan.of(tiny_config("pr-bbb"), tmp_path / "run")).execute()
+    assert (found.tgiven_fine_tuned, found.before_fine_tuning) == (None, None)
 
 
 def test_regression_is_fine_tuned_too(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(tiny_config("pr-bbb-cs", benchmark="regression-1d"), tmp_path / "run").execute()
-    assert found["mse"]["tgiven_final"] == pytest.approx(sum(found["tgiven_fine_tuned"]) / 3)
-    assert found["before_fine_tuning"]["mse"]["tgiven_final"] == pytest.approx(sum(found["tgiven_matrix"][-1]) / 3)
+    found = Run(Plan.of(tiny_config("pr-bbb-cs", benchmark="regression-1d"), tmp_path / "run")).execute()
+    assert found.mse.tgiven_final == pytest.approx(sum(found.tgiven_fine_tuned) / 3)
+    assert found.before_fine_tuning.mse.tgiven_final == pytest.approx(sum(found.tgiven_matrix[-1]) / 3)
     assert len(ContinualRegressor.load(tmp_path / "run").task_names) == 3
 
 
@@ -106,7 +107,7 @@ def test_a_run_stopped_in_the_stage_ends_the_same(
     assert_same_run: Callable[[Path, Path], None],
 ) -> None:
     config = tiny_config("pr-bbb-cs", settings)  # three tasks of eight steps, then eight of fine-tuning
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, tmp_path / "whole")).execute()
     steps = 0
 
     class Count(NullObserver):
@@ -116,10 +117,10 @@ def test_a_run_stopped_in_the_stage_ends_the_same(
 
     for moment in moments:
         with pytest.raises(Interrupted):
-            Run(config, tmp_path / "broken", observer=Count(), should_stop=lambda stop=moment: steps >= stop).execute(  # type: ignore[misc]
+            Run(Plan.of(config, tmp_path / "broken"), observer=Count(), should_stop=lambda stop=moment: steps >= stop).execute(  # type: ignore[misc]
                 resume=moment != moments[0]
             )
-    Run(config, tmp_path / "broken").execute(resume=True)
+    Run(Plan.of(config, tmp_path / "broken")).execute(resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
@@ -127,7 +128,7 @@ def test_a_run_killed_after_the_stage_is_not_tuned_again(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny_config("pr-bbb-cs")
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, tmp_path / "whole")).execute()
 
     def die(run: Run, tests: object) -> None:
         raise KeyboardInterrupt
@@ -135,9 +136,9 @@ def test_a_run_killed_after_the_stage_is_not_tuned_again(
     with monkeypatch.context() as patch:
         patch.setattr(Run, "_finish", die)
         with pytest.raises(KeyboardInterrupt):
-            Run(config, tmp_path / "broken").execute()
+            Run(Plan.of(config, tmp_path / "broken")).execute()
     watcher = Watcher()
-    Run(config, tmp_path / "broken", observer=watcher).execute(resume=True)
+    Run(Plan.of(config, tmp_path / "broken"), observer=watcher).execute(resume=True)
     assert watcher.begun == []
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from metareplay.cli.run import resolve
+from metareplay.experiments.plan import make_plan
 from metareplay.experiments.run import Run
+from metareplay.learner.config import parse_setting
 
 PATIENCE = 120.0  # seconds until a process that does nothing is given up
 SETTINGS = ["training.iterations=70", "training.checkpoint_every=7", "training.log_every=1", "inference.samples=5"]
@@ -55,8 +56,8 @@ def interrupt(process: "subprocess.Popen[str]", folder: Path, moment: Moment, nu
 
 
 def uninterrupted(method: str, folder: Path) -> None:
-    config, _, _ = resolve({"benchmark": "modes-2d", "method": method}, None, SETTINGS, folder, 1, resume=False)
-    Run(config, folder).execute()
+    settings = dict(parse_setting(pair) for pair in SETTINGS)
+    Run(make_plan({"benchmark": "modes-2d", "method": method}, settings, out=folder)).execute()
 
 
 def kill_at(moments: Sequence[Moment], method: str, folder: Path) -> None:
@@ -71,8 +72,7 @@ def kill_at(moments: Sequence[Moment], method: str, folder: Path) -> None:
 
 def resume_here(folder: Path) -> None:
     """Finish a run in this process, which has everything imported already."""
-    config, _, _ = resolve({}, None, [], folder, 1, resume=True)
-    Run(config, folder).execute(resume=True)
+    Run(make_plan({}, out=folder, resume=True)).execute(resume=True)
 
 
 def test_the_command_resumes_a_run_that_was_killed_twice(tmp_path: Path, assert_same_run: Callable[[Path, Path], None]) -> None:

@@ -10,26 +10,28 @@ from pathlib import Path
 import pytest
 
 from metareplay.errors import MetaReplayError
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
-from metareplay.experiments.seeds import SeedStatus, run_seeds
+from metareplay.experiments.seeds import Request, SeedStatus, run_seeds
 from metareplay.learner.config import RunConfig
 
 
-def with_seeds(config: RunConfig, *seeds: int) -> list[RunConfig]:
-    return [config.model_copy(update={"seed": seed}) for seed in seeds]
+def with_seeds(config: RunConfig, out: Path, *seeds: int) -> list[Plan]:
+    plan = Plan.of(config, out)
+    return [plan.with_seed(seed, out / f"seed-{seed}") for seed in seeds]
 
 
 def test_two_jobs_give_the_same_as_alone(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
-    configs, heard = with_seeds(tiny_config("pr-bbb"), 3, 4), list[list[SeedStatus]]()
-    results = run_seeds(configs, tmp_path / "many", jobs=2, resume=False, report=heard.append)
-    assert [found["seed"] for found in results] == [3, 4]
-    for config in configs:
-        alone = tmp_path / f"alone-{config.seed}"
-        Run(config, alone).execute()
-        assert_same_run(alone, tmp_path / "many" / f"seed-{config.seed}")
-    assert results[0]["tgiven_matrix"] != results[1]["tgiven_matrix"] or results[0]["tinfer_final"] != results[1]["tinfer_final"]
+    plans, heard = with_seeds(tiny_config("pr-bbb"), tmp_path / "many", 3, 4), list[list[SeedStatus]]()
+    results = run_seeds(plans, jobs=2, resume=False, report=heard.append)
+    assert [found.seed for found in results] == [3, 4]
+    for plan in plans:
+        alone = tmp_path / f"alone-{plan.config.seed}"
+        Run(Plan.of(plan.config, alone)).execute()
+        assert_same_run(alone, plan.folder)
+    assert results[0].tgiven_matrix != results[1].tgiven_matrix or results[0].tinfer_final != results[1].tinfer_final
     assert [(status.seed, status.share, status.state) for status in heard[-1]] == [(3, 1.0, "finished"), (4, 1.0, "finished")]
     left = {path.name for path in (tmp_path / "many" / "seed-3").iterdir()}
     assert not left & {"request.json", "progress.json"}
@@ -39,40 +41,41 @@ def test_a_failing_seed_is_reported_and_the_others_are_kept(tmp_path: Path, tiny
     blocked = tmp_path / "many" / "seed-0"
     blocked.mkdir(parents=True)
     (blocked / "mine.txt").write_text("precious")  # makes this seed refuse its folder
-    configs = with_seeds(tiny_config("sp-dirac", {"training.iterations": 2}), 0, 1)
+    plans = with_seeds(tiny_config("sp-dirac", {"training.iterations": 2}), tmp_path / "many", 0, 1)
     with pytest.raises(MetaReplayError, match=r"seed 0 stopped: .*already exists.*\(1 of 2 seeds are kept\)"):
-        run_seeds(configs, tmp_path / "many", jobs=2, resume=False)
+        run_seeds(plans, jobs=2, resume=False)
     assert json.loads((tmp_path / "many" / "seed-1" / "results.json").read_text())["seed"] == 1
     assert (blocked / "mine.txt").read_text() == "precious"
 
 
 def test_finished_seeds_are_not_run_again(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     config = tiny_config("sp-dirac", {"training.iterations": 2})
-    Run(config, tmp_path / "many" / "seed-0").execute()
+    Run(Plan.of(config, tmp_path / "many" / "seed-0")).execute()
     log = (tmp_path / "many" / "seed-0" / "log.txt").read_text()
-    results = run_seeds([config], tmp_path / "many", jobs=1, resume=True)
-    assert results[0]["seed"] == 0
+    results = run_seeds(with_seeds(config, tmp_path / "many", 0), jobs=1, resume=True)
+    assert results[0].seed == 0
     assert (tmp_path / "many" / "seed-0" / "log.txt").read_text() == log
 
 
 def test_finished_seeds_of_another_configuration_are_refused(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    Run(tiny_config("sp-dirac", {"training.iterations": 2}), tmp_path / "many" / "seed-0").execute()
+    Run(Plan.of(tiny_config("sp-dirac", {"training.iterations": 2}), tmp_path / "many" / "seed-0")).execute()
     with pytest.raises(MetaReplayError, match="another configuration"):
-        run_seeds([tiny_config("sp-dirac", {"training.iterations": 3})], tmp_path / "many", jobs=1, resume=True)
+        run_seeds(with_seeds(tiny_config("sp-dirac", {"training.iterations": 3}), tmp_path / "many", 0), jobs=1, resume=True)
 
 
 def test_a_stop_before_all_seeds_have_run_says_how_to_go_on(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     config = tiny_config("sp-dirac", {"training.iterations": 2})
-    Run(config, tmp_path / "many" / "seed-0").execute()
+    Run(Plan.of(config, tmp_path / "many" / "seed-0")).execute()
     with pytest.raises(MetaReplayError, match="--resume"):
-        run_seeds(with_seeds(config, 0, 1), tmp_path / "many", jobs=1, resume=True, should_stop=lambda: True)
+        run_seeds(with_seeds(config, tmp_path / "many", 0, 1), jobs=1, resume=True, should_stop=lambda: True)
 
 
 def test_a_seed_whose_parent_was_killed_while_it_started_saves_its_state_and_ends(
     tmp_path: Path, tiny_config: Callable[..., RunConfig]
 ) -> None:
-    request = {"config": tiny_config("pr-bbb").model_dump(mode="json"), "resume": True, "tensorboard": False, "parent": os.getpid() + 10**6}
-    (tmp_path / "request.json").write_text(json.dumps(request))
+    config, killed = tiny_config("pr-bbb").dump(), os.getpid() + 10**6
+    request = Request(config=config, source="here", tasks=None, resume=True, tensorboard=False, parent=killed)
+    (tmp_path / "request.json").write_text(request.model_dump_json())
     ended = subprocess.run(
         [sys.executable, "-m", "metareplay.experiments.seeds", str(tmp_path)], capture_output=True, text=True, check=False
     )
@@ -84,5 +87,5 @@ def test_a_seed_whose_parent_was_killed_while_it_started_saves_its_state_and_end
 def test_every_seed_can_write_for_tensorboard(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     pytest.importorskip("tensorboard")
     config = tiny_config("sp-dirac", {"training.iterations": 2, "training.log_every": 1})
-    run_seeds(with_seeds(config, 0, 1), tmp_path / "many", jobs=2, resume=False, tensorboard=True)
+    run_seeds(with_seeds(config, tmp_path / "many", 0, 1), jobs=2, resume=False, tensorboard=True)
     assert all(list((tmp_path / "many" / f"seed-{seed}" / "tensorboard").iterdir()) for seed in (0, 1))

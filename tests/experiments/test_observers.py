@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from metareplay.experiments.observers import ObserverList, ProgressFile, TensorBoard
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
 from metareplay.learner.config import RunConfig
 from metareplay.strategies.base import LossTerms
@@ -27,12 +28,12 @@ def test_progress_shows_tasks_and_scores(
 ) -> None:
     text = io.StringIO()
     watched = LiveProgress(Console(file=text, force_terminal=terminal, width=160))
-    Run(tiny_config(), tmp_path / "watched", observer=ObserverList([watched, NullObserver()])).execute()
+    Run(Plan.of(tiny_config(), tmp_path / "watched"), observer=ObserverList([watched, NullObserver()])).execute()
     shown = text.getvalue()
     assert all(f"task {number}/3" in shown for number in (1, 2, 3))
     assert shown.count("learned") == 3
     assert ("replay" in shown) == terminal  # loss terms live in the bar
-    Run(tiny_config(), tmp_path / "unseen").execute()
+    Run(Plan.of(tiny_config(), tmp_path / "unseen")).execute()
     assert_same_run(tmp_path / "watched", tmp_path / "unseen")
 
 

@@ -15,6 +15,7 @@ from metareplay.benchmarks.base import Task
 from metareplay.benchmarks.images import permute_images
 from metareplay.data.sources import load_digits
 from metareplay.errors import CheckpointError
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.methods import METHODS
@@ -58,13 +59,13 @@ class Counter(NullObserver):
 def finished_run(tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., RunConfig]) -> Path:
     """An uninterrupted run of pr-bbb, to compare with."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    Run(tiny_config("pr-bbb"), folder).execute()
+    Run(Plan.of(tiny_config("pr-bbb"), folder)).execute()
     return folder
 
 
 def stop_after(config: RunConfig, folder: Path, steps: int, *, resume: bool) -> None:
     counter = Counter()
-    run = Run(config, folder, observer=counter, should_stop=lambda: counter.steps >= steps)
+    run = Run(Plan.of(config, folder), observer=counter, should_stop=lambda: counter.steps >= steps)
     with pytest.raises(Interrupted, match="--resume"):
         run.execute(resume=resume)
     assert counter.steps == steps
@@ -75,7 +76,7 @@ def stop_at_each(config: RunConfig, folder: Path, moments: Sequence[int]) -> Non
     for before, after in pairwise((0, *moments)):
         stop_after(config, folder, after - before, resume=before > 0)
     counter = Counter()
-    Run(config, folder, observer=counter).execute(resume=True)
+    Run(Plan.of(config, folder), observer=counter).execute(resume=True)
     assert counter.steps == STEPS + TUNING * config.kind().coresets - moments[-1]
 
 
@@ -92,7 +93,7 @@ def test_a_changing_learning_rate_resumes_exactly(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     config = tiny_config("pr-dirac", CHANGING_RATES)
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, tmp_path / "whole")).execute()
     stop_at_each(config, tmp_path / "broken", (1, 2, 4, 7, 8, 11, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
@@ -112,14 +113,14 @@ def test_images_resume_exactly(
         return digits[index]
 
     benchmark = replace(digits, make_task=make_task)
-    Run(config, tmp_path / "whole", benchmark=benchmark).execute()
+    Run(Plan.of(config, tmp_path / "whole", benchmark=benchmark)).execute()
     assert made == [0, 1]
     for steps in (3, 6):  # in the middle of each task
         counter = Counter()
-        run = Run(config, tmp_path / "broken", benchmark=benchmark, observer=counter, should_stop=lambda: counter.steps >= steps)  # noqa: B023
+        run = Run(Plan.of(config, tmp_path / "broken", benchmark=benchmark), observer=counter, should_stop=lambda: counter.steps >= steps)  # noqa: B023
         with pytest.raises(Interrupted):
             run.execute(resume=steps > 3)
-    Run(config, tmp_path / "broken", benchmark=benchmark).execute(resume=True)
+    Run(Plan.of(config, tmp_path / "broken", benchmark=benchmark)).execute(resume=True)
     assert made == [0, 1, 0, 0, 1, 1]
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
@@ -129,7 +130,7 @@ def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     config = tiny_config(method)
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, tmp_path / "whole")).execute()
     tuning = (24, 25, 30, 32) if METHODS[method].coresets else ()  # before its first step, within it, after its last
     stored = build_config({}, flatten(yaml.safe_load((tmp_path / "whole" / "config.yaml").read_text())), "stored")
     assert stored == config
@@ -142,7 +143,7 @@ def test_regression_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     config = tiny_config(method, benchmark="regression-1d")
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, tmp_path / "whole")).execute()
     stop_at_each(config, tmp_path / "broken", (5, 8, 9, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
@@ -166,7 +167,7 @@ def test_settings_that_keep_more_state_resume_exactly(
     settings: dict[str, Any], tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     config = tiny_config("pr-bbb", settings)
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, tmp_path / "whole")).execute()
     stop_at_each(config, tmp_path / "broken", (3, 11, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
@@ -176,7 +177,7 @@ def test_the_fisher_penalty_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     config = tiny_config(method, {"strategy.penalty": "fisher", "strategy.age_discount": 0.5})
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, tmp_path / "whole")).execute()
     stop_at_each(config, tmp_path / "broken", (3, 8, 16, 20))  # also between the last step of a task and what is taken from it
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     memories = [load_model(folder).learner.strategy.memory() for folder in (tmp_path / "whole", tmp_path / "broken")]
@@ -188,7 +189,7 @@ def test_a_stop_after_any_step_is_exact(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     config = tiny_config("pr-dirac-sr")
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, tmp_path / "whole")).execute()
     stop_at_each(config, tmp_path / "broken", range(1, STEPS + 1))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
@@ -216,8 +217,8 @@ def test_death_beside_any_checkpoint_is_exact(
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointFolder, "write", die)
         with pytest.raises(Killed):
-            Run(config, tmp_path / "broken").execute()
-    Run(config, tmp_path / "broken").execute(resume=True)
+            Run(Plan.of(config, tmp_path / "broken")).execute()
+    Run(Plan.of(config, tmp_path / "broken")).execute(resume=True)
     assert_same_run(finished_run, tmp_path / "broken")
 
 
@@ -240,7 +241,7 @@ def test_the_previous_checkpoint_serves_when_the_newest_is_gone(
     else:
         newest.write_bytes(content[:-10] if damage == "truncated" else content[:-1] + bytes([content[-1] ^ 1]))
     counter = Counter()
-    Run(config, folder, observer=counter).execute(resume=True)
+    Run(Plan.of(config, folder), observer=counter).execute(resume=True)
     passed_over = [text for text in counter.messages if text.startswith("passed over")]
     assert len(passed_over) == (damage != "deleted")
     assert all(newest.name in text for text in passed_over)
@@ -253,19 +254,19 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_refused(tmp_path: Path, tiny
     for path in (tmp_path / "run" / "checkpoint").iterdir():
         path.write_bytes(b"")
     with pytest.raises(CheckpointError, match="no usable checkpoint"):
-        Run(config, tmp_path / "run").execute(resume=True)
+        Run(Plan.of(config, tmp_path / "run")).execute(resume=True)
 
 
 def test_another_configuration_is_not_continued(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     stop_after(tiny_config(), tmp_path / "run", 8, resume=False)
     with pytest.raises(CheckpointError, match="another configuration"):
-        Run(tiny_config(settings={"training.learning_rate": 0.5}), tmp_path / "run").execute(resume=True)
+        Run(Plan.of(tiny_config(settings={"training.learning_rate": 0.5}), tmp_path / "run")).execute(resume=True)
 
 
 def test_resuming_starts_where_the_checkpoint_is(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     config, counter = tiny_config(), Counter()
     stop_after(config, tmp_path / "run", 13, resume=False)
-    Run(config, tmp_path / "run", observer=counter).execute(resume=True)
+    Run(Plan.of(config, tmp_path / "run"), observer=counter).execute(resume=True)
     assert counter.begun == [(1, 5), (2, 0)]
     assert any("resumed from checkpoint" in text for text in counter.messages)
 
@@ -273,5 +274,5 @@ def test_resuming_starts_where_the_checkpoint_is(tmp_path: Path, tiny_config: Ca
 def test_resuming_without_a_checkpoint_starts_from_the_beginning(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None], finished_run: Path
 ) -> None:
-    Run(tiny_config("pr-bbb"), tmp_path / "run").execute(resume=True)
+    Run(Plan.of(tiny_config("pr-bbb"), tmp_path / "run")).execute(resume=True)
     assert_same_run(finished_run, tmp_path / "run")

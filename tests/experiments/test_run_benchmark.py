@@ -14,7 +14,7 @@ from metareplay.benchmarks import stream_benchmark
 from metareplay.benchmarks.base import Benchmark
 from metareplay.errors import ConfigError, DataError
 from metareplay.evaluation.evaluate import Evaluator
-from metareplay.experiments.own_data import benchmark_for
+from metareplay.experiments.plan import Plan, benchmark_for
 from metareplay.experiments.run import Run
 from metareplay.experiments.run_benchmark import run_benchmark
 from metareplay.learner.recipe_book import Recipe
@@ -34,8 +34,8 @@ def stream(shift: float = 0.0) -> Benchmark:
 
 def test_a_stream_leaves_a_whole_run(tmp_path: Path) -> None:
     results = run_benchmark(stream(), tmp_path / "run", method="sp-dirac", network="mlp-8", settings=FAST)
-    assert results["tgiven_final"] > 80
-    assert results["task_names"] == ["task-0", "task-5"]
+    assert results.tgiven_final > 80
+    assert results.task_names == ["task-0", "task-5"]
     model = ContinualClassifier.load(tmp_path / "run")
     x, y, _ = task(0, 0).tensors
     assert model.score(x, y, task="task-0") > 0.8  # in the user's units: the scaling was stored
@@ -64,16 +64,16 @@ def test_a_stream_is_resumed_on_the_same_data_only(tmp_path: Path) -> None:
     given: dict[str, Any] = {"method": "sp-dirac", "network": "mlp-8", "settings": FAST}
     steps = iter(range(90))  # stops in the second task
     bench = stream()
-    config = Run(_config(bench), tmp_path / "whole", benchmark=bench).config
+    config = Plan.of(_config(bench), tmp_path / "whole", benchmark=bench).config
     with pytest.raises(Exception, match="continue with --resume"):
-        Run(config, tmp_path / "run", benchmark=bench, should_stop=lambda: next(steps, None) is None).execute()
+        Run(Plan.of(config, tmp_path / "run", benchmark=bench), should_stop=lambda: next(steps, None) is None).execute()
     with pytest.raises(DataError, match="they changed"):
-        Run(config, tmp_path / "run", benchmark=stream(shift=1.0)).execute(resume=True)
+        Run(Plan.of(config, tmp_path / "run", benchmark=stream(shift=1.0))).execute(resume=True)
     with pytest.raises(DataError, match="the data changed since the run in"):
         run_benchmark(stream(shift=1.0), tmp_path / "run", resume=True, **given)
     resumed = run_benchmark(stream(), tmp_path / "run", resume=True, **given)
     whole = run_benchmark(stream(), tmp_path / "whole", **given)
-    assert resumed["tgiven_matrix"] == whole["tgiven_matrix"]
+    assert resumed.tgiven_matrix == whole.tgiven_matrix
 
 
 def _config(bench: Benchmark) -> Any:
@@ -87,11 +87,11 @@ def test_regression_errors_are_in_the_users_units(tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 30)[:, None]
     bench = stream_benchmark([(x, 1000 * x), (x + 5, 1000 * x)], problem="regression")
     results = run_benchmark(bench, tmp_path / "run", settings={"training.iterations": 2, "inference.samples": 2})
-    assert results["mse"]["tgiven_final"] > 1000
+    assert results.mse.tgiven_final > 1000
 
 
 def test_the_benchmark_is_not_given_twice(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"data\.path means nothing here: the benchmark is given"):
+    with pytest.raises(ConfigError, match=r"data\.path has no effect here: the benchmark is given"):
         run_benchmark(stream(), tmp_path / "run", settings={"data.path": "x.csv"})
     with pytest.raises(ConfigError, match="'custom' means data of your own"):
         benchmark_for(_config(stream()))

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.estimators import ContinualClassifier
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
 from metareplay.inference.criteria import criteria_for
 from metareplay.learner.config import RunConfig, build_config
@@ -53,14 +54,14 @@ def mean(values: list[float]) -> float:
 @pytest.fixture(scope="module")
 def classified(tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., RunConfig]) -> Path:
     folder = tmp_path_factory.mktemp("classified") / "run"
-    Run(tiny_config("pr-bbb", {"training.iterations": 30}), folder).execute()
+    Run(Plan.of(tiny_config("pr-bbb", {"training.iterations": 30}), folder)).execute()
     return folder
 
 
 @pytest.fixture(scope="module")
 def regressed(tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., RunConfig]) -> Path:
     folder = tmp_path_factory.mktemp("regressed") / "run"
-    Run(tiny_config("pr-bbb", benchmark="regression-1d"), folder).execute()
+    Run(Plan.of(tiny_config("pr-bbb", benchmark="regression-1d"), folder)).execute()
     return folder
 
 
@@ -111,18 +112,18 @@ def test_the_results_of_a_regression(regressed: Path) -> None:
 
 @pytest.mark.parametrize("method", ["pr-dirac", "fine-tuning", "joint", "exp-replay"])
 def test_figures_that_do_not_apply_are_null(method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(tiny_config(method), tmp_path / "run").execute()
-    assert found == read_results(tmp_path / "run")
-    assert found["tinfer_final"]["agree"] is None
-    assert found["tinfer_final"]["ku"] is None
-    assert (found["tinfer_final"]["ent"] is None) == (method in ("joint", "exp-replay"))
-    assert ("softmax" in found["tinfer_final"]) == (method in ("joint", "exp-replay"))
+    found = Run(Plan.of(tiny_config(method), tmp_path / "run")).execute()
+    assert found.content() == read_results(tmp_path / "run")
+    assert found.tinfer_final["agree"] is None
+    assert found.tinfer_final["ku"] is None
+    assert (found.tinfer_final["ent"] is None) == (method in ("joint", "exp-replay"))
+    assert ("softmax" in found.tinfer_final) == (method in ("joint", "exp-replay"))
 
 
 def test_a_deterministic_regression_infers_nothing(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(tiny_config("pr-dirac", benchmark="regression-1d"), tmp_path / "run").execute()
-    assert found["mse"]["tinfer_final"] is None
-    assert found["task_inference_accuracy"] == {}
+    found = Run(Plan.of(tiny_config("pr-dirac", benchmark="regression-1d"), tmp_path / "run")).execute()
+    assert found.mse.tinfer_final is None
+    assert found.task_inference_accuracy == {}
 
 
 def test_metrics_are_one_line_a_step_and_one_a_task(classified: Path) -> None:
@@ -135,7 +136,7 @@ def test_metrics_are_one_line_a_step_and_one_a_task(classified: Path) -> None:
 
 
 def test_metrics_follow_log_every(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    Run(tiny_config(settings={"training.log_every": 5}), tmp_path / "run").execute()
+    Run(Plan.of(tiny_config(settings={"training.log_every": 5}), tmp_path / "run")).execute()
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["iteration"] for line in lines if line["task"] == 1 and "iteration" in line] == [1, 5, 8]
 
@@ -145,15 +146,15 @@ def test_the_stored_configuration_repeats_the_run(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     config = tiny_config(method, {"training.iterations": 3, "seed": 2})
-    Run(config, tmp_path / "first").execute()
+    Run(Plan.of(config, tmp_path / "first")).execute()
     stored = flatten(yaml.safe_load((tmp_path / "first" / "config.yaml").read_text()))
-    Run(build_config({}, stored, "stored"), tmp_path / "second").execute()
+    Run(Plan.of(build_config({}, stored, "stored"), tmp_path / "second")).execute()
     assert_same_run(tmp_path / "first", tmp_path / "second")
 
 
 def test_settings_that_only_watch_change_no_figure(tmp_path: Path, tiny_config: Callable[..., RunConfig], classified: Path) -> None:
     settings = {"training.iterations": 30, "training.log_every": 4, "training.checkpoint_every": 11, "inference.batch_size": 7}
-    found, expected = Run(tiny_config("pr-bbb", settings), tmp_path / "run").execute(), read_results(classified)
+    found, expected = Run(Plan.of(tiny_config("pr-bbb", settings), tmp_path / "run")).execute().content(), read_results(classified)
     for key in ("tgiven_matrix", "tinfer_final", "task_inference_accuracy", "batch_wise"):
         assert found[key] == expected[key]
 
@@ -192,9 +193,9 @@ def test_the_log_tells_the_story(classified: Path) -> None:
 
 
 def test_images_run_too(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(tiny_config("pr-bbb", {"training.iterations": 20}, benchmark="split-digits"), tmp_path / "run").execute()
-    assert found["num_tasks"] == 5
-    assert found["parameters"]["trained"] < found["parameters"]["posterior"] == 2 * found["parameters"]["main_network"]
+    found = Run(Plan.of(tiny_config("pr-bbb", {"training.iterations": 20}, benchmark="split-digits"), tmp_path / "run")).execute()
+    assert found.num_tasks == 5
+    assert found.parameters.trained < found.parameters.posterior == 2 * found.parameters.main_network
     assert not (tmp_path / "run" / "predictive.safetensors").exists()
     assert ContinualClassifier.load(tmp_path / "run").task_names == [f"classes-{2 * task}-{2 * task + 1}" for task in range(5)]
 
@@ -203,13 +204,13 @@ def test_an_existing_folder_is_refused(tmp_path: Path, tiny_config: Callable[...
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("precious")
     with pytest.raises(ConfigError, match=r"already exists; continue it with --resume, replace it with --overwrite"):
-        Run(tiny_config(), tmp_path / "run").execute()
+        Run(Plan.of(tiny_config(), tmp_path / "run")).execute()
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine.txt"]
 
 
 def test_an_empty_folder_is_used(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     (tmp_path / "run").mkdir()
-    Run(tiny_config(settings={"training.iterations": 1}), tmp_path / "run").execute()
+    Run(Plan.of(tiny_config(settings={"training.iterations": 1}), tmp_path / "run")).execute()
     assert (tmp_path / "run" / "results.json").is_file()
 
 
@@ -238,12 +239,12 @@ def test_a_full_disk_is_one_clear_error_and_the_run_can_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", FullDisk(writes))
         with pytest.raises(MetaReplayError, match=r"cannot write .*: No space left on device; what was stored before is untouched"):
-            Run(config, folder).execute()
+            Run(Plan.of(config, folder)).execute()
     assert not (folder / "results.json").exists()
     left = CheckpointFolder(folder / "checkpoint", config.fingerprint()).last_good()
     assert (left is None) == (writes <= 2)  # config.yaml and metrics.jsonl come first
-    Run(config, folder).execute(resume=True)
-    Run(config, tmp_path / "whole").execute()
+    Run(Plan.of(config, folder)).execute(resume=True)
+    Run(Plan.of(config, tmp_path / "whole")).execute()
     assert_same_run(tmp_path / "whole", folder)
 
 
@@ -259,5 +260,5 @@ def test_the_observer_is_closed_whatever_happens(tmp_path: Path, tiny_config: Ca
 
     watcher = Watcher()
     with pytest.raises(RuntimeError, match="a bug in the observer"):
-        Run(tiny_config(), tmp_path / "run", observer=watcher).execute()
+        Run(Plan.of(tiny_config(), tmp_path / "run"), observer=watcher).execute()
     assert watcher.closed == 1

@@ -249,3 +249,11 @@ def test_outputs_per_task_are_not_for_tasks_of_the_same_classes() -> None:
 def test_a_users_network_need_not_grow() -> None:
     assert "heads" not in default_settings("split-mnist", "pr-bbb", "package:network")[0]
     assert default_settings("split-mnist", "pr-bbb", "mlp-50")[0]["heads"] == "multi"
+
+
+def test_a_benchmarks_problem_chooses_the_settings_for_own_data_not_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    renamed = {"plain": BENCHMARKS["regression-1d"], "no-regression": BENCHMARKS["modes-2d"]}
+    monkeypatch.setattr("metareplay.learner.recipe_book.BENCHMARKS", renamed)
+    for name, own_data in (("plain", "custom-regression"), ("no-regression", CUSTOM)):
+        expected, source = default_settings(own_data, "pr-bbb", "mlp-20-20")
+        assert default_settings(name, "pr-bbb", "mlp-20-20") == (expected | {"benchmark": name}, source)

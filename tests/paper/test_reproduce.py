@@ -4,20 +4,20 @@ import json
 from io import StringIO
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from metareplay.benchmarks.registry import BENCHMARKS
-from metareplay.cli.run import resolve
 from metareplay.errors import ConfigError
 from metareplay.experiments import estimate
+from metareplay.experiments.plan import make_plan
+from metareplay.experiments.results import BoundaryThresholds, Results, Seconds, SquaredErrors
 from metareplay.inference.criteria import CRITERIA
 from metareplay.learner.methods import METHODS
-from metareplay.paper.comparison import Comparison, compare, comparison_cells, finished, paper_comparison_table
+from metareplay.paper.comparison import FIGURES, Comparison, compare, comparison_cells, finished, number_of, paper_comparison_table
 from metareplay.paper.reproduce import chosen_rows, planned_runs, shortened
-from metareplay.paper.tables import PaperRow, paper_table, paper_tables, result_path
+from metareplay.paper.tables import PaperRow, paper_table, paper_tables
 
 TABLE = paper_table("gmm")
 NAMES = [
@@ -36,30 +36,25 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_table_names_methods_and_figures_that_exist(name: str) -> None:
-    table = paper_tables()[name]
-    assert table.own_rows
-    for row in table.own_rows:
-        assert row.method in METHODS, row
-        for figure, (mean, error) in row.figures.items():
-            path = result_path(table, row, figure)
-            assert path[0] in (
-                "tgiven_during",
-                "tgiven_final",
-                "tinfer_final",
-                "batch_wise",
-                "mse",
-                "seconds",
-                "peak_memory_mib",
-            ) or path == (
-                "task_inference_accuracy",
-                "variance",
-            )
-            if path[0] in ("tinfer_final", "batch_wise"):
-                assert path[1] in (*CRITERIA, "softmax")
-            assert mean >= 0
-            assert error is None or error >= 0
+def everything() -> Results:
+    """A run that has every figure, whatever its problem."""
+    by_criterion = dict.fromkeys((*CRITERIA, "softmax"), 50.0)
+    errors = SquaredErrors(tgiven_during=1.0, tgiven_final=1.0, tinfer_final=1.0)
+    figures = {"tinfer_final": by_criterion, "batch_wise": by_criterion, "task_inference_accuracy": {"variance": 90.0}}
+    return results(50.0).model_copy(update={**figures, "mse": errors, "peak_memory_mib": 400.0})
+
+
+def test_every_table_names_methods_and_figures_that_exist() -> None:
+    assert set(NAMES) <= set(paper_tables())
+    for table in paper_tables().values():
+        assert table.own_rows
+        for row in table.own_rows:
+            assert row.method in METHODS, row
+            for figure, (mean, error) in row.figures.items():
+                assert figure in FIGURES
+                assert figure.startswith("boundary_") or number_of(table, row, figure)(everything()) is not None, (table.name, row, figure)
+                assert mean >= 0
+                assert error is None or error >= 0
 
 
 def test_some_figures_of_the_paper() -> None:
@@ -94,11 +89,11 @@ def test_a_table_of_the_paper_is_made_with_the_papers_settings(tmp_path: Path) -
     """Where this project has a cheaper recipe, too: that is what a run takes, unless it asks for the published one."""
     table = paper_table("split-mnist")
     planned = planned_runs(table, chosen_rows(table, ["pr-bbb"]), range(1), tmp_path)[0]
-    own, source = resolve({"benchmark": "split-mnist"}, None, [], None, 1, resume=False)[::2]
-    asked, published = resolve({"benchmark": "split-mnist"}, None, [], None, 1, resume=False, published=True)[::2]
-    assert planned.source == published != source
-    assert planned.config.hypernet == asked.hypernet
-    assert len(asked.hypernet.hidden) > len(own.hypernet.hidden)
+    own = make_plan({"benchmark": "split-mnist"})
+    asked = make_plan({"benchmark": "split-mnist"}, published=True)
+    assert planned.plan.source == asked.source != own.source
+    assert planned.config.hypernet == asked.config.hypernet
+    assert len(asked.config.hypernet.hidden) > len(own.config.hypernet.hidden)
 
 
 def test_planned_runs_take_all_rows_first_and_share_runs(tmp_path: Path) -> None:
@@ -150,10 +145,11 @@ def test_boundaries_are_those_that_suit_all_runs() -> None:
     """Thresholds from 2 to 6 suit one run, from 5 to 9 the other: from 5 to 6 suit both, a tenth of the range from 0 to 10."""
     bounds = {"at_boundaries": 6.0, "elsewhere": 2.0, "lowest": 0.0, "highest": 10.0}
     other = bounds | {"at_boundaries": 9.0, "elsewhere": 5.0}
-    runs = [results(50.0) | {"task_boundaries": {"loss": each}} for each in (bounds, other)]
+    found = [{"loss": BoundaryThresholds(**each)} for each in (bounds, other)]
+    runs = [results(50.0).model_copy(update={"task_boundaries": each}) for each in found]
     row = PaperRow("signals", "pr-bbb", {"boundary_loss": (14.11, None)})
-    (found,) = compare(paper_table("task-boundaries"), [row], {"pr-bbb": runs})
-    assert (found.ours, found.error, found.seeds) == (pytest.approx(10.0), None, 2)
+    (entry,) = compare(paper_table("task-boundaries"), [row], {"pr-bbb": runs})
+    assert (entry.ours, entry.error, entry.seeds) == (pytest.approx(10.0), None, 2)
 
 
 def test_a_narrow_terminal_shows_everything_too() -> None:
@@ -168,14 +164,18 @@ def test_a_narrow_terminal_shows_everything_too() -> None:
             assert words in text, (width, words)
 
 
-def results(ent: float, seconds: float = 2.0) -> dict[str, Any]:
-    about = {"schema": 1, "benchmark": "modes-2d", "method": "pr-bbb", "network": "mlp-10-10", "seed": 0, "num_tasks": 3}
-    return about | {
-        "tgiven_during": 100.0,
-        "tgiven_final": 100.0,
-        "tinfer_final": {"ent": ent},
-        "seconds": {"train": seconds, "evaluate": 1.0},
-    }
+def results(ent: float, seconds: float = 2.0) -> Results:
+    return Results(
+        benchmark="modes-2d",
+        method="pr-bbb",
+        network="mlp-10-10",
+        seed=0,
+        num_tasks=3,
+        tgiven_during=100.0,
+        tgiven_final=100.0,
+        tinfer_final={"ent": ent},
+        seconds=Seconds(train=seconds, evaluate=1.0),
+    )
 
 
 def test_figures_are_compared_with_their_standard_errors() -> None:
@@ -213,7 +213,7 @@ def test_only_finished_runs_count(tmp_path: Path) -> None:
     runs = planned_runs(TABLE, chosen_rows(TABLE, ["sp-dirac"]), range(2), tmp_path)
     assert finished(runs) == {}
     runs[1].folder.mkdir(parents=True)
-    (runs[1].folder / "results.json").write_text(json.dumps(results(50.0)))
+    (runs[1].folder / "results.json").write_text(json.dumps(results(50.0).content()))
     assert finished(runs) == {"sp-dirac": [results(50.0)]}
 
 
@@ -226,4 +226,4 @@ def test_the_time_of_a_run_is_that_of_its_steps_in_all_tasks(name: str, tmp_path
     monkeypatch.setattr(estimate.time, "perf_counter", lambda: float(next(clock)))
     length, tasks = run.config.training.iterations, BENCHMARKS[table.benchmark].num_tasks
     assert length is not None
-    assert estimate.seconds_of_run(run.config, steps=2) == pytest.approx(length * tasks / 2)
+    assert estimate.seconds_of_run(run.plan, steps=2) == pytest.approx(length * tasks / 2)

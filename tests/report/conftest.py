@@ -219,6 +219,7 @@ def _metrics(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def make_results() -> Callable[..., dict[str, Any]]:
+    """What a results.json holds."""
     return classification_results
 
 

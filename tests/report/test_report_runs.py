@@ -42,7 +42,7 @@ def test_a_folder_without_results_is_refused(kind: str, make_run: MakeRun, make_
         folder.mkdir()
     elif kind == "file":
         folder.write_text("")
-    words = rf"^{re.escape(str(folder))} is no finished run: results.json is missing; .*--resume"
+    words = rf"^{re.escape(str(folder))} is not a finished run: results.json is missing; .*--resume"
     with pytest.raises(DataError, match="^there is no folder .*run;" if kind == "missing" else words):
         write_report([folder], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
@@ -56,11 +56,11 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("results.json", "{", "results.json is no valid JSON"),
+        ("results.json", "{", "results.json is not valid JSON"),
         ("results.json", "[]", "does not say schema 1"),
         ("results.json", json.dumps({"schema": 2}), "does not say schema 1"),
         ("results.json", json.dumps({"schema": 1, "method": "vcl"}), "lacks benchmark, network, seed, num_tasks"),
-        ("config.yaml", "a: [", "config.yaml is no valid YAML"),
+        ("config.yaml", "a: [", "config.yaml is not valid YAML"),
         ("metrics.jsonl", '{"task": 0, "iteration": 1, "loss": 1}\n{"task": 0', "metrics.jsonl, line 2"),
         ("metrics.jsonl", '{"loss": 1}', "metrics.jsonl, line 1"),
         ("predictive.safetensors", "no tensors", "predictive.safetensors cannot be read"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
 from metareplay.learner.config import build_config
 from metareplay.learner.recipe_book import default_settings
@@ -114,7 +115,7 @@ def test_a_strong_discount_lets_the_oldest_task_go_first(tmp_path: Path) -> None
     grown = {}
     for discount in (1.0, 1e-4):
         given = {"training.iterations": 300, "strategy.strength": 1.0, "strategy.age_discount": discount}
-        matrix = Run(build_config(defaults, given, "test"), tmp_path / str(discount)).execute()["tgiven_matrix"]
+        matrix = Run(Plan.of(build_config(defaults, given, "test"), tmp_path / str(discount))).execute().tgiven_matrix
         grown[discount] = [matrix[-1][task] - row[task] for task, row in enumerate(matrix)]  # how much the squared error grew
     assert max(grown[1.0]) < 0.02
     assert grown[1e-4][0] > 0.1

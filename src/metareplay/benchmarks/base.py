@@ -85,6 +85,10 @@ class Benchmark:
         """The test data of one task."""
         return self.make_task(index).test if self.make_test is None else self.make_test(index)
 
+    def width(self, task: Task) -> int:
+        """How many outputs a task needs: one for each class, or for each target."""
+        return len(task.classes) if self.problem == "classification" else task.train.y.shape[1]
+
     def task_infos(self) -> list[TaskInfo]:
         """Name and classes of every task."""
         if self.describe is None:

@@ -62,60 +62,48 @@ def reproduce(
     if data_dir is not None:
         given["data_dir"] = str(data_dir.expanduser().resolve())
     folder = out or Path("runs") / "reproduce" / (chosen.name if budget == 1 else f"{chosen.name}-budget-{budget:g}")
-    plan = planned_runs(chosen, wanted, range(seed, seed + seeds), folder, budget=budget, given=given)
+    runs = planned_runs(chosen, wanted, range(seed, seed + seeds), folder, budget=budget, given=given)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)  # a file or a pipe has room
     if dry_run:
-        _list(console, chosen, plan)
+        _list(console, chosen, runs)
         return
-    failures = _run(console, plan, jobs, quiet=quiet)
-    _show(console, chosen, wanted, plan, folder)
+    failures = _run(console, runs, jobs, quiet=quiet)
+    _show(console, chosen, wanted, runs, folder)
     if failures:
         raise MetaReplayError("; ".join(failures) + ". The other runs are kept; call it again to try the rest")
 
 
-def _run(console: "Console", plan: "list[PlannedRun]", jobs: int, *, quiet: bool) -> list[str]:
+def _run(console: "Console", runs: "list[PlannedRun]", jobs: int, *, quiet: bool) -> list[str]:
     """Run what has not finished; returns what went wrong, one text per run."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
+    from metareplay.cli.run_display import SeedBars
     from metareplay.experiments.seeds import run_side_by_side, stop_on_signal
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal) as bars:
-        names = [f"{run.method} seed {run.config.seed}" for run in plan]
-        lines = [bars.add_task(name, total=1.0, state="waiting") for name in names]
-
-        def report(statuses: Any) -> None:
-            for line, status in zip(lines, statuses, strict=True):
-                bars.update(line, completed=status.share, state=status.state)
-
-        asked = stop_on_signal()
-        pairs = [(run.config, run.folder) for run in plan]
-        failures = run_side_by_side(pairs, jobs=jobs, resume=True, report=report, should_stop=asked)
-    found = [f"{names[index]} stopped: {words}" for index, words in failures.items()]
-    left = sum(not (run.folder / "results.json").is_file() for run in plan) - len(failures)
-    return found + ([f"{left} of {len(plan)} runs have not finished"] if left > 0 else [])
+    names = [f"{run.method} seed {run.config.seed}" for run in runs]
+    with SeedBars(console, names, quiet=quiet) as bars:
+        plans = [run.plan for run in runs]
+        failures = run_side_by_side(plans, jobs=jobs, resume=True, report=bars.show, should_stop=stop_on_signal())
+    problems = [f"{names[index]} stopped: {words}" for index, words in failures.items()]
+    left = sum(not (run.folder / "results.json").is_file() for run in runs) - len(failures)
+    return problems + ([f"{left} of {len(runs)} runs have not finished"] if left > 0 else [])
 
 
-def _show(console: "Console", table: "PaperTable", rows: Any, plan: "list[PlannedRun]", folder: Path) -> None:
+def _show(console: "Console", table: "PaperTable", rows: Any, runs: "list[PlannedRun]", folder: Path) -> None:
+    from metareplay.cli.run_display import write_page
     from metareplay.paper.comparison import compare, finished, paper_comparison_table, write_comparison
-    from metareplay.report import write_report
 
-    results = finished(plan)
+    results = finished(runs)
     if not results:
         return
-    entries = compare(table, rows, results, {run.method: run.budget for run in plan})
+    entries = compare(table, rows, results, {run.method: run.budget for run in runs})
     console.print(paper_comparison_table(table, entries, console.width))
     markdown, data = write_comparison(folder, table, entries)
     console.print(f"table: {markdown}, {data}", highlight=False)
-    try:
-        console.print(f"report: {write_report([folder], folder / 'report.html')}", highlight=False)
-    except MetaReplayError as problem:  # the results are safe: say so instead of failing
-        console.print(f"[yellow]the report could not be written:[/] {problem}", highlight=False)
+    write_page(console, folder)
 
 
-def _list(console: "Console", table: "PaperTable", plan: "list[PlannedRun]") -> None:
+def _list(console: "Console", table: "PaperTable", runs: "list[PlannedRun]") -> None:
     """Say what would be run, and how long it may take: a few steps of each method are timed."""
     from rich.table import Table
 
@@ -126,7 +114,7 @@ def _list(console: "Console", table: "PaperTable", plan: "list[PlannedRun]") -> 
         shown.add_column(column, justify="right" if column in ("steps a task", "time") else "left", overflow="fold")
     guesses: dict[str, float | None] = {}
     total, unknown = 0.0, 0
-    for run in plan:
+    for run in runs:
         done = (run.folder / "results.json").is_file()
         if run.method not in guesses and not done:
             guesses[run.method] = _guess(console, run)
@@ -135,11 +123,11 @@ def _list(console: "Console", table: "PaperTable", plan: "list[PlannedRun]") -> 
         unknown += guess is None
         length = run.config.training.iterations or f"{run.config.training.epochs} epochs"
         time = "finished" if done else "unknown" if guess is None else show_duration(guess)
-        shown.add_row(f"{run.method} seed {run.config.seed}", str(length), time, run.source)
+        shown.add_row(f"{run.method} seed {run.config.seed}", str(length), time, run.plan.source)
     console.print(shown, highlight=False)
     if unknown:
-        console.print(f"the time of {unknown} of {len(plan)} runs cannot be estimated", highlight=False)
-    if unknown < len(plan):
+        console.print(f"the time of {unknown} of {len(runs)} runs cannot be estimated", highlight=False)
+    if unknown < len(runs):
         words = "one after another on this machine, tests not counted"
         console.print(f"about {show_duration(total)} of training {words}", highlight=False)
 
@@ -149,7 +137,7 @@ def _guess(console: "Console", run: "PlannedRun") -> float | None:
     from metareplay.experiments.estimate import seconds_of_run
 
     try:
-        return seconds_of_run(run.config)
+        return seconds_of_run(run.plan)
     except DataError as problem:
         console.print(f"[yellow]{run.method} cannot be timed:[/] {problem}", highlight=False)
         return None

@@ -1,21 +1,17 @@
 """``metareplay run``: train and test a method on a benchmark."""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metareplay.cli import own_data
-from metareplay.cli.run_folder import read_settings, remove_run, stored_config
-from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from metareplay.benchmarks.registry import BenchmarkInfo
-    from metareplay.learner.config import RunConfig
+    from metareplay.experiments.plan import Plan
 
 OWN = "Your own data"
 HELP = """Train a method on a benchmark, task after task, and test it.
@@ -93,190 +89,78 @@ def run(
     """Train and test."""
     from rich.console import Console
 
+    from metareplay.cli.run_display import introduce
+    from metareplay.experiments.plan import make_plan
+    from metareplay.experiments.run_folder import remove_run
+    from metareplay.experiments.seeds import earlier_seeds
+    from metareplay.learner.config import parse_setting
+
     if offline:
-        own_data.go_offline()
+        _go_offline()
     given: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network, "seed": seed, "device": device}
     given |= {"data.path": data, "data.tasks_by": tasks_by, "data.label": label, "data.ignore": ignore, "data.task_order": task_order}
     given |= {"data.test_share": test_share, "data.test_path": test_data, "data.split_by": split_by, "data.problem": problem}
     given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
     given["inference.predictive"] = predictive
-    chosen = {key: value for key, value in given.items() if value is not None}
-    resolved, folder, source = resolve(chosen, config, set_ or [], out, jobs, resume=resume, published=published)
-    if seeds is None and (folder / "seeds.json").is_file() and not overwrite:
-        seeds, resolved = earlier_seeds(folder, resolved, resume=resume)
-    console = Console()
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file; choose another --out")
+    options = {key: value for key, value in given.items() if value is not None}
+    overrides = dict(parse_setting(pair) for pair in set_ or [])
+    plan = make_plan(options, overrides, file=config, out=out, jobs=jobs, resume=resume, published=published)
+    if plan.folder.exists() and not plan.folder.is_dir():
+        raise ConfigError(f"{plan.folder} is a file; choose another --out")
+    wanted = None if seeds is None else range(plan.config.seed, plan.config.seed + seeds)
+    if seeds is None and not overwrite and (wanted := earlier_seeds(plan.folder)) is not None and not resume:
+        raise ConfigError(f"{plan.folder} holds runs of several seeds; continue them with --resume, replace them with --overwrite")
     if overwrite and not resume:
-        check_parts(resolved)
-        remove_run(folder)
+        plan.check()
+        remove_run(plan.folder)
+    console = Console()
     if not quiet:
-        introduce(console, resolved, folder, source)
-    if seeds is None:
-        _one(console, resolved, folder, resume=resume, tensorboard=tensorboard, quiet=quiet)
+        introduce(console, plan)
+    if wanted is None:
+        _one(console, plan, resume=resume, tensorboard=tensorboard, quiet=quiet)
     else:
-        _several(console, resolved, seeds, folder, jobs=jobs, resume=resume, tensorboard=tensorboard, quiet=quiet)
+        _several(console, plan, wanted, jobs=jobs, resume=resume, tensorboard=tensorboard, quiet=quiet)
 
 
-def resolve(
-    chosen: dict[str, Any], file: Path | None, pairs: list[str], out: Path | None, jobs: int, *, resume: bool, published: bool = False
-) -> tuple["RunConfig", Path, str]:
-    """The configuration (defaults, recipe, file, options, --set: the later wins), the run's folder, and where defaults came from."""
-    from metareplay.learner.config import build_config, parse_setting
-    from metareplay.learner.recipe_book import default_settings
+def _go_offline() -> None:
+    """Nothing is asked of the network from here on, by this process or those it starts."""
+    from metareplay.data.offline import go_offline
 
-    own_data.forget()
-    ordinary = {"benchmark", "method", "network", "seed", "data_dir", "device", *own_data.PATHS}
-    told = bool(published or set(chosen) - ordinary or pairs or file)
-    settings = {**(read_settings(file) if file else {}), **chosen, **dict(parse_setting(pair) for pair in pairs)}
-    folder, source = out or default_folder(settings), ""
-    if resume and not told and (stored := stored_config(folder)) is not None:
-        file, settings = stored, {**read_settings(stored), **chosen}
-        source = f"as stored in {stored}"
-    info = own_data.info_for(settings)
-    method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
-    defaults, recipe = default_settings(info.name, method, network, published=published)
-    cores = os.cpu_count() or 1
-    defaults["threads"] = max(1, cores // jobs) if info.needs_data else 1
-    source_name = str(file) if file else "settings"
-    resolved = build_config(defaults, settings, source_name)
-    check_benchmark_settings(resolved, info)
-    return resolved, folder, source or recipe
+    go_offline()
 
 
-def default_folder(settings: dict[str, Any]) -> Path:
-    """Where a run goes unless --out says otherwise."""
-    method = settings.get("method", "pr-bbb")
-    if settings.get("data.path") is not None:
-        return Path("runs") / "-".join(filter(None, (own_data.folder_name(settings), method, _as_part(settings.get("network")))))
-    info = own_data.info_for(settings)
-    return Path("runs") / f"{info.name}-{method}-{_as_part(settings.get('network', info.default_network))}"
-
-
-def _as_part(network: Any) -> str:
-    """A network's name as part of a folder's; a user's own is module:function."""
-    return str(network or "").replace(":", ".")
-
-
-def check_benchmark_settings(config: "RunConfig", info: "BenchmarkInfo") -> None:
-    """Refuse what means nothing for this benchmark."""
-    from metareplay.learner.config import RunConfig
-    from metareplay.settings import flatten
-
-    info.with_settings(config.tasks)
-    settings, defaults = (flatten(each.model_dump()) for each in (config, RunConfig()))
-    reasons = {
-        "posterior.likelihood_scale": None if info.problem == "regression" else "classification has no Gaussian likelihood",
-        "heads": None if info.problem == "classification" else "regression tasks share their outputs",
-        "data_seed": None if info.uses_seed(config.tasks) else "its data are not generated",
-    }
-    for key, reason in reasons.items():
-        if settings.get(key) is not None and reason is not None and settings[key] != defaults[key]:
-            raise ConfigError(f"{key} means nothing for {info.name}: {reason}. Leave it out")
-
-
-def earlier_seeds(folder: Path, config: "RunConfig", *, resume: bool) -> tuple[int, "RunConfig"]:
-    """How many seeds an earlier call ran in this folder, and the configuration of the first."""
-    if not resume:
-        raise ConfigError(f"{folder} holds runs of several seeds; continue them with --resume, replace them with --overwrite")
-    try:
-        earlier = json.loads((folder / "seeds.json").read_text())
-        return int(earlier["count"]), config.model_copy(update={"seed": int(earlier["first"])})
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{folder / 'seeds.json'} is damaged; give --seeds again to continue") from error
-
-
-def check_parts(config: "RunConfig") -> None:
-    """What can fail before a run begins should fail before an earlier one is removed."""
-    from metareplay.experiments.own_data import benchmark_for
-    from metareplay.nets.registry import network_factory
-
-    benchmark = own_data.loaded(config) if config.data.path is not None else benchmark_for(config)
-    network_factory(config.network, benchmark.input_shape, config.activation)
-
-
-def introduce(console: "Console", config: "RunConfig", folder: Path, source: str) -> None:
-    """Say what is going to happen."""
-    info = own_data.info_of(config)
-    what = f"(scenario {info.scenario.value}, {info.num_tasks} tasks), {config.network}"
-    name = info.name if config.data.path is None else own_data.loaded(config).name
-    console.print(f"[bold]{config.method}[/] on [bold]{name}[/] {what}", highlight=False)
-    if config.data.path is not None:
-        own_data.introduce_data(console, config)
-    console.print(f"settings: {source}; folder: {folder}", highlight=False)
-
-
-def _one(console: "Console", config: "RunConfig", folder: Path, *, resume: bool, tensorboard: bool, quiet: bool) -> None:
+def _one(console: "Console", plan: "Plan", *, resume: bool, tensorboard: bool, quiet: bool) -> None:
+    from metareplay.cli.run_display import write_page
     from metareplay.experiments.observers import ObserverList, TensorBoard
-    from metareplay.experiments.run import Run, finished_results
+    from metareplay.experiments.run import Run
+    from metareplay.experiments.run_folder import finished_results
     from metareplay.experiments.seeds import stop_on_signal
     from metareplay.report import run_table
     from metareplay.training.progress import LiveProgress, Observer
 
-    results = finished_results(folder, config) if resume else None
+    results = finished_results(plan.folder, plan.config) if resume else None
     if results is None:
-        own = own_data.loaded(config) if config.data.path is not None else None
-        unit = "squared error" if "regression" in config.benchmark else "accuracy %"
+        unit = "squared error" if plan.info.problem == "regression" else "accuracy %"
         watchers: list[Observer] = [] if quiet else [LiveProgress(console, unit=unit)]
         if tensorboard:
-            watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))
-        run = Run(config, folder, observer=ObserverList(watchers), should_stop=stop_on_signal(), benchmark=own)
-        results = run.execute(resume=resume)
+            watchers.append(TensorBoard(plan.folder / "tensorboard", plan.config.training.log_every))
+        results = Run(plan, observer=ObserverList(watchers), should_stop=stop_on_signal()).execute(resume=resume)
     console.print(run_table(results))
-    _report(console, folder)
+    write_page(console, plan.folder)
 
 
-def _several(
-    console: "Console", config: "RunConfig", seeds: int, folder: Path, *, jobs: int, resume: bool, tensorboard: bool, quiet: bool
-) -> None:
-    from metareplay.experiments.seeds import run_seeds, stop_on_signal
+def _several(console: "Console", plan: "Plan", seeds: range, *, jobs: int, resume: bool, tensorboard: bool, quiet: bool) -> None:
+    from metareplay.cli.run_display import SeedBars, write_page
+    from metareplay.experiments.run_folder import RunFolder
+    from metareplay.experiments.seeds import run_seeds, seed_plans, stop_on_signal
     from metareplay.files import write_atomically
     from metareplay.report import seeds_table, summarise
 
-    if folder.exists() and any(folder.iterdir()) and not resume:
-        raise ConfigError(f"{folder} already exists; continue it with --resume, replace it with --overwrite, or choose another --out")
-    write_atomically(folder / "seeds.json", json.dumps({"first": config.seed, "count": seeds}))
-    configs = [config.model_copy(update={"seed": config.seed + index}) for index in range(seeds)]
-    with _SeedBars(console, quiet) as bars:
-        results = run_seeds(
-            configs, folder, jobs=jobs, resume=resume, tensorboard=tensorboard, report=bars.show, should_stop=stop_on_signal()
-        )
-    write_atomically(folder / "summary.json", json.dumps(summarise(results), indent=1))
+    if not resume:
+        RunFolder(plan.folder).refuse_if_used()
+    plans = seed_plans(plan, seeds)
+    with SeedBars(console, [str(seed) for seed in seeds], title="seed", quiet=quiet) as bars:
+        results = run_seeds(plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=bars.show, should_stop=stop_on_signal())
+    write_atomically(plan.folder / "summary.json", json.dumps(summarise(results), indent=1))
     console.print(seeds_table(results))
-    _report(console, folder)
-
-
-class _SeedBars:
-    """One progress bar per seed."""
-
-    def __init__(self, console: "Console", quiet: bool) -> None:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("seed {task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"))
-        self.bars = Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet or not console.is_terminal)
-        self.rows: dict[int, Any] = {}
-
-    def __enter__(self) -> "_SeedBars":
-        self.bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bars.stop()
-
-    def show(self, statuses: Any) -> None:
-        """Draw how far each seed is."""
-        for status in statuses:
-            if status.seed not in self.rows:
-                self.rows[status.seed] = self.bars.add_task(str(status.seed), total=1.0, state="waiting")
-            self.bars.update(self.rows[status.seed], completed=status.share, state=status.state)
-
-
-def _report(console: "Console", folder: Path) -> None:
-    from metareplay.report import write_report
-
-    try:
-        page = write_report([folder], folder / "report.html")
-    except MetaReplayError as problem:  # the results are safe: say so instead of failing
-        console.print(f"[yellow]the report could not be written:[/] {problem}", highlight=False)
-        return
-    console.print(f"report: {page}", highlight=False)
+    write_page(console, plan.folder)

@@ -64,6 +64,11 @@ def located(name: str) -> Path:
     return path
 
 
+def absolute(name: str) -> str:
+    """A path that means the same from every folder; the hub's names stay as they are."""
+    return name if name.startswith(PREFIX) else str(located(name).resolve())
+
+
 def _source(path: Path, settings: DataSettings) -> Source:
     test = None if settings.test_path is None else located(settings.test_path)
     refuse_pickled(path)

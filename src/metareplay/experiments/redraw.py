@@ -6,7 +6,7 @@ from torch import Tensor
 
 from metareplay.errors import DataError
 from metareplay.experiments.curves import predictive_picture, weight_samples
-from metareplay.experiments.own_data import benchmark_for
+from metareplay.experiments.plan import benchmark_for
 from metareplay.learner.store import load_model
 
 

@@ -1,33 +1,160 @@
-"""What a run's results say of accuracies, errors and inferred tasks."""
+"""What ``results.json`` says of a finished run, typed: schema 1. Percentages as in the paper; None where a figure does not apply."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from metareplay.benchmarks.base import Problem
-from metareplay.evaluation.evaluate import Inference, backward_transfer, during, final
-from metareplay.inference.criteria import criteria_for
+from metareplay.errors import DataError
+
+SCHEMA = 1
+FILE = "results.json"
 
 
-def final_figures(
-    problem: Problem,
-    matrix: list[list[float]],
-    tuned: Sequence[float] | None,
-    inferred: Mapping[str, Inference],
-    softmax: float | None,
-) -> dict[str, Any]:
-    """From the scores after each task, those after fine-tuning, and what each criterion inferred; None where there is no such figure."""
-    last = matrix if tuned is None else [*matrix[:-1], list(tuned)]  # the last row is what the run ends with
-    found: dict[str, Any] = dict.fromkeys(("tgiven_during", "tgiven_final", "forgetting", "backward_transfer"))
-    found |= {"tinfer_final": None, "batch_wise": None, "mse": None}
-    if problem == "regression":
-        score = inferred["variance"].score if inferred else None
-        found["mse"] = {"tgiven_during": during(matrix), "tgiven_final": final(last), "tinfer_final": score}
-        return found
-    found |= {"tgiven_during": during(matrix), "tgiven_final": final(last), "forgetting": during(matrix) - final(last)}
-    found["backward_transfer"] = backward_transfer(last)
-    criteria = [criterion.name for criterion in criteria_for(problem)]
-    found["tinfer_final"] = {name: inferred[name].score if name in inferred else None for name in criteria}
-    found["batch_wise"] = {name: inferred[name].batch_wise if name in inferred else None for name in criteria}
-    if softmax is not None:
-        found["tinfer_final"]["softmax"] = softmax
-    return found
+class _Record(BaseModel):
+    """A part of the results: frozen; what later versions may add is passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SquaredErrors(_Record):
+    """Mean squared errors of a regression."""
+
+    tgiven_during: float | None = None
+    tgiven_final: float | None = None
+    tinfer_final: float | None = None
+
+
+class FinalFigures(_Record):
+    """What a run ends with, or what it had before its posteriors were fine-tuned on coresets."""
+
+    tgiven_final: float | None = None
+    """Accuracy on all tasks after the last one, the task being known."""
+    tinfer_final: dict[str, float | None] | None = None
+    """The same with the task inferred, by criterion."""
+    batch_wise: dict[str, float | None] | None = None
+    """The same when the task is inferred for batches of inputs."""
+    mse: SquaredErrors | None = None
+    """Errors in the place of accuracies, for regression."""
+
+
+class ParameterCounts(_Record):
+    """How many numbers there are."""
+
+    main_network: int | None = None
+    posterior: int | None = None
+    """What one task's posterior consists of."""
+    trained: int | None = None
+    per_task: int | None = None
+    """What each further task adds."""
+    statistics: int | None = None
+    """Running statistics of batch normalisation that belong to a task."""
+
+
+class Environment(BaseModel):
+    """What a run was made with."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    metareplay: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    platform: str | None = None
+    processor: str | None = None
+    threads: int | None = None
+
+
+class Seconds(_Record):
+    """Time spent."""
+
+    train: float | None = None
+    evaluate: float | None = None
+
+
+class BoundaryThresholds(_Record):
+    """The range of thresholds that detect the boundaries of tasks in one signal (``evaluation.boundaries.Thresholds``)."""
+
+    at_boundaries: float
+    elsewhere: float
+    lowest: float
+    highest: float
+    viable_share: float | None = None
+
+
+class Results(_Record):
+    """Everything that a finished run says of itself."""
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    benchmark: str
+    method: str
+    network: str
+    scenario: str | None = None
+    problem: Problem = "classification"
+    seed: int
+    num_tasks: int = Field(ge=1)
+    task_names: list[str] = []
+    tgiven_during: float | None = None
+    """Accuracy on each task right after learning it, the task being known."""
+    tgiven_final: float | None = None
+    forgetting: float | None = None
+    backward_transfer: float | None = None
+    tinfer_final: dict[str, float | None] | None = None
+    batch_wise: dict[str, float | None] | None = None
+    mse: SquaredErrors | None = None
+    task_inference_accuracy: dict[str, float | None] | None = None
+    """Share of inputs given to the right task, by criterion."""
+    calibration_error: float | None = None
+    batch_wise_size: int | None = None
+    tgiven_matrix: list[list[float | None]] | None = None
+    """Row: after which task; column: which task."""
+    tgiven_fine_tuned: list[float] | None = None
+    before_fine_tuning: FinalFigures | None = None
+    task_confusion: dict[str, list[list[float]]] | None = None
+    """By criterion; row: the true task, column: how often each task was inferred, in percent."""
+    parameters: ParameterCounts | None = None
+    environment: Environment | None = None
+    seconds: Seconds | None = None
+    peak_memory_mib: float | None = None
+    task_boundaries: dict[str, BoundaryThresholds] | None = None
+    """By signal; in the file only where a run recorded them."""
+
+    @property
+    def regression(self) -> bool:
+        """Whether errors stand in the place of accuracies."""
+        return self.problem == "regression"
+
+    def final_figures(self) -> FinalFigures:
+        """What the run ends with."""
+        return FinalFigures(tgiven_final=self.tgiven_final, tinfer_final=self.tinfer_final, batch_wise=self.batch_wise, mse=self.mse)
+
+    def content(self) -> dict[str, Any]:
+        """Plain values, as ``results.json`` holds them."""
+        optional = {"task_boundaries"} - self.model_fields_set
+        return self.model_dump(by_alias=True, exclude=optional)
+
+
+_REQUIRED = tuple(name for name, entry in Results.model_fields.items() if entry.is_required())
+
+
+def read_results(path: Path) -> Results:
+    """Read and check a run's ``results.json``."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path} is not valid JSON ({error}); repeat the run to write it again") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}); repeat the run to write it again") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise DataError(f"{path} does not say schema {SCHEMA}; this version of metareplay reads only that, repeat the run with it")
+    if missing := [key for key in _REQUIRED if content.get(key) is None]:
+        raise DataError(f"{path} lacks {', '.join(missing)}; a finished run has all of them, repeat the run to write it again")
+    known = {key: value for key, value in content.items() if value is not None or key == "task_boundaries"}  # null: not there
+    try:
+        return Results.model_validate(known)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise DataError(f"{path} is damaged: {where}: {message}; repeat the run to write it again") from error

@@ -6,7 +6,8 @@ from typing import Any
 
 from metareplay.benchmarks.base import Benchmark
 from metareplay.errors import ConfigError
-from metareplay.experiments.own_data import described
+from metareplay.experiments.plan import Plan, described
+from metareplay.experiments.results import Results
 from metareplay.experiments.run import Run
 from metareplay.learner.config import build_config
 from metareplay.learner.recipe_book import default_settings
@@ -22,14 +23,15 @@ def run_benchmark(
     settings: Mapping[str, Any] | None = None,
     published: bool = False,
     resume: bool = False,
-) -> dict[str, Any]:
-    """Learn and test the tasks as ``metareplay run`` does; ``out`` then holds the same files. Returns what ``results.json`` holds.
+) -> Results:
+    """Learn and test the tasks as ``metareplay run`` does; ``out`` then holds the same files. Returns what ``results.json``
+    holds.
 
     With ``published`` it starts from the paper's settings also where this project has cheaper ones.
     """
     if wrong := [key for key in settings or {} if key in ("benchmark", "data_dir", "data_seed") or key.startswith("data.")]:
-        raise ConfigError(f"{wrong[0]} means nothing here: the benchmark is given; leave it out")
+        raise ConfigError(f"{wrong[0]} has no effect here: the benchmark is given; remove it")
     info = described(benchmark)
-    defaults, _ = default_settings(info.name, method, network or info.default_network, published=published)
+    defaults, source = default_settings(info.name, method, network or info.default_network, published=published)
     config = build_config({**defaults, "seed": seed}, dict(settings or {}), "settings")
-    return Run(config, Path(out), benchmark=benchmark).execute(resume=resume)
+    return Run(Plan.of(config, Path(out), benchmark=benchmark, source=source)).execute(resume=resume)

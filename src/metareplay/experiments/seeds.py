@@ -1,20 +1,28 @@
-"""Several seeds side by side, each in a process and a folder of its own."""
+"""Several runs side by side, each in a process and a folder of its own."""
 
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metareplay.errors import MetaReplayError
+from metareplay.benchmarks.stored import load_benchmark, store_benchmark
+from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.experiments.observers import ObserverList, ProgressFile, TensorBoard
-from metareplay.experiments.run import Interrupted, Run, finished_results
+from metareplay.experiments.plan import Plan
+from metareplay.experiments.results import Results
+from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run_folder import finished_results
 from metareplay.files import write_atomically
-from metareplay.learner.config import RunConfig
+from metareplay.learner.config import build_config
+from metareplay.settings import Settings, flatten
 from metareplay.training.progress import Observer
+
+SEEDS, REQUEST = "seeds.json", "request.json"
 
 
 class SeedStatus(NamedTuple):
@@ -26,36 +34,71 @@ class SeedStatus(NamedTuple):
     state: str
 
 
+class Request(Settings):
+    """What the process of one run is asked to do; a small file in the run's folder."""
+
+    config: dict[str, Any]
+    source: str
+    tasks: Path | None
+    """Where the data lie that were read already; None: they are a known data set's, or generated."""
+    resume: bool
+    tensorboard: bool
+    parent: int
+    """The process that asks."""
+
+    def plan(self, folder: Path) -> Plan:
+        """The plan, as the process that asks has made it."""
+        config = build_config({}, flatten(self.config), str(folder / REQUEST))
+        benchmark = None if self.tasks is None else load_benchmark(self.tasks, config.data.fingerprint)
+        return Plan.of(config, folder, benchmark=benchmark, source=self.source)
+
+
+def seed_plans(plan: Plan, seeds: range) -> list[Plan]:
+    """The plans of some seeds, in folders inside the plan's own; the folder remembers which seeds they are."""
+    write_atomically(plan.folder / SEEDS, json.dumps({"first": seeds.start, "count": len(seeds)}))
+    return [plan.with_seed(seed, plan.folder / f"seed-{seed}") for seed in seeds]
+
+
+def earlier_seeds(folder: Path) -> range | None:
+    """The seeds that an earlier call ran in a folder; None if it ran no more than one."""
+    path = folder / SEEDS
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text())
+        first, count = int(content["first"]), int(content["count"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged; give --seeds again to continue") from error
+    return range(first, first + count)
+
+
 def run_seeds(
-    configs: Sequence[RunConfig],
-    out: Path,
+    plans: Sequence[Plan],
     *,
     jobs: int,
     resume: bool,
     tensorboard: bool = False,
     report: Callable[[list[SeedStatus]], None] = lambda statuses: None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> list[dict[str, Any]]:
-    """Run configurations that differ in their seed, ``jobs`` at a time; returns their results in order.
+) -> list[Results]:
+    """Run plans that differ in their seed, ``jobs`` at a time; returns their results in order.
 
     A finished seed is not run again with ``resume``. If one fails the others go on; then the first error is raised.
     """
-    folders = [out / f"seed-{config.seed}" for config in configs]
-    failures = run_side_by_side(
-        list(zip(configs, folders, strict=True)), jobs=jobs, resume=resume, tensorboard=tensorboard, report=report, should_stop=should_stop
-    )
+    failures = run_side_by_side(plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=report, should_stop=should_stop)
     if failures:
         index, words = next(iter(failures.items()))
-        kept = f"{len(folders) - len(failures)} of {len(folders)} seeds are kept"
-        raise MetaReplayError(f"seed {configs[index].seed} stopped: {words} ({kept})")
-    done = sum(finished_results(folder, config) is not None for folder, config in zip(folders, configs, strict=True))
-    if done < len(folders):
-        raise Interrupted(f"stopped; {done} of {len(folders)} seeds are finished in {out}: continue with --resume")
-    return [json.loads((folder / "results.json").read_text()) for folder in folders]
+        kept = f"{len(plans) - len(failures)} of {len(plans)} seeds are kept"
+        raise MetaReplayError(f"seed {plans[index].config.seed} stopped: {words} ({kept})")
+    results = [found for plan in plans if (found := finished_results(plan.folder, plan.config)) is not None]
+    if len(results) < len(plans):
+        out = plans[0].folder.parent
+        raise Interrupted(f"stopped; {len(results)} of {len(plans)} seeds are finished in {out}: continue with --resume")
+    return results
 
 
 def run_side_by_side(
-    runs: Sequence[tuple[RunConfig, Path]],
+    plans: Sequence[Plan],
     *,
     jobs: int,
     resume: bool,
@@ -63,76 +106,101 @@ def run_side_by_side(
     report: Callable[[list[SeedStatus]], None] = lambda statuses: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[int, str]:
-    """Run configurations in folders of their own, ``jobs`` at a time; returns the last words of those that failed.
+    """Run plans in folders of their own, ``jobs`` at a time; returns the last words of those that failed.
 
     When asked to stop, those that run save their state and end, and the others are left.
     """
-    waiting = [index for index, (config, folder) in enumerate(runs) if not (resume and finished_results(folder, config))]
+    waiting = [index for index, plan in enumerate(plans) if not (resume and finished_results(plan.folder, plan.config))]
     running: dict[int, subprocess.Popen[str]] = {}
     failures: dict[int, str] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs and not should_stop():
-                index = waiting.pop(0)
-                running[index] = _start(*runs[index], resume, tensorboard)
-            time.sleep(0.2)
-            for index in [index for index, process in running.items() if process.poll() is not None]:
-                process = running.pop(index)
-                words = _last_words(process)
-                if process.returncode != 0:
-                    failures[index] = words
-            report([_status(config, folder, index in running, index in failures) for index, (config, folder) in enumerate(runs)])
-            if should_stop():
-                break
-    finally:
-        for process in running.values():
-            process.terminate()  # each saves its state and ends
-        for process in running.values():
-            process.communicate()
+    with _shared_tasks([plans[index] for index in waiting]) as tasks:
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs and not should_stop():
+                    index = waiting.pop(0)
+                    running[index] = _start(plans[index], tasks, resume=resume, tensorboard=tensorboard)
+                time.sleep(0.2)
+                failures |= _ended(running)
+                report([_status(plan, index in running, index in failures) for index, plan in enumerate(plans)])
+                if should_stop():
+                    break
+        finally:
+            for process in running.values():
+                process.terminate()  # each saves its state and ends
+            for process in running.values():
+                process.communicate()
     return failures
 
 
-def _start(config: RunConfig, folder: Path, resume: bool, tensorboard: bool) -> "subprocess.Popen[str]":
-    folder.mkdir(parents=True, exist_ok=True)
-    request = folder / "request.json"
-    write_atomically(
-        request, json.dumps({"config": config.model_dump(mode="json"), "resume": resume, "tensorboard": tensorboard, "parent": os.getpid()})
+@contextmanager
+def _shared_tasks(plans: Sequence[Plan]) -> Iterator[Mapping[str, Path]]:
+    """A file of the tasks for each of the users' data, by fingerprint, so that no process reads them again; removed at the end."""
+    files: dict[str, Path] = {}
+    try:
+        for plan in plans:
+            mark = plan.config.data.fingerprint
+            if mark is not None and mark not in files:
+                files[mark] = plan.folder.parent / f".tasks-{mark}.tmp"
+                store_benchmark(files[mark], plan.benchmark)
+        yield files
+    finally:
+        for file in files.values():
+            file.unlink(missing_ok=True)
+
+
+def _start(plan: Plan, tasks: Mapping[str, Path], *, resume: bool, tensorboard: bool) -> "subprocess.Popen[str]":
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    shared = tasks.get(plan.config.data.fingerprint or "")
+    request = Request(
+        config=plan.config.dump(),
+        source=plan.source,
+        tasks=None if shared is None else shared.resolve(),
+        resume=resume,
+        tensorboard=tensorboard,
+        parent=os.getpid(),
     )
-    environment = {**os.environ, "OMP_NUM_THREADS": str(config.threads)}
-    command = [sys.executable, "-m", "metareplay.experiments.seeds", str(folder)]
+    write_atomically(plan.folder / REQUEST, request.model_dump_json())
+    environment = {**os.environ, "OMP_NUM_THREADS": str(plan.config.threads)}
+    command = [sys.executable, "-m", "metareplay.experiments.seeds", str(plan.folder)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
 
-def _last_words(process: "subprocess.Popen[str]") -> str:
-    text = process.communicate()[1].strip()  # also closes the pipe
-    return text.splitlines()[-1] if text else f"its process ended with code {process.returncode}"
+def _ended(running: dict[int, "subprocess.Popen[str]"]) -> dict[int, str]:
+    """Take out the processes that have ended; returns the last words of those that failed."""
+    failures = {}
+    for index in [index for index, process in running.items() if process.poll() is not None]:
+        process = running.pop(index)
+        text = process.communicate()[1].strip()  # also closes the pipe
+        if process.returncode != 0:
+            failures[index] = text.splitlines()[-1] if text else f"its process ended with code {process.returncode}"
+    return failures
 
 
-def _status(config: RunConfig, folder: Path, running: bool, failed: bool) -> SeedStatus:
+def _status(plan: Plan, running: bool, failed: bool) -> SeedStatus:
     """Read how far a seed is from what it has logged."""
-    if (folder / "results.json").is_file() and not running:
-        return SeedStatus(config.seed, 0, 1.0, "finished")
+    seed = plan.config.seed
+    if (plan.folder / "results.json").is_file() and not running:
+        return SeedStatus(seed, 0, 1.0, "finished")
     task, share = 0, 0.0
     try:
-        last = (folder / "progress.json").read_text()
-        facts = json.loads(last)
+        facts = json.loads((plan.folder / "progress.json").read_text())
         task, share = facts["task"], facts["share"]
     except (OSError, ValueError):
         pass
-    return SeedStatus(config.seed, task, share, "failed" if failed else "running" if running else "waiting")
+    return SeedStatus(seed, task, share, "failed" if failed else "running" if running else "waiting")
 
 
 def _child(folder: Path) -> None:
     """What the process of one seed does."""
-    request = json.loads((folder / "request.json").read_text())
-    (folder / "request.json").unlink()
-    config = RunConfig.model_validate(request["config"])
-    asked, parent = stop_on_signal(), request["parent"]  # who may have been killed while this process started
+    request = Request.model_validate_json((folder / REQUEST).read_text())
+    (folder / REQUEST).unlink()
+    asked, plan = stop_on_signal(), request.plan(folder)
     watchers: list[Observer] = [ProgressFile(folder / "progress.json")]
-    if request["tensorboard"]:
-        watchers.append(TensorBoard(folder / "tensorboard", config.training.log_every))
-    run = Run(config, folder, observer=ObserverList(watchers), should_stop=lambda: asked() or os.getppid() != parent)
-    run.execute(resume=request["resume"])
+    if request.tensorboard:
+        watchers.append(TensorBoard(folder / "tensorboard", plan.config.training.log_every))
+    # whoever asked may have been killed while this process started
+    run = Run(plan, observer=ObserverList(watchers), should_stop=lambda: asked() or os.getppid() != request.parent)
+    run.execute(resume=request.resume)
 
 
 def stop_on_signal() -> Callable[[], bool]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from metareplay.benchmarks.base import Problem
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.learner.methods import Method, method_named
 from metareplay.nets.registry import is_mlp, is_own
@@ -15,6 +16,8 @@ from metareplay.settings import flatten
 CUSTOM = "custom"
 """The name under which a user's own data run; regression has settings of its own."""
 CUSTOM_REGRESSION = "custom-regression"
+OWN_DATA: dict[Problem, str] = {"classification": CUSTOM, "regression": CUSTOM_REGRESSION}
+"""The names of recipes for a user's own data, by problem."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def _lenders(method: Method) -> list[str]:
 
 def default_settings(benchmark: str, method: str, network: str, *, published: bool = False) -> tuple[dict[str, Any], str]:
     """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
-    fallback = CUSTOM_REGRESSION if "regression" in benchmark else CUSTOM
+    fallback = OWN_DATA[BENCHMARKS[benchmark].problem] if benchmark in BENCHMARKS else benchmark
     recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(fallback, method, network, published=published)
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
     if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":

@@ -11,11 +11,25 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from metareplay.evaluation.boundaries import Thresholds, over_runs
+from metareplay.experiments.results import FILE, Results, Seconds, read_results
 from metareplay.files import write_atomically
 from metareplay.paper.reproduce import PlannedRun
-from metareplay.paper.tables import PaperRow, PaperTable, result_path
-from metareplay.report.base import MISSING, Estimate, Kind, Results, estimate, show, show_duration
-from metareplay.report.runs import read_results
+from metareplay.paper.tables import PaperRow, PaperTable
+from metareplay.report.base import (
+    MISSING,
+    MSE,
+    TASK_GIVEN,
+    Estimate,
+    Kind,
+    Number,
+    batch_wise,
+    estimate,
+    right_task,
+    show,
+    show_duration,
+    tinfer,
+    training_seconds,
+)
 
 FIGURES: dict[str, tuple[str, Kind]] = {
     "tgiven_during": ("TGiven-During", "percent"),
@@ -32,6 +46,8 @@ FIGURES: dict[str, tuple[str, Kind]] = {
     "seconds": ("training", "seconds"),
     "memory": ("peak memory, MiB", "seconds"),
 }
+BOUNDARY = "boundary_"
+"""How the figures of thresholds that detect the boundaries of tasks begin; the signal's name follows."""
 SLACK_ERRORS, SLACK_POINTS = 3.0, 2.0
 """A figure falls short if it is worse than the paper's by more than so many standard errors plus so many points."""
 WIDE = 128
@@ -79,8 +95,8 @@ def finished(runs: Sequence[PlannedRun]) -> dict[str, list[Results]]:
     """The results of the runs that have ended, by method."""
     found: dict[str, list[Results]] = {}
     for run in runs:
-        if (run.folder / "results.json").is_file():
-            found.setdefault(run.method, []).append(read_results(run.folder))
+        if (run.folder / FILE).is_file():
+            found.setdefault(run.method, []).append(read_results(run.folder / FILE))
     return found
 
 
@@ -91,11 +107,12 @@ def compare(
     found = []
     for row in rows:
         runs = results.get(str(row.method), [])
-        seconds = [sum(run["seconds"].values()) for run in runs]
+        times = [run.seconds or Seconds() for run in runs]
+        seconds = [(time.train or 0.0) + (time.evaluate or 0.0) for time in times]
         spent = sum(seconds) / len(seconds) if seconds else None
         for figure, (paper, paper_error) in row.figures.items():
             ours = _estimate(table, row, figure, runs)
-            lower = figure in ("seconds", "memory") or (table.benchmark == "regression-1d" and figure != "right_task")
+            lower = figure in ("seconds", "memory") or (table.regression and figure != "right_task")
             mean, error, seeds = (None, None, 0) if ours is None else ours
             budget = (budgets or {}).get(str(row.method), 1.0)
             found.append(Comparison(row.paper, str(row.method), figure, mean, error, seeds, paper, paper_error, lower, spent, budget))
@@ -104,14 +121,28 @@ def compare(
 
 def _estimate(table: PaperTable, row: PaperRow, figure: str, runs: Sequence[Results]) -> Estimate | None:
     """One figure over the runs; the thresholds that detect task boundaries are those that suit all runs together, as in the paper."""
-    path = result_path(table, row, figure)
-    if not figure.startswith("boundary_"):
-        return estimate(runs, *path)
-    known = [run[path[0]][path[1]] for run in runs if run.get(path[0])]
+    if not figure.startswith(BOUNDARY):
+        return estimate(runs, number_of(table, row, figure))
+    signal = figure.removeprefix(BOUNDARY)
+    known = [run.task_boundaries[signal] for run in runs if run.task_boundaries]
     if not known:
         return None
-    joint = over_runs([Thresholds(*(each[field] for field in Thresholds._fields)) for each in known])
+    joint = over_runs([Thresholds(each.at_boundaries, each.elsewhere, each.lowest, each.highest) for each in known])
     return Estimate(joint.viable_share, None, len(known))
+
+
+def number_of(table: PaperTable, row: PaperRow, figure: str) -> Number:
+    """What a run's results call a figure of the paper."""
+    plain: dict[str, Number] = {
+        "right_task": right_task("variance"),
+        "seconds": training_seconds,
+        "memory": lambda results: results.peak_memory_mib,
+    }
+    given = MSE if table.regression else TASK_GIVEN
+    plain |= {"tgiven_during": given[0].number, "tgiven_final": given[1].number}
+    if table.regression:
+        plain["tinfer_final"] = MSE[2].number
+    return plain.get(figure) or (batch_wise(figure) if row.batch_wise else tinfer(figure))
 
 
 def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison], width: int = WIDE) -> RenderableType:
@@ -153,7 +184,7 @@ def comparison_cells(table: PaperTable, entries: Sequence[Comparison]) -> list[t
     last = None
     for entry in entries:
         label, kind = FIGURES[entry.figure]
-        if table.benchmark == "regression-1d" and entry.figure != "right_task":
+        if table.regression and entry.figure != "right_task":
             label, kind = f"MSE {label}", "mse"
         ours = None if entry.ours is None else Estimate(entry.ours, entry.error, entry.seeds)
         paper = Estimate(entry.paper, entry.paper_error, 1)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metareplay.errors import ConfigError
+from metareplay.experiments.plan import Plan
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.recipe_book import default_settings
 from metareplay.paper.tables import PaperRow, PaperTable
@@ -24,12 +25,17 @@ class PlannedRun:
     """One seed of one method, and the folder it goes to."""
 
     method: str
-    config: RunConfig
-    folder: Path
-    source: str
-    """Where its settings come from."""
+    plan: Plan
     budget: float | None = 1.0
     """Its length as a share of the recipe's; None where they are told in different units."""
+
+    @property
+    def config(self) -> RunConfig:
+        return self.plan.config
+
+    @property
+    def folder(self) -> Path:
+        return self.plan.folder
 
 
 def chosen_rows(table: PaperTable, names: Sequence[str]) -> tuple[PaperRow, ...]:
@@ -51,15 +57,17 @@ def planned_runs(
     if fixed := [key for key in FIXED if key in (given or {})]:
         raise ConfigError(f"--set {fixed[0]} is not possible here: {FIXED[fixed[0]]}; use metareplay run for runs of your own")
     methods = dict.fromkeys(str(row.method) for row in rows)
-    found = []
+    planned: list[PlannedRun] = []
     for seed in seeds:
         for method in methods:
             defaults, source = default_settings(table.benchmark, method, table.network, published=True)
-            defaults = {**defaults, **table.settings}  # those that mean nothing to a method are passed over
+            defaults = {**defaults, **table.settings}  # those that have no effect with a method are passed over
             config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "settings"), budget)
             share = _length_share(config, build_config(defaults, {}, "settings"))
-            found.append(PlannedRun(method, config, out / method / f"seed-{seed}", source, share))
-    return found
+            folder = out / method / f"seed-{seed}"
+            plan = planned[0].plan.variant(config, folder, source) if planned else Plan.of(config, folder, source=source)
+            planned.append(PlannedRun(method, plan, share))
+    return planned
 
 
 def _length_share(config: RunConfig, recipe: RunConfig) -> float | None:
@@ -79,7 +87,8 @@ def shortened(config: RunConfig, budget: float) -> RunConfig:
         return config
     training, strategy = config.training, config.strategy
     lengths = {key: _share(getattr(training, key), budget) for key in ("iterations", "epochs")}
-    after = {key: _share(getattr(strategy, key), budget) for key in ("finetune_iterations", "finetune_epochs")}
+    stages = [key for key in ("finetune_iterations", "finetune_epochs") if hasattr(strategy, key)]
+    after = {key: _share(getattr(strategy, key), budget) for key in stages}
     return config.model_copy(update={"training": training.model_copy(update=lengths), "strategy": strategy.model_copy(update=after)})
 
 

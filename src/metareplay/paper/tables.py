@@ -1,4 +1,4 @@
-"""The paper's results tables as data (paper/tables.yaml), and where a run's results hold the same figures."""
+"""The paper's results tables as data (paper/tables.yaml)."""
 
 import difflib
 from dataclasses import dataclass, field
@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.errors import ConfigError
 
 
@@ -34,9 +35,14 @@ class PaperTable:
     network: str
     rows: tuple[PaperRow, ...]
     settings: dict[str, Any] = field(default_factory=dict)
-    """What its runs have instead of what their recipes say; keys that mean nothing to a method are passed over."""
+    """What its runs have instead of what their recipes say; keys that have no effect with a method are passed over."""
     other_labels: tuple[str, ...] = ()
     """Tables of the paper's main text that show some of the same figures."""
+
+    @property
+    def regression(self) -> bool:
+        """Whether its figures are errors."""
+        return BENCHMARKS[self.benchmark].problem == "regression"
 
     @property
     def own_rows(self) -> tuple[PaperRow, ...]:
@@ -67,20 +73,3 @@ def paper_table(name: str) -> PaperTable:
     near = difflib.get_close_matches(name, [*tables, *by_label], n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ConfigError(f"table {name!r} is unknown; choose one of {', '.join(tables)} (metareplay list tables){hint}")
-
-
-def result_path(table: PaperTable, row: PaperRow, figure: str) -> tuple[str, ...]:
-    """Where results.json holds a figure."""
-    if figure == "right_task":
-        return ("task_inference_accuracy", "variance")
-    if figure.startswith("boundary_"):
-        return ("task_boundaries", figure.removeprefix("boundary_"), "viable_share")
-    if figure == "seconds":
-        return ("seconds", "train")
-    if figure == "memory":
-        return ("peak_memory_mib",)
-    if table.benchmark == "regression-1d":
-        return ("mse", figure)
-    if figure.startswith("tgiven"):
-        return (figure,)
-    return ("batch_wise" if row.batch_wise else "tinfer_final", figure)

@@ -1,16 +1,17 @@
 """What tables, figures and page share: estimates over seeds, how numbers are shown, what each figure means."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metareplay.errors import DataError
+from metareplay.experiments.results import Results, SquaredErrors
 
-Results = Mapping[str, Any]
-"""The contents of one results.json."""
+Number = Callable[[Results], float | None]
+"""One figure of a run, None where it does not apply."""
 
 Kind = Literal["percent", "mse", "seconds"]
 
@@ -28,10 +29,30 @@ CRITERION_TITLES: dict[str, str] = {
 """How each criterion chooses a task, in the order in which tables show them."""
 
 
-class Measure(NamedTuple):
-    """A scalar of results.json: where it is, what it is called, how it is shown and what it means."""
+def tinfer(criterion: str) -> Number:
+    """Accuracy after the last task, the task being inferred."""
+    return lambda results: (results.tinfer_final or {}).get(criterion)
 
-    path: tuple[str, ...]
+
+def batch_wise(criterion: str) -> Number:
+    """The same when the task is inferred for batches of inputs."""
+    return lambda results: (results.batch_wise or {}).get(criterion)
+
+
+def right_task(criterion: str) -> Number:
+    """Share of inputs given to the task they belong to."""
+    return lambda results: (results.task_inference_accuracy or {}).get(criterion)
+
+
+def training_seconds(results: Results) -> float | None:
+    """How long all tasks were trained."""
+    return None if results.seconds is None else results.seconds.train
+
+
+class Measure(NamedTuple):
+    """A figure of a run: what it is, what it is called, how it is shown and what it means."""
+
+    number: Number
     label: str
     kind: Kind
     meaning: str
@@ -39,22 +60,58 @@ class Measure(NamedTuple):
 
 
 TASK_GIVEN = (
-    Measure(("tgiven_during",), "TGiven-During", "percent", "Accuracy on each task right after learning it, the task being known."),
-    Measure(("tgiven_final",), "TGiven-Final", "percent", "Accuracy on all tasks after the last one, the task being known."),
-    Measure(("forgetting",), "Forgetting", "percent", "Accuracy on earlier tasks lost by the end, in percentage points; 0 is best.", False),
-    Measure(("backward_transfer",), "Backward transfer", "percent", "What later tasks changed on earlier ones, in percentage points."),
+    Measure(
+        lambda results: results.tgiven_during,
+        "TGiven-During",
+        "percent",
+        "Accuracy on each task right after learning it, the task being known.",
+    ),
+    Measure(
+        lambda results: results.tgiven_final, "TGiven-Final", "percent", "Accuracy on all tasks after the last one, the task being known."
+    ),
+    Measure(
+        lambda results: results.forgetting,
+        "Forgetting",
+        "percent",
+        "Accuracy on earlier tasks lost by the end, in percentage points; 0 is best.",
+        False,
+    ),
+    Measure(
+        lambda results: results.backward_transfer,
+        "Backward transfer",
+        "percent",
+        "What later tasks changed on earlier ones, in percentage points.",
+    ),
 )
 CALIBRATION = Measure(
-    ("calibration_error",),
+    lambda results: results.calibration_error,
     "Calibration error",
     "percent",
     "Mean gap between confidence and accuracy, task known (15 bins); 0 is best.",
     False,
 )
 MSE = (
-    Measure(("mse", "tgiven_during"), "MSE TGiven-During", "mse", "Squared error on each task right after learning it, task known.", False),
-    Measure(("mse", "tgiven_final"), "MSE TGiven-Final", "mse", "Squared error on all tasks after the last one, task known.", False),
-    Measure(("mse", "tinfer_final"), "MSE TInfer-Final", "mse", "Squared error after the last task, the task being inferred.", False),
+    Measure(
+        lambda results: (results.mse or SquaredErrors()).tgiven_during,
+        "MSE TGiven-During",
+        "mse",
+        "Squared error on each task right after learning it, task known.",
+        False,
+    ),
+    Measure(
+        lambda results: (results.mse or SquaredErrors()).tgiven_final,
+        "MSE TGiven-Final",
+        "mse",
+        "Squared error on all tasks after the last one, task known.",
+        False,
+    ),
+    Measure(
+        lambda results: (results.mse or SquaredErrors()).tinfer_final,
+        "MSE TInfer-Final",
+        "mse",
+        "Squared error after the last task, the task being inferred.",
+        False,
+    ),
 )
 
 
@@ -66,19 +123,14 @@ class Estimate(NamedTuple):
     n: int
 
 
-def lookup(results: Results, *path: str) -> float | None:
-    """The number at a path of keys, or None if it is null, absent or not finite."""
-    value: Any = results
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
-
-
-def estimate(runs: Sequence[Results], *path: str) -> Estimate | None:
+def estimate(runs: Sequence[Results], number: Number) -> Estimate | None:
     """Mean and standard error of one figure over the runs that have it, None if no run has it."""
-    values = [value for value in (lookup(run, *path) for run in runs) if value is not None]
+    return estimate_of([value for run in runs if (value := number(run)) is not None])
+
+
+def estimate_of(numbers: Sequence[float]) -> Estimate | None:
+    """Mean and standard error of the finite ones among some numbers, None if there is none."""
+    values = [float(value) for value in numbers if math.isfinite(value)]
     n = len(values)
     if n == 0:
         return None
@@ -91,8 +143,8 @@ def estimate(runs: Sequence[Results], *path: str) -> Estimate | None:
 
 def criteria_of(runs: Sequence[Results]) -> list[str]:
     """The criteria for which any run has a figure, in the order of ``CRITERION_TITLES``, unknown ones last by name."""
-    keys = ("tinfer_final", "task_inference_accuracy", "batch_wise")
-    found = {name for run in runs for key in keys for name in (run.get(key) or {}) if lookup(run, key, name) is not None}
+    figures = [by_name or {} for run in runs for by_name in (run.tinfer_final, run.task_inference_accuracy, run.batch_wise)]
+    found = {name for by_name in figures for name, value in by_name.items() if value is not None and math.isfinite(value)}
     order = list(CRITERION_TITLES)
     return sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
 
@@ -133,18 +185,20 @@ def show_duration(seconds: float) -> str:
 
 def task_names(results: Results) -> list[str]:
     """The names of the tasks, or their numbers if the run did not name them."""
-    names = results.get("task_names") or []
-    count = int(results["num_tasks"])
-    return [str(names[i]) if i < len(names) else str(i + 1) for i in range(count)]
+    names = results.task_names
+    return [names[i] if i < len(names) else str(i + 1) for i in range(results.num_tasks)]
 
 
 def fine_tuned_row(runs: Sequence[Results]) -> NDArray[np.float64] | None:
     """The mean over seeds of all tasks' scores after fine-tuning on coresets, (T,); None where there was none."""
-    rows = [run["tgiven_fine_tuned"] for run in runs if run.get("tgiven_fine_tuned")]
+    rows = [run.tgiven_fine_tuned for run in runs if run.tgiven_fine_tuned]
     return np.array(rows, dtype=np.float64).mean(axis=0) if rows else None  # (seeds, T) -> (T,)
 
 
-def mean_matrix(matrices: Sequence[Any], tasks: int) -> NDArray[np.float64] | None:
+Matrix = Sequence[Sequence[float | None]]
+
+
+def mean_matrix(matrices: Sequence[Matrix | None], tasks: int) -> NDArray[np.float64] | None:
     """The mean over seeds of (possibly triangular) task matrices, (T, T), NaN where nothing is known; None if no seed has one."""
     padded = []
     for matrix in matrices:
@@ -153,7 +207,7 @@ def mean_matrix(matrices: Sequence[Any], tasks: int) -> NDArray[np.float64] | No
         square = np.full((tasks, tasks), np.nan)
         for i, row in enumerate(matrix):
             if i >= tasks or len(row) > tasks:
-                raise DataError(f"a matrix in results.json is larger than the {tasks} tasks of the run; repeat the run to write it anew")
+                raise DataError(f"a matrix in results.json is larger than the {tasks} tasks of the run; repeat the run to write it again")
             square[i, : len(row)] = [np.nan if value is None else value for value in row]
         padded.append(square)
     return np.stack(padded).mean(axis=0) if padded else None  # (seeds, T, T) -> (T, T)

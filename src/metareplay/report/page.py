@@ -7,7 +7,7 @@ from pathlib import Path
 from metareplay.errors import DataError
 from metareplay.files import write_atomically
 from metareplay.report import html
-from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, lookup, mean_and_error
+from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, mean_and_error, right_task, tinfer
 from metareplay.report.figures.canvas import PAGE, inline_svg
 from metareplay.report.figures.results import comparison_figure
 from metareplay.report.pictures import pictures, predictive_pictures
@@ -44,7 +44,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
 
 
 def _single(group: Group) -> tuple[str, str, str]:
-    title = f"{group.label} on {group.first['benchmark']}"
+    title = f"{group.label} on {group.first.benchmark}"
     return title, description(group), _method(group, "m0")
 
 
@@ -54,16 +54,16 @@ def _method(group: Group, prefix: str) -> str:
 
 
 def _several(groups: Sequence[Group]) -> tuple[str, str, str]:
-    benchmarks = list(dict.fromkeys(str(group.first["benchmark"]) for group in groups))
+    benchmarks = list(dict.fromkeys(group.first.benchmark for group in groups))
     title = f"{len(groups)} methods on {', '.join(benchmarks) if len(benchmarks) < 4 else f'{len(benchmarks)} benchmarks'}"
     parts = []
     for number, benchmark in enumerate(benchmarks):
-        members = [group for group in groups if group.first["benchmark"] == benchmark]
+        members = [group for group in groups if group.first.benchmark == benchmark]
         parts.append(f"<h2>{escape(benchmark)}</h2>" if len(benchmarks) > 1 else "")
         parts.append(_comparison(members, f"c{number}"))
     parts.append("<h2>Each method</h2>")
     for number, group in enumerate(groups):
-        remark = f"{group.first['benchmark']}, {group.first['network']}"
+        remark = f"{group.first.benchmark}, {group.first.network}"
         content = f'<div><p class="note">{description(group)}</p>{_method(group, f"m{number}")}</div>'
         parts.append(html.details(group.label, content, css="panel method", remark=remark))
     runs = sum(len(group.runs) for group in groups)
@@ -74,14 +74,13 @@ def _several(groups: Sequence[Group]) -> tuple[str, str, str]:
 def _comparison(groups: Sequence[Group], name: str) -> str:
     """The methods of one benchmark side by side: a figure of the headline numbers and a table of all of them."""
     measures = _measures(groups)
-    estimates = {(i, m.path): estimate(group.results, *m.path) for i, group in enumerate(groups) for m in measures}
-    best = {m.path: _best([estimates[i, m.path] for i in range(len(groups))], m) for m in measures}
-    networks = len({group.first["network"] for group in groups}) > 1
+    columns = [(m, values := [estimate(group.results, m.number) for group in groups], _best(values, m)) for m in measures]
+    networks = len({group.first.network for group in groups}) > 1
     rows = []
     for i, group in enumerate(groups):
-        cells = [html.estimate_cell(estimates[i, m.path], m.kind, best=i in best[m.path]) for m in measures]
+        cells = [html.estimate_cell(values[i], m.kind, best=i in best) for m, values, best in columns]
         names = [html.text_cell(group.label), html.Cell(str(len(group.runs)), str(len(group.runs)))]
-        rows.append([*names, *cells, _memory(group), *([html.text_cell(str(group.first["network"]))] if networks else [])])
+        rows.append([*names, *cells, _memory(group), *([html.text_cell(group.first.network)] if networks else [])])
     headers = ("Method", "Seeds", *(m.label for m in measures), "Memory ×", *(["Network"] if networks else []))
     note = "Percentages. " if not all(group.regression for group in groups) else ""
     note += "Blue: the best mean of a column. Memory: numbers trained for all tasks, as a multiple of one task's posterior."
@@ -93,7 +92,7 @@ def _winners(groups: Sequence[Group]) -> str:
     """Who came out best, as cards."""
     cards = []
     for measure in _headline_measures(groups):
-        values = [estimate(group.results, *measure.path) for group in groups]
+        values = [estimate(group.results, measure.number) for group in groups]
         best = sorted(_best(values, measure))
         if best and (value := values[best[0]]) is not None:
             mean, error = mean_and_error(value, measure.kind)
@@ -109,29 +108,29 @@ def _headline_measures(groups: Sequence[Group]) -> list[Measure]:
         return list(MSE[1:])
     every = [run for group in groups for run in group.results]
     criterion = headline_criterion(every)
-    inferred = [Measure(("tinfer_final", criterion), f"TInfer-Final ({criterion})", "percent", "")] if criterion else []
+    inferred = [Measure(tinfer(criterion), f"TInfer-Final ({criterion})", "percent", "")] if criterion else []
     return [TASK_GIVEN[1], *inferred, TASK_GIVEN[2]]
 
 
 def _measures(groups: Sequence[Group]) -> list[Measure]:
     every = [run for group in groups for run in group.results]
     if all(group.regression for group in groups):
-        return [*MSE, Measure(("task_inference_accuracy", "variance"), "Right task, %", "percent", "")]
-    inferred = [Measure(("tinfer_final", name), f"TInfer {name}", "percent", "") for name in criteria_of(every)]
-    return [measure for measure in (*TASK_GIVEN[:3], *inferred) if any(estimate(group.results, *measure.path) for group in groups)]
+        return [*MSE, Measure(right_task("variance"), "Right task, %", "percent", "")]
+    inferred = [Measure(tinfer(name), f"TInfer {name}", "percent", "") for name in criteria_of(every)]
+    return [measure for measure in (*TASK_GIVEN[:3], *inferred) if any(estimate(group.results, measure.number) for group in groups)]
 
 
 def _comparison_drawing(groups: Sequence[Group], name: str) -> str:
     regression = all(group.regression for group in groups)
     rows: dict[str, dict[str, Estimate | None]] = {}
     for group in groups:
-        label = group.label if group.label not in rows else f"{group.label}, {group.first['network']}"
+        label = group.label if group.label not in rows else f"{group.label}, {group.first.network}"
         if regression:
-            rows[label] = {m.label: estimate(group.results, *m.path) for m in MSE[1:]}
+            rows[label] = {m.label: estimate(group.results, m.number) for m in MSE[1:]}
         else:
             criterion = headline_criterion(group.results)
-            inferred = estimate(group.results, "tinfer_final", criterion) if criterion else None
-            rows[label] = {"TGiven-Final": estimate(group.results, "tgiven_final"), "TInfer-Final": inferred}
+            inferred = estimate(group.results, tinfer(criterion)) if criterion else None
+            rows[label] = {"TGiven-Final": estimate(group.results, TASK_GIVEN[1].number), "TInfer-Final": inferred}
     drawing = comparison_figure(rows, label="mean squared error" if regression else "accuracy in %", log=regression, theme=PAGE)
     caption = "After the last task, with the task known (TGiven) and inferred (TInfer)."
     caption += "" if regression else " The task is inferred by entropy; methods without task inference use their one softmax."
@@ -147,7 +146,7 @@ def _best(values: Sequence[Estimate | None], measure: Measure) -> set[int]:
 
 
 def _memory(group: Group) -> html.Cell:
-    trained, posterior = lookup(group.first, "parameters", "trained"), lookup(group.first, "parameters", "posterior")
-    if not trained or not posterior:
+    counts = group.first.parameters
+    if counts is None or not counts.trained or not counts.posterior:
         return html.Cell(MISSING)
-    return html.Cell(f"{trained / posterior:.2f}", repr(trained / posterior))
+    return html.Cell(f"{counts.trained / counts.posterior:.2f}", repr(counts.trained / counts.posterior))

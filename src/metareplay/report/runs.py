@@ -13,10 +13,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from metareplay.errors import DataError
-from metareplay.report.base import Results
+from metareplay.experiments.results import FILE, Results, read_results
 
-SCHEMA = 1
-_REQUIRED = ("benchmark", "method", "network", "seed", "num_tasks")
 _NOT_A_RUN = {"model", "checkpoint"}
 _NO_VARIANT = {"seed", "seeds", "out", "data_dir", "jobs"}  # keys in which runs of one method may differ
 
@@ -63,7 +61,7 @@ class Group:
 
     @property
     def regression(self) -> bool:
-        return self.first.get("problem") == "regression"
+        return self.first.regression
 
 
 class FoundRuns(NamedTuple):
@@ -76,32 +74,19 @@ class FoundRuns(NamedTuple):
 def read_run(folder: Path) -> FinishedRun:
     """Read one run's folder; only results.json has to be there."""
     config_text = _read_text(folder / "config.yaml")
-    return FinishedRun(
-        folder, read_results(folder), config_text, _read_config(folder, config_text), _read_history(folder / "metrics.jsonl")
-    )
+    return FinishedRun(folder, results_in(folder), config_text, _read_config(folder, config_text), _read_history(folder / "metrics.jsonl"))
 
 
-def read_results(folder: Path) -> Results:
-    """Read and check a run's results.json."""
-    path = folder / "results.json"
-    text = _read_text(path)
+def results_in(folder: Path) -> Results:
+    """The results of a finished run."""
     if not folder.exists():
         raise DataError(f"there is no folder {folder}; name a folder that metareplay run has written")
-    if text is None:
+    if not (folder / FILE).is_file():
         raise DataError(
-            f"{folder} is no finished run: results.json is missing; "
+            f"{folder} is not a finished run: {FILE} is missing; "
             "name a folder that metareplay run has written, or finish the run with metareplay run --resume"
         )
-    try:
-        results = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path} is no valid JSON ({error}); repeat the run to write it anew") from error
-    if not isinstance(results, dict) or results.get("schema") != SCHEMA:
-        raise DataError(f"{path} does not say schema {SCHEMA}; this version of metareplay reads only that, repeat the run with it")
-    missing = [key for key in _REQUIRED if results.get(key) is None]
-    if missing:
-        raise DataError(f"{path} lacks {', '.join(missing)}; a finished run has all of them, repeat the run to write it anew")
-    return results
+    return read_results(folder / FILE)
 
 
 def find_runs(folders: Sequence[Path]) -> FoundRuns:
@@ -111,7 +96,7 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
     for folder in map(Path, folders):
         found = [folder] if (folder / "results.json").exists() else _folders_with(folder, "results.json")
         if not found:
-            read_results(folder)  # raises the error that says what is missing
+            results_in(folder)  # raises the error that says what is missing
         for path in found:
             runs.setdefault(path.resolve(), read_run(path))
         if folder not in found:
@@ -123,7 +108,8 @@ def group_runs(runs: Sequence[FinishedRun]) -> list[Group]:
     """Put runs together that differ only in the seed; where one method has several settings, the label says which."""
     variants: dict[tuple[str, ...], dict[tuple[tuple[str, str], ...], list[FinishedRun]]] = {}
     for run in runs:
-        identity = tuple(str(run.results.get(key)) for key in ("benchmark", "method", "network", "scenario", "num_tasks"))
+        results = run.results
+        identity = tuple(map(str, (results.benchmark, results.method, results.network, results.scenario, results.num_tasks)))
         setting = tuple(sorted((key, value) for key, value in run.config.items() if key.split(".")[-1] not in _NO_VARIANT))
         variants.setdefault(identity, {}).setdefault(setting, []).append(run)
     groups = []
@@ -132,7 +118,7 @@ def group_runs(runs: Sequence[FinishedRun]) -> list[Group]:
         for setting, members in by_setting.items():
             differing = ", ".join(f"{key.split('.')[-1]}={value}" for key, value in setting if (key, value) not in common)
             label = f"{identity[1]} ({differing})" if differing else identity[1]
-            groups.append(Group(label, tuple(sorted(members, key=lambda run: int(run.results["seed"])))))
+            groups.append(Group(label, tuple(sorted(members, key=lambda run: run.results.seed))))
     return groups
 
 
@@ -147,7 +133,7 @@ def _read_text(path: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read ({error}); repeat the run to write it anew") from error
+        raise DataError(f"{path} cannot be read ({error}); repeat the run to write it again") from error
 
 
 def _read_arrays(path: Path) -> Tensors | None:
@@ -164,7 +150,7 @@ def _read_config(folder: Path, text: str | None) -> dict[str, str]:
     try:
         content = yaml.safe_load(text or "")
     except yaml.YAMLError as error:
-        raise DataError(f"{folder / 'config.yaml'} is no valid YAML; repeat the run to write it anew") from error
+        raise DataError(f"{folder / 'config.yaml'} is not valid YAML; repeat the run to write it again") from error
     return _flatten(content) if isinstance(content, Mapping) else {}
 
 
@@ -189,5 +175,5 @@ def _read_history(path: Path) -> list[dict[str, Any]]:
             if isinstance(line, dict) and "event" not in line:
                 lines[int(line["task"]), int(line["iteration"])] = line
         except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}, line {number} is no training record; delete the line or repeat the run") from error
+            raise DataError(f"{path}, line {number} is not a training record; delete the line or repeat the run") from error
     return [lines[key] for key in sorted(lines)]

@@ -2,12 +2,13 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from metareplay.experiments.results import FinalFigures, ParameterCounts, Results, SquaredErrors
 from metareplay.report import html
 from metareplay.report.base import (
     CALIBRATION,
@@ -17,17 +18,20 @@ from metareplay.report.base import (
     TASK_GIVEN,
     Estimate,
     Kind,
-    Results,
+    Number,
+    batch_wise,
     criteria_of,
     estimate,
     fine_tuned_row,
-    lookup,
     mean_and_error,
     mean_matrix,
+    right_task,
     show,
     show_duration,
     show_number,
     task_names,
+    tinfer,
+    training_seconds,
 )
 from metareplay.report.runs import Group
 
@@ -42,26 +46,25 @@ _MOST_ROWS = 12  # a longer table of tasks is folded
 
 def headline_criterion(runs: Sequence[Results]) -> str | None:
     """The criterion the paper reports first: entropy, or whatever the method has instead; never the best one by hindsight."""
-    names = [name for name in criteria_of(runs) if any(lookup(run, "tinfer_final", name) is not None for run in runs)]
-    return names[0] if names else None
+    return next((name for name in criteria_of(runs) if estimate(runs, tinfer(name)) is not None), None)
 
 
 def headline(group: Group) -> str:
     """The cards on top: what was reached, at which cost."""
     runs = group.results
     if group.regression:
-        items = [_card(estimate(runs, *m.path), m.label, m.kind, m.meaning) for m in MSE[1:]]
-        right = estimate(runs, "task_inference_accuracy", "variance")
+        items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in MSE[1:]]
+        right = estimate(runs, right_task("variance"))
         items.append(_card(right, "Right task", "percent", "Share of inputs given to the task they belong to, by predictive variance."))
     else:
         name = headline_criterion(runs)
-        items = [_card(estimate(runs, *m.path), m.label, m.kind, m.meaning) for m in (TASK_GIVEN[1], TASK_GIVEN[2])]
+        items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in (TASK_GIVEN[1], TASK_GIVEN[2])]
         if name is not None:
             how = f"Accuracy after the last task, task unknown: {CRITERION_TITLES.get(name, name)}."
-            items.insert(1, _card(estimate(runs, "tinfer_final", name), f"TInfer-Final ({name})", "percent", how))
-            size = group.first.get("batch_wise_size")
+            items.insert(1, _card(estimate(runs, tinfer(name)), f"TInfer-Final ({name})", "percent", how))
+            size = group.first.batch_wise_size
             how = f"The same when {size or 'several'} inputs of one task are judged together."
-            items.insert(2, _card(estimate(runs, "batch_wise", name), f"Batch-wise ({name})", "percent", how))
+            items.insert(2, _card(estimate(runs, batch_wise(name)), f"Batch-wise ({name})", "percent", how))
     return html.cards(item for item in (*items, *_costs(group)) if item is not None)
 
 
@@ -72,19 +75,20 @@ def results_table(group: Group) -> str:
     rows = [
         [html.text_cell(m.label, m.meaning), html.estimate_cell(value, m.kind)]
         for m in (MSE if regression else (*TASK_GIVEN, CALIBRATION))
-        if (value := estimate(runs, *m.path)) is not None
+        if (value := estimate(runs, m.number)) is not None
     ]
     parts = [html.table(("Error" if regression else "Task known", "MSE" if regression else "%"), rows)]
     criteria = criteria_of(runs)
     meanings = ""
     if criteria:
-        size = group.first.get("batch_wise_size")
-        columns = [("task_inference_accuracy", "Right task")]
+        size = group.first.batch_wise_size
+        columns = [(right_task, "Right task")]
         if not regression:
             batches = f"Batches of {size}" if size else "Batches"
-            columns = [("tinfer_final", "Each input"), ("batch_wise", batches), *columns]
+            columns = [(tinfer, "Each input"), (batch_wise, batches), *columns]
         cells = [
-            [html.text_cell(name), *(html.estimate_cell(estimate(runs, key, name), "percent") for key, _ in columns)] for name in criteria
+            [html.text_cell(name), *(html.estimate_cell(estimate(runs, figure(name)), "percent") for figure, _ in columns)]
+            for name in criteria
         ]
         parts.append(html.table(("Task inferred by, %", *(label for _, label in columns)), cells, sortable=True))
         known = "; ".join(f"<b>{name}</b>: {escape(CRITERION_TITLES[name])}" for name in criteria if name in CRITERION_TITLES)
@@ -94,21 +98,29 @@ def results_table(group: Group) -> str:
 
 def _before_fine_tuning(group: Group) -> str:
     """What fine-tuning on coresets started from, for methods that do so."""
-    runs, name = group.results, headline_criterion(group.results)
-    paths: list[tuple[str, Kind, tuple[str, ...]]] = [("TGiven-Final", "percent", ("tgiven_final",))]
+    name = headline_criterion(group.results)
+    figures: list[tuple[str, Kind, Callable[[FinalFigures], float | None]]] = [("TGiven-Final", "percent", lambda f: f.tgiven_final)]
     if group.regression:
-        paths = [("TGiven-Final", "mse", ("mse", "tgiven_final")), ("TInfer-Final", "mse", ("mse", "tinfer_final"))]
+        figures = [
+            ("TGiven-Final", "mse", lambda f: (f.mse or SquaredErrors()).tgiven_final),
+            ("TInfer-Final", "mse", lambda f: (f.mse or SquaredErrors()).tinfer_final),
+        ]
     elif name is not None:
-        paths.append((f"TInfer-Final ({name})", "percent", ("tinfer_final", name)))
-    found = [(label, kind, estimate(runs, "before_fine_tuning", *path)) for label, kind, path in paths]
+        figures.append((f"TInfer-Final ({name})", "percent", lambda f: (f.tinfer_final or {}).get(name)))
+    found = [(label, kind, estimate(group.results, _before(figure))) for label, kind, figure in figures]
     shown = ", ".join(f"{escape(label)} {show(value, kind)}" for label, kind, value in found if value is not None)
     return f'<p class="note">All figures are those after fine-tuning on coresets. Before it: {shown}.</p>' if shown else ""
+
+
+def _before(figure: Callable[[FinalFigures], float | None]) -> Number:
+    """A figure as it was before fine-tuning."""
+    return lambda results: None if results.before_fine_tuning is None else figure(results.before_fine_tuning)
 
 
 def tasks_table(group: Group) -> str:
     """Each task right after it was learned and at the end."""
     names = task_names(group.first)
-    matrix = mean_matrix([run.get("tgiven_matrix") for run in group.results], len(names))
+    matrix = mean_matrix([run.tgiven_matrix for run in group.results], len(names))
     if matrix is None:
         return ""
     tuned = fine_tuned_row(group.results)
@@ -131,15 +143,16 @@ def how_to_repeat(group: Group) -> str:
     """The command that repeats the runs, their configuration and the environment they ran in."""
     run = group.runs[0]
     command = ["metareplay", "run", "--config", str(run.folder / "config.yaml")]
-    seeds = [int(run.results["seed"]) for run in group.runs]
+    seeds = [run.results.seed for run in group.runs]
     if len(seeds) == 1:
         commands = [[*command, "--out", "repeated"]]
     elif seeds == list(range(seeds[0], seeds[0] + len(seeds))):  # --seeds counts on from the seed of the configuration
         commands = [[*command, "--seeds", str(len(seeds)), "--out", "repeated"]]
     else:
         commands = [[*command, "--seed", str(seed), "--out", f"repeated/seed-{seed}"] for seed in seeds]
-    environment = [(key, value) for key, value in (group.first.get("environment") or {}).items()]
-    seconds = [(f"{key}, seconds", lookup(group.first, "seconds", key)) for key in (group.first.get("seconds") or {})]
+    first = group.first
+    environment = first.environment.model_dump(exclude_none=True).items() if first.environment else ()
+    seconds = [(f"{key}, seconds", value) for key, value in (first.seconds.model_dump(exclude_none=True).items() if first.seconds else ())]
     rows = [[html.text_cell(str(key)), html.text_cell(_plain(value))] for key, value in (*environment, *seconds)]
     others = "" if len(seeds) == 1 else "<p class='note'>Of the first seed; the others differ in the seed alone.</p>"
     config = html.code(run.config_text) if run.config_text else "<p class='note'>The folder holds no config.yaml.</p>"
@@ -154,20 +167,20 @@ def how_to_repeat(group: Group) -> str:
 def description(group: Group) -> str:
     """One sentence about a method's runs, as markup."""
     first = group.first
-    seeds = f"seed {first['seed']}" if len(group.runs) == 1 else f"{len(group.runs)} seeds, mean ± standard error"
-    scenario = SCENARIOS.get(str(first.get("scenario")), "")
-    remark = f" ({first.get('scenario')}-incremental: {scenario})" if scenario and not group.regression else ""
-    return escape(f"{first['num_tasks']} tasks learned one after another{remark}; network {first['network']}; {seeds}.")
+    seeds = f"seed {first.seed}" if len(group.runs) == 1 else f"{len(group.runs)} seeds, mean ± standard error"
+    scenario = SCENARIOS.get(str(first.scenario), "")
+    remark = f" ({first.scenario}-incremental: {scenario})" if scenario and not group.regression else ""
+    return escape(f"{first.num_tasks} tasks learned one after another{remark}; network {first.network}; {seeds}.")
 
 
 def _costs(group: Group) -> Iterator[html.Card]:
-    counts: Mapping[str, float | None] = {key: lookup(group.first, "parameters", key) for key in ("trained", "posterior", "main_network")}
-    trained, whole = counts["trained"], counts["posterior"] or counts["main_network"]
+    counts = group.first.parameters or ParameterCounts()
+    trained, whole = counts.trained, counts.posterior or counts.main_network
     if trained and whole:
-        whose = "the posterior of a single task" if counts["posterior"] else "the main network"
+        whose = "the posterior of a single task" if counts.posterior else "the main network"
         meaning = f"{trained:,.0f} numbers are trained for all tasks; {whose} has {whole:,.0f}."
         yield html.Card("Memory", f"{trained / whole:.2f}×", "", meaning)
-    seconds = estimate(group.results, "seconds", "train")
+    seconds = estimate(group.results, training_seconds)
     if seconds is not None:
         yield html.Card("Training time", show_duration(seconds.mean), "", "All tasks, on the machine described at the end of the page.")
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from metareplay.errors import DataError
 from metareplay.evaluation.boundaries import NAMES as SIGNAL_NAMES
 from metareplay.evaluation.boundaries import SIGNALS, WINDOW, grace_period, over_runs, read_signals, thresholds
-from metareplay.report.base import CRITERION_TITLES, estimate, fine_tuned_row, mean_matrix, show_number, task_names
+from metareplay.report.base import CALIBRATION, CRITERION_TITLES, estimate, fine_tuned_row, mean_matrix, show_number, task_names
 from metareplay.report.figures.boundaries import boundary_figure
 from metareplay.report.figures.canvas import Theme
 from metareplay.report.figures.maps import Map, MapRow, Plane, boundaries_figure, maps_figure
@@ -64,7 +64,7 @@ def matrix(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Scores of all tasks after each task."""
     group = groups[0]
     names = task_names(group.first)
-    values = mean_matrix([run.get("tgiven_matrix") for run in group.results], len(names))
+    values = mean_matrix([run.tgiven_matrix for run in group.results], len(names))
     if values is not None:
         what = "Mean squared error" if group.regression else "Accuracy in %"
         tuned = "" if fine_tuned_row(group.results) is None else ", before fine-tuning"
@@ -76,11 +76,9 @@ def confusion(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """True task against inferred task, one drawing per criterion."""
     group = groups[0]
     names = task_names(group.first)
-    for name in [
-        *CRITERION_TITLES,
-        *sorted({key for run in group.results for key in run.get("task_confusion") or {}} - set(CRITERION_TITLES)),
-    ]:
-        shares = mean_matrix([(run.get("task_confusion") or {}).get(name) for run in group.results], len(names))
+    confusions = [run.task_confusion or {} for run in group.results]
+    for name in [*CRITERION_TITLES, *sorted({key for by_name in confusions for key in by_name} - set(CRITERION_TITLES))]:
+        shares = mean_matrix([by_name.get(name) for by_name in confusions], len(names))
         if shares is not None:
             caption = f"Share in % of each task's inputs (rows) given to each task (columns).{_mean(group)}"
             yield Drawing(
@@ -109,7 +107,7 @@ def reliability(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     group = groups[0]
     kept = [arrays["reliability"].sum(axis=0) for run in group.runs if (arrays := run.uncertainty()) and "reliability" in arrays]
     if kept:  # (T, 3, bins) -> (3, bins)
-        error = estimate(group.results, "calibration_error")
+        error = estimate(group.results, CALIBRATION.number)
         gap = "" if error is None else f" Their mean gap, the expected calibration error, is {show_number(error.mean, 'percent')} points."
         caption = f"Answers by how confident they are: confidence against accuracy, all tasks, task known.{gap}"
         yield Drawing("reliability", "Reliability", caption, reliability_figure(np.sum(kept, axis=0), theme=theme))
@@ -126,7 +124,7 @@ def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         points = [(np.ravel(x), np.ravel(y)) for x, y in _train(run, arrays, len(names))]
         label = group.label if len(found) > 1 else ""
         x, std = np.ravel(_get(run, arrays, "x")), _get(run, arrays, "std")
-        shared = run.results.get("task_inference_accuracy") == {} and run.results.get("scenario") != "task" and bool(np.any(std > 0))
+        shared = run.results.task_inference_accuracy == {} and run.results.scenario != "task" and bool(np.any(std > 0))
         methods[label] = Curves(x, arrays["mean"], std, points, arrays.get("truth"), shared)
     caption = "Mean and one standard deviation of each task's final prediction; dots are training points"
     caption += ", dashes the truth." if any(each.truth is not None for each in methods.values()) else "."
@@ -241,7 +239,7 @@ def _mean(group: Group) -> str:
 
 
 def _seeds(found: Sequence[tuple[Group, FinishedRun, Tensors]]) -> str:
-    chosen = sorted({int(run.results["seed"]) for group, run, _ in found if len(group.runs) > 1})
+    chosen = sorted({run.results.seed for group, run, _ in found if len(group.runs) > 1})
     return f" Seed {', '.join(map(str, chosen))}." if chosen else ""
 
 

@@ -1,0 +1,81 @@
+"""What ``metareplay run`` and ``reproduce`` show: what is going to happen, how far it is, and where the page is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from metareplay.errors import MetaReplayError
+
+if TYPE_CHECKING:
+    from metareplay.benchmarks.base import Benchmark
+    from metareplay.experiments.plan import Plan
+    from metareplay.experiments.seeds import SeedStatus
+
+MOST_TASKS = 20
+"""So many tasks of a user's own data are named."""
+
+
+def introduce(console: Console, plan: "Plan") -> None:
+    """Say what is going to happen."""
+    config, info, own = plan.config, plan.info, plan.config.data.path is not None
+    name = plan.benchmark.name if own else info.name
+    what = f"(scenario {info.scenario.value}, {info.num_tasks} tasks), {config.network}"
+    console.print(f"[bold]{config.method}[/] on [bold]{name}[/] {what}", highlight=False)
+    if own:
+        _introduce_data(console, str(config.data.path), plan.benchmark)
+    console.print(f"settings: {plan.source}; folder: {plan.folder}", highlight=False)
+
+
+def _introduce_data(console: Console, path: str, benchmark: "Benchmark") -> None:
+    """Say what was found in the user's data."""
+    tasks = list(benchmark)
+    train, test = sum(len(task.train.x) for task in tasks), sum(len(task.test.x) for task in tasks)
+    shape = " x ".join(map(str, benchmark.input_shape))
+    what = f"{shape} pixels" if len(benchmark.input_shape) == 3 else f"{shape} inputs"
+    lines = [f"data: {path}: {train:,} training and {test:,} test examples of {what}", *(f"  {note}" for note in benchmark.notes)]
+    for task in tasks[:MOST_TASKS]:
+        names = f"{', '.join(map(str, task.classes[:10]))}{', ...' if len(task.classes) > 10 else ''}"
+        classes = f"classes {names}; " if task.classes else ""
+        lines.append(f"  task {task.name}: {classes}{len(task.train.x):,} + {len(task.test.x):,} examples")
+    if len(tasks) > MOST_TASKS:
+        lines.append(f"  and {len(tasks) - MOST_TASKS} more tasks")
+    for line in lines:
+        console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+class SeedBars:
+    """One progress bar per run."""
+
+    def __init__(self, console: Console, names: Sequence[str], *, title: str = "", quiet: bool = False) -> None:
+        name = TextColumn(f"{title} {{task.description}}".strip())
+        columns = (name, BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
+        self.bars = Progress(*columns, console=console, disable=quiet or not console.is_terminal)
+        self.rows = [self.bars.add_task(name, total=1.0, state="waiting") for name in names]
+
+    def __enter__(self) -> "SeedBars":
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def show(self, statuses: "Sequence[SeedStatus]") -> None:
+        """Draw how far each run is."""
+        for row, status in zip(self.rows, statuses, strict=True):
+            self.bars.update(row, completed=status.share, state=status.state)
+
+
+def write_page(console: Console, folder: Path) -> None:
+    """Write the report and say where it is."""
+    from metareplay.report import write_report
+
+    try:
+        page = write_report([folder], folder / "report.html")
+    except MetaReplayError as problem:  # the results are safe: say so instead of failing
+        console.print(f"[yellow]the report could not be written:[/] {problem}", highlight=False)
+        return
+    console.print(f"report: {page}", highlight=False)

@@ -1,0 +1,186 @@
+"""A plan: all that is decided before a run begins. It is made here, once; everything that follows only reads it."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from metareplay.benchmarks.base import Benchmark, Problem
+from metareplay.benchmarks.own import own_benchmark
+from metareplay.benchmarks.registry import BenchmarkInfo, benchmark_named, build_benchmark
+from metareplay.data.reading import absolute
+from metareplay.errors import ConfigError, DataError
+from metareplay.experiments.run_folder import read_settings, stored_config
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.recipe_book import OWN_DATA, default_settings
+from metareplay.nets.registry import network_factory
+from metareplay.settings import flatten
+
+DEFAULT_NETWORKS: dict[Problem, str] = {"classification": "mlp-100-100", "regression": "mlp-20-20"}
+"""The networks for a user's own data."""
+PATHS = ("data.path", "data.test_path")
+ORDINARY = frozenset({"benchmark", "method", "network", "seed", "data_dir", "device", *PATHS})
+"""Options that also serve to resume a run, whose other settings are then the stored ones."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a run needs to begin."""
+
+    config: RunConfig
+    folder: Path
+    source: str
+    """Where the settings come from: a recipe, a stored run."""
+    info: BenchmarkInfo
+    """What is known of the benchmark without its data."""
+    read: Callable[[], Benchmark] = field(repr=False, compare=False)
+    """Gives the same benchmark each time; the data are read the first time."""
+
+    @classmethod
+    def of(cls, config: RunConfig, folder: Path, *, benchmark: Benchmark | None = None, source: str = "as given") -> "Plan":
+        """The plan of a complete configuration, on the benchmark it names or on a given one."""
+        if benchmark is None and config.data.path is not None:
+            benchmark = benchmark_for(config)
+        if benchmark is not None:
+            return cls(with_fingerprint(config, benchmark), folder, source, described(benchmark), lambda: benchmark)
+        info = benchmark_named(_known(config.benchmark)).with_settings(config.tasks)
+        return cls(config, folder, source, info, cache(lambda: benchmark_for(config)))
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """The tasks."""
+        return self.read()
+
+    def with_seed(self, seed: int, folder: Path) -> "Plan":
+        """The same for another seed, in a folder of its own; the data are shared."""
+        return replace(self, config=self.config.model_copy(update={"seed": seed}), folder=folder)
+
+    def variant(self, config: RunConfig, folder: Path, source: str) -> "Plan":
+        """The plan of another configuration; data that are the same are shared."""
+        same = all(getattr(config, key) == getattr(self.config, key) for key in ("benchmark", "data_seed", "data_dir", "data", "tasks"))
+        return replace(self, config=config, folder=folder, source=source) if same else Plan.of(config, folder, source=source)
+
+    def check(self) -> None:
+        """Fail now if the data cannot be read or the network does not fit them: before an earlier run is removed, for example."""
+        network_factory(self.config.network, self.benchmark.input_shape, self.config.activation)
+
+
+def make_plan(
+    options: Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+    out: Path | None = None,
+    jobs: int = 1,
+    resume: bool = False,
+    published: bool = False,
+) -> Plan:
+    """Resolve settings with dotted keys: defaults, recipe, ``file``, ``options``, ``overrides``; the later wins.
+
+    A run that is resumed without settings of its own takes those that are stored in its folder.
+    """
+    told = bool(published or set(options) - ORDINARY or overrides or file)
+    settings = {**(read_settings(file) if file else {}), **options, **(overrides or {})}
+    folder, source = out or default_folder(settings), ""
+    if resume and not told and (stored := stored_config(folder)) is not None:
+        file, settings, source = stored, {**read_settings(stored), **options}, f"as stored in {stored}"
+    benchmark = _own_data(settings)
+    if benchmark is not None:
+        info, settings = described(benchmark), _as_read(settings, benchmark)
+    else:
+        info = benchmark_named(_known(settings.get("benchmark", "split-digits")))
+    method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
+    defaults, recipe = default_settings(info.name, method, network, published=published)
+    threads = max(1, (os.cpu_count() or 1) // jobs) if info.needs_data else 1
+    config = build_config({**defaults, "threads": threads}, settings, str(file) if file else "settings")
+    _check_benchmark_settings(config, info)
+    return Plan.of(config, folder, benchmark=benchmark, source=source or recipe)
+
+
+def default_folder(settings: Mapping[str, Any]) -> Path:
+    """Where a run goes unless it is told."""
+    method, network = settings.get("method", "pr-bbb"), settings.get("network")
+    if settings.get("data.path") is not None:
+        name = Path(str(settings["data.path"]).removeprefix("hf:").rstrip("/")).name.partition(".")[0] or "data"
+    else:
+        info = benchmark_named(_known(settings.get("benchmark", "split-digits")))
+        name, network = info.name, network or info.default_network
+    network = str(network or "").replace(":", ".")  # a user's own is module:function
+    return Path("runs") / "-".join(filter(None, (name, method, network)))
+
+
+def benchmark_for(config: RunConfig) -> Benchmark:
+    """Read the benchmark that a configuration names, or the user's own data."""
+    if config.data.path is not None:
+        return own_benchmark(config.data, data_seed=config.data_seed, scenario=config.tasks.scenario)
+    data_dir = Path(config.data_dir) if config.data_dir else None
+    return build_benchmark(_known(config.benchmark), data_seed=config.data_seed, data_dir=data_dir, tasks=config.tasks)
+
+
+def with_fingerprint(config: RunConfig, benchmark: Benchmark) -> RunConfig:
+    """The configuration, with the checksum of a user's own data in it; other data than it knows of are refused."""
+    read, known = benchmark.fingerprint, config.data.fingerprint
+    if read is None or read == known:
+        return config
+    if known is not None:
+        raise DataError(f"the data have the fingerprint {read}, but the configuration says {known}: they changed; begin a new run")
+    return config.model_copy(update={"data": config.data.model_copy(update={"fingerprint": read})})
+
+
+def described(benchmark: Benchmark) -> BenchmarkInfo:
+    """What the registry would say of a user's own data."""
+    return BenchmarkInfo(
+        name=OWN_DATA[benchmark.problem],
+        description="A user's own data.",
+        problem=benchmark.problem,
+        scenario=benchmark.scenario,
+        num_tasks=len(benchmark),
+        input_shape=benchmark.input_shape,
+        default_network=DEFAULT_NETWORKS[benchmark.problem],
+        needs_data=prod(benchmark.input_shape) > 500,  # small networks are quickest with one thread
+        build=lambda *_: benchmark,
+    )
+
+
+def _own_data(settings: Mapping[str, Any]) -> Benchmark | None:
+    """The user's own data that the settings name, read; None where they name a benchmark."""
+    if settings.get("data.path") is None:
+        return None
+    if settings.get("benchmark") not in (None, *OWN_DATA.values()):
+        raise ConfigError(f"give either the benchmark {settings['benchmark']} or your own --data, not both")
+    keys = [key for key in settings if key.startswith("data.") or key in ("data_seed", "tasks.scenario")]
+    return benchmark_for(build_config({}, _located({key: settings[key] for key in keys}), "settings"))
+
+
+def _as_read(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str, Any]:
+    """The settings with what reading the data has told: where they are, what they are called, and their checksum."""
+    return {**_located(settings), "benchmark": OWN_DATA[benchmark.problem], "data.fingerprint": benchmark.fingerprint}
+
+
+def _located(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with paths that mean the same from every folder."""
+    return {key: absolute(str(value)) if key in PATHS and value is not None else value for key, value in settings.items()}
+
+
+def _known(name: Any) -> str:
+    """The name of a benchmark; that of a user's own data stands for none."""
+    if name in OWN_DATA.values():
+        raise ConfigError(f"benchmark {name!r} means data of your own; name them with --data, or in Python give the benchmark itself")
+    return str(name)
+
+
+def _check_benchmark_settings(config: RunConfig, info: BenchmarkInfo) -> None:
+    """Refuse what has no effect with this benchmark."""
+    info.with_settings(config.tasks)
+    settings, defaults = (flatten(each.model_dump()) for each in (config, RunConfig()))
+    reasons = {
+        "posterior.likelihood_scale": None if info.problem == "regression" else "classification has no Gaussian likelihood",
+        "heads": None if info.problem == "classification" else "regression tasks share their outputs",
+        "data_seed": None if info.uses_seed(config.tasks) else "its data are not generated",
+    }
+    for key, reason in reasons.items():
+        if settings.get(key) is not None and reason is not None and settings[key] != defaults[key]:
+            raise ConfigError(f"{key} has no effect with {info.name}: {reason}. Remove it")

@@ -1,0 +1,141 @@
+"""A run's folder: what is in it, who writes it, and how an earlier run is read or removed."""
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from safetensors.torch import save
+from torch import Tensor
+
+from metareplay.errors import CheckpointError, ConfigError, DataError
+from metareplay.experiments.results import FILE as RESULTS
+from metareplay.experiments.results import Results, read_results
+from metareplay.files import LOCK, write_atomically
+from metareplay.learner.config import RunConfig, build_config
+from metareplay.settings import flatten
+
+RUN_ENTRIES = frozenset(
+    "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors uncertainty.safetensors figures "
+    f"signals tensorboard seeds.json summary.json progress.json request.json {LOCK}".split()
+)
+"""Everything that a run writes, beside the folders of its seeds."""
+
+
+class RunFolder:
+    """What a run writes, file by file; each is there in full or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.metrics = path, path / "metrics.jsonl"
+
+    def refuse_if_used(self) -> None:
+        """A new run begins in a folder that is empty or not there."""
+        if self.path.exists() and any(self.path.iterdir()):
+            raise ConfigError(
+                f"{self.path} already exists; continue it with --resume, replace it with --overwrite, or choose another --out"
+            )
+
+    def begin(self, config: RunConfig) -> None:
+        """Write the configuration; remove what a process that was killed left half written."""
+        for left_over in (*self.path.glob(".*.tmp"), *self.path.glob("checkpoint/.*.tmp")):
+            left_over.unlink(missing_ok=True)
+        write_atomically(self.path / "config.yaml", config.to_yaml())
+
+    def keep_metrics(self, size: int) -> None:
+        """Cut what was logged after a checkpoint, which will be logged again."""
+        write_atomically(self.metrics, self.metrics.read_bytes()[:size] if self.metrics.exists() else b"")
+
+    def add_metrics(self, line: Mapping[str, Any]) -> None:
+        """Add one record."""
+        with self.metrics.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def log(self, text: str) -> None:
+        """Add a line for people, with the time; the folder is there: config.yaml was written first."""
+        with (self.path / "log.txt").open("a") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+    def write_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Write a file of tensors, if there are any."""
+        if tensors:
+            write_atomically(self.path / name, save({key: value.contiguous() for key, value in tensors.items()}))
+
+    def write_results(self, results: Results) -> None:
+        """Write the last file: the run has finished."""
+        write_atomically(self.path / RESULTS, json.dumps(results.content(), indent=1))
+
+    def stored_settings(self) -> dict[str, Any] | None:
+        """What ``config.yaml`` says, as dotted keys; None if there is none."""
+        path = self.path / "config.yaml"
+        return flatten(yaml.safe_load(path.read_text()) or {}) if path.is_file() else None
+
+    def refuse_changed_data(self, config: RunConfig) -> None:
+        """Data that are not those the run in this folder began with are refused."""
+        before, now = (self.stored_settings() or {}).get("data.fingerprint"), config.data.fingerprint
+        if before is not None and now is not None and before != now:
+            raise DataError(
+                f"the data changed since the run in {self.path} began (fingerprint {now}, then {before}), or are now read in another way; "
+                "restore them, or begin a new run in another --out"
+            )
+
+
+def finished_results(folder: Path, config: RunConfig) -> Results | None:
+    """The results of a finished run of this configuration in a folder; None if there are none, an error if they are another's."""
+    if not (folder / RESULTS).is_file():
+        return None
+    run = RunFolder(folder)
+    try:
+        stored, results = run.stored_settings(), read_results(folder / RESULTS)
+        if stored is None:
+            raise DataError("config.yaml is missing")
+    except (OSError, ValueError, yaml.YAMLError, DataError) as error:
+        raise CheckpointError(f"the finished run in {folder} is damaged ({error}); choose another --out, or remove the folder") from error
+    run.refuse_changed_data(config)
+    if build_config({}, stored, str(folder / "config.yaml")).fingerprint() != config.fingerprint():
+        raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder")
+    return results
+
+
+def stored_config(out: Path) -> Path | None:
+    """The configuration an interrupted run left, of one seed or of several."""
+    return next((path for path in (out / "config.yaml", *sorted(out.glob("seed-*/config.yaml"))) if path.is_file()), None)
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Settings of a YAML file, as dotted keys."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--config {path} is not a text file; give YAML") from error
+    except OSError as error:
+        raise ConfigError(f"--config {path} cannot be read: {error.strerror or error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--config {path} is not valid YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"--config {path} must hold settings like 'training: {{iterations: 500}}'")
+    return flatten(content)
+
+
+def remove_run(folder: Path) -> None:
+    """Remove what an earlier run wrote; a folder that holds anything else is left alone."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    entries = list(folder.iterdir())
+    seeds = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and (entry / "config.yaml").is_file()]
+    foreign = [entry.name for entry in entries if entry not in seeds and entry.name not in RUN_ENTRIES and not entry.name.endswith(".tmp")]
+    ours = (folder / "seeds.json").is_file() or ((folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml"))
+    if foreign or not (ours or seeds):
+        why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
+        raise ConfigError(f"--overwrite: {folder} is not only a run ({why}); remove it yourself if you mean it, or choose another --out")
+    try:
+        for seed in seeds:
+            remove_run(seed)
+            seed.rmdir()
+        for entry in (entry for entry in entries if entry not in seeds):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    except OSError as error:
+        raise ConfigError(f"--overwrite: {folder} cannot be removed: {error.strerror or error}") from error

@@ -1,0 +1,98 @@
+"""From what a run has measured to what its results say."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metareplay.benchmarks.base import Problem
+from metareplay.evaluation.evaluate import Inference, backward_transfer, during, final
+from metareplay.evaluation.uncertainty import EDGES
+from metareplay.experiments.plan import Plan
+from metareplay.experiments.results import Environment, FinalFigures, ParameterCounts, Results, SquaredErrors
+from metareplay.experiments.state import RunState
+from metareplay.inference.criteria import criteria_for
+from metareplay.version import __version__
+
+
+def results_of(
+    plan: Plan, state: RunState, inferred: Mapping[str, Inference], *, softmax: float | None, parameters: Mapping[str, int]
+) -> Results:
+    """All figures but time and memory: from the scores, what each criterion inferred, and the accuracy of one softmax for all tasks."""
+    benchmark, config = plan.benchmark, plan.config
+    return Results(
+        benchmark=benchmark.name,
+        method=config.method,
+        network=config.network,
+        scenario=benchmark.scenario.value,
+        problem=benchmark.problem,
+        seed=config.seed,
+        num_tasks=len(benchmark),
+        task_names=[task.name for task in benchmark.task_infos()],
+        **_final_figures(benchmark.problem, state.matrix, state.tuned, inferred, softmax),
+        task_inference_accuracy={name: result.right_task for name, result in inferred.items()},
+        calibration_error=state.calibration_error(),
+        batch_wise_size=config.inference.batch_wise,
+        tgiven_matrix=[list[float | None](row) for row in state.matrix],
+        tgiven_fine_tuned=state.tuned,
+        before_fine_tuning=None if state.before is None else FinalFigures.model_validate(state.before),
+        task_confusion={name: result.confusion for name, result in inferred.items()},
+        parameters=ParameterCounts.model_validate(dict(parameters)),
+        environment=environment(config.threads),
+    )
+
+
+def _final_figures(
+    problem: Problem,
+    matrix: list[list[float]],
+    tuned: Sequence[float] | None,
+    inferred: Mapping[str, Inference],
+    softmax: float | None,
+) -> dict[str, Any]:
+    """From the scores after each task, those after fine-tuning, and what each criterion inferred."""
+    last = matrix if tuned is None else [*matrix[:-1], list(tuned)]  # the last row is what the run ends with
+    if problem == "regression":
+        score = inferred["variance"].score if inferred else None
+        return {"mse": SquaredErrors(tgiven_during=during(matrix), tgiven_final=final(last), tinfer_final=score)}
+    accuracy = {"tgiven_during": during(matrix), "tgiven_final": final(last), "forgetting": during(matrix) - final(last)}
+    names = [criterion.name for criterion in criteria_for(problem)]
+    by_criterion: dict[str, float | None] = {name: inferred[name].score if name in inferred else None for name in names}
+    return {
+        **accuracy,
+        "backward_transfer": backward_transfer(last),
+        "tinfer_final": by_criterion if softmax is None else {**by_criterion, "softmax": softmax},
+        "batch_wise": {name: inferred[name].batch_wise if name in inferred else None for name in names},
+    }
+
+
+def uncertainty_tensors(state: RunState, inferred: Mapping[str, Inference]) -> dict[str, Tensor]:
+    """What figures of uncertainty show: scores in bins by criterion (2, T, bins), and the reliability of each task (T, 3, bins)."""
+    tensors = {f"scores.{name}": result.counts for name, result in inferred.items() if name != "grad"}  # grad only compares
+    bins = state.reliability_tensor()
+    if bins is not None:
+        tensors["reliability"] = bins
+    return {**tensors, "edges": EDGES} if inferred else tensors
+
+
+def peak_memory_mib() -> float | None:
+    """The most memory that this process had at any moment; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if platform.system() == "Darwin" else 2**10), 1)  # bytes there, KiB elsewhere
+
+
+def environment(threads: int) -> Environment:
+    """What a run is made with."""
+    return Environment(
+        metareplay=__version__,
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        platform=platform.platform(terse=True),
+        processor=platform.machine(),
+        threads=threads,
+    )

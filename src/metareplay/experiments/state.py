@@ -1,0 +1,56 @@
+"""What a run has measured so far; every checkpoint holds it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metareplay.evaluation.evaluate import Tested
+from metareplay.evaluation.uncertainty import calibration_error
+
+
+@dataclass
+class RunState:
+    """Scores and times up to now, as plain values."""
+
+    matrix: list[list[float]] = field(default_factory=list)
+    """All tasks' scores so far after each task, the task being given."""
+    before: dict[str, Any] | None = None
+    """The final figures as they were before fine-tuning on coresets, once it has begun."""
+    tuned: list[float] | None = None
+    """All tasks' scores after fine-tuning."""
+    reliability: list[list[list[float]]] | None = None
+    """What a reliability diagram shows of each task (T, 3, bins), as last tested; None for regression."""
+    seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0})
+    serial: int = 0
+    """The number of the last checkpoint."""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> "RunState":
+        """As a checkpoint holds it; what an older one lacks is as at the beginning."""
+        return cls(**{entry.name: facts[entry.name] for entry in fields(cls) if entry.name in facts})
+
+    def facts(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return asdict(self)
+
+    def note_tests(self, tests: Sequence[Tested], *, learned: bool) -> list[float]:
+        """Keep all tasks' scores after a task was learned, or after fine-tuning; returns them."""
+        row, bins = [test.score for test in tests], [test.reliability.tolist() for test in tests if test.reliability is not None]
+        self.reliability = bins or None
+        if learned:
+            self.matrix.append(row)
+        else:
+            self.tuned = row
+        return row
+
+    def reliability_tensor(self) -> Tensor | None:
+        """What a reliability diagram shows of each task (T, 3, bins)."""
+        return None if self.reliability is None else torch.tensor(self.reliability, dtype=torch.float64)
+
+    def calibration_error(self) -> float | None:
+        """Over all tasks' test inputs, the task being known."""
+        bins = self.reliability_tensor()
+        return None if bins is None else calibration_error(bins.sum(0))  # (T, 3, bins) -> (3, bins)
