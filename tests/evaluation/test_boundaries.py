@@ -66,7 +66,7 @@ def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> No
     assert signals.shape == (5, 12, 2)
     assert signals.isfinite().all()
     assert (signals[..., 1] >= 0).all()
-    assert set(whole["task_boundaries"]) == {"loss", "uncertainty"}
+    assert set(whole.task_boundaries) == {"loss", "uncertainty"}
     calls = 0
 
     def stop() -> bool:
