@@ -40,6 +40,12 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         signal.signal(number, handler)
 
 
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of a tiny run's time; the tests of the report itself do without this."""
+    monkeypatch.setattr("metareplay.report.write_report", lambda folders, out: out)
+
+
 @pytest.fixture(scope="session")
 def tiny() -> list[str]:
     """Options that make a run take a fraction of a second."""

@@ -179,6 +179,7 @@ def test_a_binary_configuration_file(command: Command, tmp_path: Path) -> None:
     assert "binary.yaml" in found.err
 
 
+@pytest.mark.usefixtures("no_report")
 def test_damaged_results_are_one_message(command: Command, tiny: list[str], tmp_path: Path) -> None:
     command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", tmp_path / "run")
     (tmp_path / "run" / "results.json").write_text('{"schema": 1, "bench')

@@ -11,6 +11,7 @@ from metareplay.errors import ConfigError
 from metareplay.files import LOCK, only_writer
 
 Command = Callable[..., Any]
+pytestmark = pytest.mark.usefixtures("no_report")
 
 
 def test_overwrite_leaves_a_folder_with_anything_else_alone(command: Command, tiny: list[str], tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_a_table_from_run_to_predict(plants: Path, command: Command, tmp_path: P
     assert [(row["label"], row["task"]) for row in said] == [("ash", "spring")]
 
 
+@pytest.mark.usefixtures("no_report")
 def test_the_stored_settings_repeat_the_run_and_notice_changed_data(
     plants: Path, command: Command, tmp_path: Path, tiny: list[str]
 ) -> None:
@@ -88,12 +89,14 @@ def test_the_stored_settings_repeat_the_run_and_notice_changed_data(
     assert "changed since the run" in command("run", "--out", out, "--resume").err
 
 
+@pytest.mark.usefixtures("no_report")
 def test_seeds_run_on_own_data(plants: Path, command: Command, tmp_path: Path, tiny: list[str]) -> None:
     found = command(*table_options(plants, tmp_path / "run"), "--network", "mlp-4", *tiny, "--seeds", 2)
     assert (found.code, found.err) == (0, "")
     assert "2 seeds" in found.out
 
 
+@pytest.mark.usefixtures("no_report")
 @pytest.mark.parametrize("method", ["pr-dirac", "sp-bbb", "vcl", "ewc-multihead", "exp-replay", "joint", "pr-radial"])
 def test_other_methods_learn_a_table(method: str, plants: Path, command: Command, tmp_path: Path, tiny: list[str]) -> None:
     found = command(*table_options(plants, tmp_path / "run"), "--method", method, "--network", "mlp-4", *tiny)

@@ -31,12 +31,6 @@ def snapshot(folder: Path, *but: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-@pytest.fixture
-def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of a tiny run's time; the tests of the report itself do without this."""
-    monkeypatch.setattr("metareplay.report.write_report", lambda folders, out: out)
-
-
 def test_a_run_leaves_its_folder_and_shows_a_table(command: Command, tiny: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     found = command("run", "modes-2d", *tiny, "--out", folder)
@@ -214,6 +208,7 @@ def test_a_report_of_several_runs(command: Command, tiny: list[str], tmp_path: P
     assert "fine-tuning" in page
 
 
+@pytest.mark.usefixtures("no_report")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_files_beside_a_run(command: Command, tiny: list[str], tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
