@@ -54,18 +54,17 @@ def _value_and_gradients(current: Hypernetwork, old: Hypernetwork, tasks: list[i
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [12, 14, 3])
-@pytest.mark.parametrize("tasks", [[0], [0, 1, 2], [2, 0]])
-@pytest.mark.parametrize("activation", ["relu", "sigmoid"])
-def test_both_forms_equal_the_loop_over_tasks(kind: str, size: int, tasks: list[int], activation: str, rng: Generator) -> None:
-    old = _hypernetwork(kind, size, 3, activation, rng)
-    current = _changed(old, rng)
-    by_hand = torch.stack([(current.theta(task) - old.theta(task).detach()).square().sum() for task in tasks]).sum()
-    expected = torch.autograd.grad(by_hand, list(current.parameters()), allow_unused=True, materialize_grads=True)
-    for small in (True, False, None):
-        value, gradients = _value_and_gradients(current, old, tasks, small)
-        torch.testing.assert_close(value, by_hand.detach(), rtol=1e-10, atol=1e-10)
-        for gradient, own in zip(gradients, expected, strict=True):
-            torch.testing.assert_close(gradient, own, rtol=1e-9, atol=1e-9)
+def test_both_forms_equal_the_loop_over_tasks(kind: str, size: int, rng: Generator) -> None:
+    for tasks, activation in (([0], "relu"), ([0, 1, 2], "sigmoid"), ([2, 0], "relu")):
+        old = _hypernetwork(kind, size, 3, activation, rng)
+        current = _changed(old, rng)
+        by_hand = torch.stack([(current.theta(task) - old.theta(task).detach()).square().sum() for task in tasks]).sum()
+        expected = torch.autograd.grad(by_hand, list(current.parameters()), allow_unused=True, materialize_grads=True)
+        for small in (True, False, None):
+            value, gradients = _value_and_gradients(current, old, tasks, small)
+            torch.testing.assert_close(value, by_hand.detach(), rtol=1e-10, atol=1e-10)
+            for gradient, wanted in zip(gradients, expected, strict=True):
+                torch.testing.assert_close(gradient, wanted, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
