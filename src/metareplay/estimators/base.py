@@ -77,14 +77,16 @@ class ContinualEstimator:
             self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
         learner, split = self.learner, TaskData(self.scaling.x(x), self.scaling.y(y))
         try:
-            self._train(learner, lambda: learner.begin_task(split, width), info.name, progress)
+            self._train(learner, lambda: learner.begin_task(split, width), info.name, progress, split)
         except BaseException:
             self.learner = None if fresh else learner
             raise
         self.tasks.append(info)
 
-    def _train(self, learner: ContinualLearner, begin: Callable[[], TaskTrainer], name: str, progress: bool) -> None:
-        """Train to the end; whatever goes wrong, the learner stays what it was before."""
+    def _train(
+        self, learner: ContinualLearner, begin: Callable[[], TaskTrainer], name: str, progress: bool, new: TaskData | None = None
+    ) -> None:
+        """Train to the end, and finish the task if it is a new one; whatever goes wrong, the learner stays what it was before."""
         before = (learner.facts(), {key: tensor.clone() for key, tensor in self._tensors().items()})
         observer: Observer = _terminal_progress() if progress else NullObserver()
         try:
@@ -92,6 +94,8 @@ class ContinualEstimator:
             observer.task_begins(0, name, 1, 0, trainer.iterations)
             for step in trainer:
                 observer.step(step._replace(task=0))
+            if new is not None:
+                learner.finish_task(new)
         except BaseException:
             learner.restore(*before)
             raise

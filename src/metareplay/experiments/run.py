@@ -108,6 +108,7 @@ class Run:
         else:
             trainer = self.learner.continue_task(task.train, found.tensors)
         self._train(trainer, task.name)
+        self.learner.finish_task(task.train)
 
     def _fine_tune(self, tests: Sequence[TaskData], found: Checkpoint | None) -> None:
         """Update all posteriors on the coresets, and test again."""

@@ -3,137 +3,24 @@
 Estimators, evaluation, command line and figures all ask it. A prediction changes nothing, so that several threads may ask at once.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Generic, TypeVar, final
+from typing import ClassVar, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
-from metareplay.benchmarks.base import Problem, Scenario
+from metareplay.benchmarks.base import Problem
 from metareplay.errors import ConfigError
 from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
-from metareplay.inference.answers import Answer, ClassAnswer, RealAnswer
+from metareplay.inference.answers import ClassAnswer, RealAnswer
+from metareplay.inference.base import Predictor, Said
 from metareplay.inference.criteria.agreement import expected_entropy
-from metareplay.inference.criteria.base import Contest, Criterion, Evidence, criteria_for, criterion_named
+from metareplay.inference.criteria.base import Contest, Criterion
 from metareplay.inference.criteria.entropy import total_entropy
-from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
-from metareplay.inference.settings import InferenceSettings
-from metareplay.inference.task_inference import choose_tasks
-from metareplay.model import ContinualModel, HeadLayout
-from metareplay.seeding import generator_for
-from metareplay.task_maps.direct import SharedParameters
+from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive
 
 SCORED_AT_ONCE = 500
 """Inputs whose log-likelihoods are held at once: float64 needs no more memory than fits the cache."""
-
-Said = dict[str, Tensor]
-"""What one task says of some inputs, by the name of the statistic: (N, ...) each."""
-AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
-
-
-class Predictor(ABC, Generic[AnyAnswer]):
-    """Predicts with the same weight samples each time, so that answers differ only by what training changed."""
-
-    problem: ClassVar[Problem]
-    wanted: ClassVar[Mapping[str, Statistic]]
-    """What an answer is made of."""
-
-    def __init__(self, model: ContinualModel, settings: InferenceSettings, *, seed: int, scenario: Scenario = Scenario.CLASS) -> None:
-        self.model, self.settings, self.seed, self.scenario = model, settings, seed, scenario
-
-    # Which task: by which criterion, and the choice.
-
-    def criteria(self) -> list[Criterion]:
-        """The criteria that apply: none where tasks are known or share one answer, some only where weights can differ."""
-        if self.scenario is Scenario.TASK or self.one_answer or self.model.layout.one_softmax:
-            return []
-        return criteria_for(self.problem, weight_sets=self.model.family.weight_sets)
-
-    @property
-    def one_answer(self) -> bool:
-        """Whether all tasks are one network with the same outputs."""
-        return isinstance(self.model.task_map, SharedParameters) and self.model.layout is HeadLayout.SINGLE
-
-    def criterion(self, name: str | None = None) -> Criterion:
-        """The criterion with that name, or the default one; refused where it cannot tell the tasks of this model apart."""
-        name = criteria_for(self.problem)[0].name if name is None else name
-        return criterion_named(name, self.problem, weight_sets=self.model.family.weight_sets)
-
-    def contest(self, criterion: Criterion, x: Tensor) -> Contest:
-        """A criterion with what it needs to judge these inputs."""
-        return Contest(criterion, Evidence((), self.model.heads, self.settings))
-
-    def predict(self, x: Tensor, task: int | None = None, *, criterion: str | None = None, batch_wise: int | None = None) -> AnyAnswer:
-        """The answer to inputs (N, ...); the task is inferred by a criterion unless it is given.
-
-        ``batch_wise`` infers one task for so many successive inputs, which are known to belong together. A given task is the only one
-        that is asked.
-        """
-        if criterion is not None:
-            self.criterion(criterion)  # a wrong name is a mistake also where no task has to be inferred
-        if task is not None:
-            said = self.statistics(x, [task], self.wanted)
-            return self._answer(said, [task], torch.zeros(len(x), dtype=torch.int64), None)
-        if self.model.layout.one_softmax:
-            return self._of_one_softmax(x)
-        if self.model.num_tasks == 1 and criterion is None:  # no choice, so that it needs no reason
-            choose_tasks(torch.zeros(1, len(x)), batch_wise)  # refuses what is not a batch size
-            return self.predict(x, 0)
-        contest = self.contest(self.criterion(criterion), x)
-        self._check_choice(contest.criterion)
-        tasks = range(self.model.num_tasks)
-        said = self.statistics(x, tasks, self.wanted, [contest])
-        scores = self.scores(contest, said)  # (T, N)
-        return self._answer(said, tasks, choose_tasks(scores, batch_wise), scores)
-
-    def scores(self, contest: Contest, said: Sequence[Said]) -> Tensor:
-        """The scores of all tasks, the lowest wins: (T, N)."""
-        criterion = contest.criterion
-        return contest.scores([] if criterion.score is None else [one[criterion.name] for one in said])
-
-    def _check_choice(self, criterion: Criterion) -> None:
-        """Refuse to infer tasks where nothing tells them apart and the answers differ."""
-
-    # What the tasks say.
-
-    def outputs(self, x: Tensor, task: int, *, every_output: bool = False) -> Tensor:
-        """Outputs of one task's networks (S, N, C)."""
-        settings = self.settings
-        return predictive_outputs(
-            self.model,
-            x,
-            task,
-            settings.samples,
-            generator=self._generator(task),
-            batch_size=settings.batch_size,
-            every_output=every_output,
-            moments=settings.predictive == "moments",
-            autocast=settings.autocast,
-        )
-
-    def _generator(self, task: int) -> Generator:
-        return generator_for(self.seed, "evaluate", task)
-
-    def statistics(self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest] = ()) -> list[Said]:
-        """What is wanted of each task's predictive samples (S, N, C), by name (N, ...), and what the criteria score.
-
-        The contests are those by which a task will be chosen: adaptive sampling settles their decisions, or without any the classes.
-        """
-        criteria = [contest.criterion for contest in contests]
-        wanted = {**wanted, **{criterion.name: criterion.score for criterion in criteria if criterion.score is not None}}
-        return self._statistics(x, tasks, wanted, contests)
-
-    @abstractmethod
-    def _statistics(self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]) -> list[Said]: ...
-
-    @abstractmethod
-    def _answer(self, said: Sequence[Said], asked: Sequence[int], chosen: Tensor, scores: Tensor | None) -> AnyAnswer:
-        """Put together what the chosen ones (N,) of the asked tasks say."""
-
-    @abstractmethod
-    def _of_one_softmax(self, x: Tensor) -> AnyAnswer:
-        """The answer where the classes of all tasks compete: the class names the task."""
 
 
 @final

@@ -70,6 +70,10 @@ class ContinualLearner:
             raise
         return self.trainer
 
+    def finish_task(self, train: TaskData) -> None:
+        """Let criteria store what they need of the task that has just been trained, while its data are there."""
+        self.predictor.fit_criteria(self.num_tasks - 1, train)
+
     def continue_task(self, train: TaskData, tensors: Mapping[str, Tensor]) -> TaskTrainer:
         """Return what trains the last task, in the state of a checkpoint that ``restore`` was given."""
         task = self.model.num_tasks - 1
@@ -174,6 +178,7 @@ class ContinualLearner:
         """The model and what the strategy keeps of old tasks; while a task is trained also its trainer and the strategy's own state."""
         stored = {f"model.{name}": tensor for name, tensor in self.model.tensors().items()}
         stored |= {f"memory.{name}": tensor for name, tensor in self.strategy.memory().items()}
+        stored |= {f"criteria.{name}": tensor for name, tensor in self.predictor.task_statistics.tensors().items()}
         if training and self.trainer is not None:
             stored |= {f"strategy.{name}": tensor for name, tensor in self.strategy.tensors().items()}
             stored |= {f"trainer.{name}": tensor for name, tensor in self.trainer.tensors().items()}
@@ -188,6 +193,7 @@ class ContinualLearner:
         self.trainer = None
         self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
         self.model.try_out(self.input_shape)
+        self.predictor.task_statistics.restore(_under("criteria.", tensors))
         self.strategy.recall(_under("memory.", tensors))
 
     def is_finite(self) -> bool:

@@ -1,0 +1,93 @@
+"""Features by layer: what a network computes on the way to its outputs, for any ``nn.Module`` under given weights."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.conv import _ConvNd
+
+from metareplay.errors import ConfigError
+from metareplay.nets.lending import borrowed
+from metareplay.nets.noise import drawing_in_evaluation
+from metareplay.nets.weights import Buffers, WeightSpec
+
+
+def weighted_layers(module: nn.Module) -> list[str]:
+    """The names of a network's linear layers and convolutions."""
+    return [name for name, layer in module.named_modules() if name and isinstance(layer, nn.Linear | _ConvNd)]
+
+
+@torch.no_grad()
+def layer_features(
+    module: nn.Module,
+    spec: WeightSpec,
+    weights: Tensor,
+    x: Tensor,
+    buffers: Sequence[Buffers] = (),
+    *,
+    layers: Sequence[str] = (),
+    pooled: bool = True,
+    batch_size: int = 500,
+    generator: Generator | None = None,
+) -> dict[str, Tensor]:
+    """Outputs of the named submodules, or what enters each linear layer and convolution, by their names.
+
+    Under weight samples (S, W) they have shape (S, N, F), under single weights (W,) shape (N, F). Sample i uses set i of the buffers,
+    modulo their number. Positions of feature maps and sequences are averaged (``pooled``) or flattened. Of a layer that is used more
+    than once the last use counts. A network that draws random numbers takes them from the generator.
+    """
+    samples = weights if weights.dim() == 2 else weights.unsqueeze(0)  # (S, W)
+    sets, noise = buffers or [dict(module.named_buffers())], generator or torch.Generator().manual_seed(0)
+    by_layer: dict[str, list[Tensor]] = {}
+    with borrowed(module) as lent:
+        for index, flat in enumerate(samples):
+            state = {**spec.unflatten(flat), **sets[index % len(sets)]}
+            parts: dict[str, list[Tensor]] = {}
+            for part in x.split(batch_size):
+                with _watched(lent, layers, pooled) as seen, drawing_in_evaluation(module, noise):
+                    functional_call(lent, state, (part.to(flat.device),))
+                for name, values in seen.items():
+                    parts.setdefault(name, []).append(values.cpu())
+            for name, each in parts.items():
+                by_layer.setdefault(name, []).append(torch.cat(each))  # (N, F)
+    stacked = {name: torch.stack(each) for name, each in by_layer.items()}  # (S, N, F)
+    return stacked if weights.dim() == 2 else {name: values[0] for name, values in stacked.items()}
+
+
+@contextmanager
+def _watched(module: nn.Module, layers: Sequence[str], pooled: bool) -> Iterator[Mapping[str, Tensor]]:
+    """What the layers of a module that nobody else uses see or give (B, F) while it runs."""
+    known, seen = dict(module.named_modules()), dict[str, Tensor]()
+    if unknown := [name for name in layers if not name or name not in known]:
+        raise ConfigError(f"the network has no layer {unknown[0]!r}; it has {', '.join(name for name in known if name)}")
+    handles = []
+    for name in layers or weighted_layers(module):
+        handles.append(known[name].register_forward_hook(_hook(seen, name, pooled, output=bool(layers))))
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hook(seen: dict[str, Tensor], name: str, pooled: bool, *, output: bool) -> Callable[[nn.Module, Any, Any], None]:
+    def hook(layer: nn.Module, inputs: Any, outputs: Any) -> None:
+        value = outputs if output else inputs
+        value = value[0] if isinstance(value, tuple) else value
+        if not isinstance(value, Tensor):
+            raise ConfigError(f"the layer {name!r} gives a {type(value).__name__}, which has no features; name another layer")
+        seen[name] = _flat(value, layer, pooled)
+
+    return hook
+
+
+def _flat(value: Tensor, layer: nn.Module, pooled: bool) -> Tensor:
+    """One row per input: (B, ...) -> (B, F)."""
+    if value.dim() < 3 or not pooled:
+        return value.flatten(1) if value.dim() > 1 else value.unsqueeze(1)
+    if isinstance(layer, nn.Linear):
+        return value.flatten(1, -2).mean(1)  # (B, positions, F) -> (B, F)
+    return value.flatten(2).mean(2)  # (B, F, positions) -> (B, F)
