@@ -86,7 +86,7 @@ def test_settings_of_tasks_reach_the_benchmark_and_its_entry(name: str, settings
 
 
 SENSELESS: list[tuple[str, dict[str, Any], str]] = [
-    ("split-digits", {"padding": 2}, "tasks.padding means nothing for split-digits: its pixels are not permuted"),
+    ("split-digits", {"padding": 2}, "tasks.padding has no effect with split-digits: its pixels are not permuted"),
     ("split-digits", {"classes_per_task": 3}, "10 classes cannot be split into tasks of 3"),
     ("permuted-mnist-10", {"classes_per_task": 2}, "its classes are not divided"),
     ("modes-2d", {"class_order": "seeded"}, "its classes are not divided"),
@@ -95,7 +95,7 @@ SENSELESS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "settings", "reason"), SENSELESS)
-def test_settings_that_mean_nothing_are_refused(name: str, settings: dict[str, Any], reason: str) -> None:
+def test_settings_without_effect_are_refused(name: str, settings: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         build_benchmark(name, tasks=TaskSettings(**settings))
 

@@ -166,7 +166,7 @@ REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
     (examples(["a", "b", "c", "d"], ["x", "x", "y", "y"]), {"scenario": "domain"}, ConfigError, "domain needs the same classes"),
     (real(), {"tasks_by": "classes:2"}, ConfigError, "classes:k needs classes"),
     (real(), {"scenario": "class"}, ConfigError, "the scenario class needs classes"),
-    (examples(["a", "b"], ["x", "x"]), {"problem": "regression"}, DataError, r"rows\.csv, line 0: the label 'a' is no number"),
+    (examples(["a", "b"], ["x", "x"]), {"problem": "regression"}, DataError, r"rows\.csv, line 0: the label 'a' is not a number"),
     (examples(list(range(101))), {"tasks_by": "classes:101"}, ConfigError, "101 different whole numbers, .*--problem"),
     (examples(["a", "b"], ["x", "x"], test=torch.arange(20) < 0), {}, DataError, "task 'x' has no test examples"),
     (examples(["a", "b"], ["x", "x"], test=torch.arange(20) >= 0), {}, DataError, "task 'x' has no training examples"),

@@ -90,10 +90,20 @@ def test_the_stored_settings_repeat_the_run_and_notice_changed_data(
 
 
 @pytest.mark.usefixtures("no_report")
-def test_seeds_run_on_own_data(plants: Path, command: Command, tmp_path: Path, tiny: list[str]) -> None:
-    found = command(*table_options(plants, tmp_path / "run"), "--network", "mlp-4", *tiny, "--seeds", 2)
-    assert (found.code, found.err) == (0, "")
-    assert "2 seeds" in found.out
+def test_a_command_reads_the_data_once(
+    plants: Path, command: Command, tmp_path: Path, tiny: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it does with them: introduce them, check a run that replaces another, train, hand them to the processes of seeds."""
+    from metareplay.benchmarks import own
+
+    read, calls = own.read_examples, list[str]()
+    monkeypatch.setattr(own, "read_examples", lambda settings: (calls.append(settings.path), read(settings))[1])
+    told = [word for word in tiny if word != "--quiet"]
+    for number, extra in enumerate(([], ["--overwrite"], ["--overwrite", "--seeds", 3])):
+        found = command(*table_options(plants, tmp_path / "run"), "--network", "mlp-4", *told, *extra)
+        assert (found.code, found.err) == (0, "")
+        assert len(calls) == number + 1
+    assert "3 seeds" in found.out
 
 
 @pytest.mark.usefixtures("no_report")

@@ -29,8 +29,8 @@ def refuse_other(found: Benchmark, settings: DataSettings) -> None:
     """Refuse data that are not those of the settings' fingerprint."""
     if settings.fingerprint is not None and settings.fingerprint != found.fingerprint:
         raise DataError(
-            f"the data in {settings.path} changed since the run began (fingerprint {found.fingerprint}, then {settings.fingerprint}), "
-            "or are now read in another way; restore them, or begin a new run in another --out"
+            f"the data in {settings.path} changed since the run began (fingerprint {found.fingerprint}, "
+            f"then {settings.fingerprint}), or are now read in another way; restore them, or begin a new run in another --out"
         )
 
 
@@ -68,7 +68,7 @@ def _as_targets(examples: Examples, problem: Problem) -> Examples:
     """Labels turned into real targets or the reverse, where the problem asks for that."""
     if problem == "regression" and examples.labels:
         if not all(isinstance(label, int | float) for label in examples.labels):
-            raise DataError(f"{examples.where(0)}: the label {examples.labels[0]!r} is no number; regression needs numbers")
+            raise DataError(f"{examples.where(0)}: the label {examples.labels[0]!r} is not a number; regression needs numbers")
         values = torch.tensor([float(label) for label in examples.labels], dtype=torch.float64)
         return replace(examples, y=values[examples.y].unsqueeze(1), labels=())  # (N,) -> (N, 1)
     if problem == "classification" and not examples.labels:
@@ -140,7 +140,8 @@ def _task(examples: Examples, name: str, rows: Tensor, settings: DataSettings, p
     test = examples.test[rows] if examples.test is not None else chosen_for_testing(y, settings.test_share, data_seed, name)
     if bool(test.all()) or not bool(test.any()):
         part, advice = ("training", "add some") if bool(test.all()) else ("test", "add some, or let them be chosen by --test-share")
-        raise DataError(f"task {name!r} has no {part} examples; {advice if given else 'it needs at least two examples of each class'}")
+        advice = advice if given else "it needs at least two examples of each class"
+        raise DataError(f"task {name!r} has no {part} examples; {advice}")
     if problem == "regression":
         return Task(name, TaskData(x[~test], y[~test].float()), TaskData(x[test], y[test].float()))
     classes = y[~test].unique()  # sorted
@@ -148,8 +149,8 @@ def _task(examples: Examples, name: str, rows: Tensor, settings: DataSettings, p
     if bool(unknown.any()):
         row = int(rows[int(unknown.nonzero()[0])])
         raise DataError(
-            f"{examples.where(row)}: the test example's class {examples.labels[int(examples.y[row])]!r} has no training examples in task "
-            f"{name!r}; add some, or remove it"
+            f"{examples.where(row)}: the test example's class {examples.labels[int(examples.y[row])]!r} has no training "
+            f"examples in task {name!r}; add some, or remove it"
         )
     targets = torch.searchsorted(classes, y)  # positions among the task's own classes
     labels = tuple(examples.labels[index] for index in classes.tolist())

@@ -44,13 +44,13 @@ class BenchmarkInfo:
         return self.kind != "split" or settings.class_order == "seeded"
 
     def with_settings(self, settings: TaskSettings) -> "BenchmarkInfo":
-        """What these settings make of it; those that mean nothing here are refused."""
+        """What these settings make of it; those that have no effect with it are refused."""
         for key in TaskSettings.model_fields:
             if key not in ("scenario", *KIND_SETTINGS[self.kind]) and getattr(settings, key) != getattr(AS_USUAL, key):
-                raise ConfigError(f"tasks.{key} means nothing for {self.name}: {_WHY[key]}. Leave it out")
+                raise ConfigError(f"tasks.{key} has no effect with {self.name}: {_WHY[key]}. Remove it")
         scenario = settings.scenario or self.scenario
         if self.problem == "regression" and scenario is Scenario.CLASS:
-            raise ConfigError(f"tasks.scenario=class means nothing for {self.name}: regression has no classes. Choose domain or task")
+            raise ConfigError(f"tasks.scenario=class is not possible with {self.name}: regression has no classes. Choose domain or task")
         channels, *sides = self.input_shape
         shape = (channels, *(side + 2 * settings.padding for side in sides))
         count = self.num_tasks
@@ -179,7 +179,10 @@ def benchmark_named(name: str) -> BenchmarkInfo:
 
 
 def build_benchmark(name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None, tasks: TaskSettings = AS_USUAL) -> Benchmark:
-    """Build a benchmark by name; ``data_seed`` matters to generated data, permutations and drawn class orders, ``data_dir`` to
-    those that need data, ``tasks`` to how they are divided."""
+    """Build a benchmark by name.
+
+    ``data_seed`` matters to generated data, permutations and drawn class orders, ``data_dir`` to those that need data,
+    ``tasks`` to how they are divided.
+    """
     info = benchmark_named(name).with_settings(tasks)
     return replace(info.build(data_seed, data_dir, tasks), scenario=info.scenario)

@@ -36,14 +36,15 @@ def store_benchmark(path: Path, benchmark: Benchmark) -> Path:
 
 
 def load_benchmark(path: Path, fingerprint: str | None) -> Benchmark:
-    """The benchmark in a file; a task's data are in memory only while they are used. Other data than expected are refused."""
+    """The benchmark in a file, if it has this fingerprint; a task's data are in memory only while they are used."""
     try:
         file = safe_open(path, "pt")
         facts = json.loads(file.metadata()["facts"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"the tasks in {path} cannot be read ({error}); start the run again") from error
     if facts["fingerprint"] != fingerprint:
-        raise DataError(f"{path} holds other data (fingerprint {facts['fingerprint']}) than the run's ({fingerprint}); start the run again")
+        both = f"fingerprint {facts['fingerprint']}, not {fingerprint}"
+        raise DataError(f"{path} holds other data than the run's ({both}); start the run again")
     return _benchmark(file, facts)
 
 
@@ -59,7 +60,8 @@ def _benchmark(file: Any, facts: Mapping[str, Any]) -> Benchmark:
     def task(index: int) -> Task:
         return Task(infos[index].name, data(index, "train"), data(index, "test"), infos[index].classes)
 
-    scaling = {name.removeprefix("scaling."): tensor(name) for name in file.keys() if name.startswith("scaling.")}  # noqa: SIM118
+    names = [name for name in file.keys() if name.startswith("scaling.")]  # noqa: SIM118
+    scaling = {name.removeprefix("scaling."): tensor(name) for name in names}
     return Benchmark(
         facts["name"],
         facts["problem"],

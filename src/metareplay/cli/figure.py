@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from metareplay.report.figures.drawings import Drawing, Kind
     from metareplay.report.runs import FinishedRun, Group
 
-HELP = """Draw a figure of finished runs as SVG, PDF and PNG. metareplay list figures names them; all draws those that apply.
+HELP = """Draw a figure of finished runs as SVG, PDF and PNG (metareplay list figures); all draws those that apply.
 
 Seeds of one method are taken together. Of several methods, the figures of the toy problems stand side by side.
 
@@ -44,7 +44,7 @@ def figure(
     folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with seed-0, seed-1, ... inside.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="A file that ends in .svg, .pdf or .png, or a folder for all three. Default: figures in the first folder."),
+        typer.Option(help="A file ending in .svg, .pdf or .png, or a folder for all three. Default: figures in the first folder."),
     ] = None,
     theme: Annotated[ThemeName, typer.Option(help="Colours of text and axes.")] = ThemeName.LIGHT,
 ) -> None:
@@ -66,7 +66,8 @@ def figure(
             label = "" if len(part) == len(groups) else f"{_slug(part[0].label)}-"
             found |= {f"{label}{_slug(drawing.name)}": drawing for drawing in kind.draw(members, colours)}
     if not found:
-        raise DataError(f"these runs have nothing that figure {name!r} could show; metareplay list figures says what each one is for")
+        advice = "metareplay list figures says what each one is for"
+        raise DataError(f"these runs have nothing that figure {name!r} could show; {advice}")
     for path, drawing in _targets(found, out or folders[0] / "figures"):
         drawing.figure.patch.set(facecolor=colours.paper, alpha=1.0)
         typer.echo(f"figure: {save_figure(drawing.figure, path)}")
@@ -85,7 +86,7 @@ def _targets(found: "dict[str, Drawing]", out: Path) -> "Iterator[tuple[Path, Dr
 
 
 def _with_arrays(groups: "list[Group]", kind: "Kind", *, must: bool) -> "list[Group]":
-    """The groups with what this kind of figure needs: from their folders or, if asked for, computed from their models."""
+    """The groups with what this kind of figure needs: from their folders, or if asked for from their models."""
     if not must or not kind.needs:
         return groups
     return [group if _keeps(group, kind) else replace(group, runs=(_computed(group, kind), *group.runs[1:])) for group in groups]

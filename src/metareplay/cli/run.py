@@ -28,12 +28,12 @@ HELP = """Train a method on a benchmark, task after task, and test it.
 
   metareplay run --out runs/mine --resume                continue what was interrupted
 
-Your own data: a CSV or parquet table, arrays (.npz), a folder of images (folder/class/image.png or folder/task/class/image.png), IDX files,
-CIFAR's binary archive, or hf:owner/name of the Hugging Face hub.
+Your own data: a CSV or parquet table, arrays (.npz), a folder of images (folder/class/image.png or
+folder/task/class/image.png), IDX files, CIFAR's binary archive, or hf:owner/name of the Hugging Face hub.
 
   metareplay run --data sales.csv --label product --tasks-by season --ignore id
 
-  metareplay run --data photos/ --tasks-by classes:2     two classes per task; classes:2,3,4 for tasks of different sizes
+  metareplay run --data photos/ --tasks-by classes:2     two classes per task; classes:2,3,4: tasks of different sizes
 
   metareplay run --data prices.parquet --label price --tasks-by year --test-data prices-test.parquet
 
@@ -59,7 +59,7 @@ def run(
         str | None, typer.Option(help="Column that names the task, or classes:2, or classes:2,3,4.", rich_help_panel=OWN)
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column to predict. Default: label, target, class or y.", rich_help_panel=OWN)] = None,
-    ignore: Annotated[str | None, typer.Option(help="Columns that are no inputs, with commas: id,name.", rich_help_panel=OWN)] = None,
+    ignore: Annotated[str | None, typer.Option(help="Columns that are not inputs, with commas: id,name.", rich_help_panel=OWN)] = None,
     task_order: Annotated[
         str | None, typer.Option(help="Tasks (or classes) in the order of learning, with commas.", rich_help_panel=OWN)
     ] = None,

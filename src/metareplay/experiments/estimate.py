@@ -14,7 +14,7 @@ FEW = 256
 
 
 def seconds_of_run(plan: Plan, steps: int = 3) -> float:
-    """An estimate of the seconds of training: steps of the second task (of the only one) times the number of steps of all tasks.
+    """An estimate of the seconds of training: the time of a step in the second task times the steps of all tasks.
 
     Later tasks of some methods cost more than the second, and testing is left out.
     """

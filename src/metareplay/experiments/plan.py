@@ -64,7 +64,7 @@ class Plan:
         return replace(self, config=config, folder=folder, source=source) if same else Plan.of(config, folder, source=source)
 
     def check(self) -> None:
-        """Fail now if the data cannot be read or the network does not fit them: before an earlier run is removed, for example."""
+        """Fail now if the data cannot be read or the network does not fit them, before an earlier run is removed."""
         network_factory(self.config.network, self.benchmark.input_shape, self.config.activation)
 
 

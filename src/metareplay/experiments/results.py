@@ -1,4 +1,4 @@
-"""What ``results.json`` says of a finished run, typed: schema 1. Percentages as in the paper; None where a figure does not apply."""
+"""The contents of ``results.json``, typed (schema 1). Percentages as in the paper; None where it does not apply."""
 
 import json
 from pathlib import Path
@@ -74,7 +74,7 @@ class Seconds(_Record):
 
 
 class BoundaryThresholds(_Record):
-    """The range of thresholds that detect the boundaries of tasks in one signal (``evaluation.boundaries.Thresholds``)."""
+    """Which thresholds on one signal detect the boundaries of tasks (``evaluation.boundaries.Thresholds``)."""
 
     at_boundaries: float
     elsewhere: float

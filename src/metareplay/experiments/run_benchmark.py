@@ -24,8 +24,9 @@ def run_benchmark(
     published: bool = False,
     resume: bool = False,
 ) -> Results:
-    """Learn and test the tasks as ``metareplay run`` does; ``out`` then holds the same files. Returns what ``results.json``
-    holds.
+    """Learn and test the tasks as ``metareplay run`` does; ``out`` then holds the same files.
+
+    Returns what ``results.json`` holds.
 
     With ``published`` it starts from the paper's settings also where this project has cheaper ones.
     """

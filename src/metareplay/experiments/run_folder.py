@@ -20,8 +20,9 @@ from metareplay.learner.config import RunConfig, build_config
 from metareplay.settings import flatten
 
 RUN_ENTRIES = frozenset(
-    "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors uncertainty.safetensors figures "
-    f"signals tensorboard seeds.json summary.json progress.json request.json {LOCK}".split()
+    "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors "
+    "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json request.json "
+    f"{LOCK}".split()
 )
 """Everything that a run writes, beside the folders of its seeds."""
 
@@ -78,13 +79,13 @@ class RunFolder:
         before, now = (self.stored_settings() or {}).get("data.fingerprint"), config.data.fingerprint
         if before is not None and now is not None and before != now:
             raise DataError(
-                f"the data changed since the run in {self.path} began (fingerprint {now}, then {before}), or are now read in another way; "
-                "restore them, or begin a new run in another --out"
+                f"the data changed since the run in {self.path} began (fingerprint {now}, then {before}), "
+                "or are now read in another way; restore them, or begin a new run in another --out"
             )
 
 
 def finished_results(folder: Path, config: RunConfig) -> Results | None:
-    """The results of a finished run of this configuration in a folder; None if there are none, an error if they are another's."""
+    """The results of a finished run; None if there are none, an error if they are another configuration's."""
     if not (folder / RESULTS).is_file():
         return None
     run = RunFolder(folder)
@@ -93,7 +94,8 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
         if stored is None:
             raise DataError("config.yaml is missing")
     except (OSError, ValueError, yaml.YAMLError, DataError) as error:
-        raise CheckpointError(f"the finished run in {folder} is damaged ({error}); choose another --out, or remove the folder") from error
+        advice = "choose another --out, or remove the folder"
+        raise CheckpointError(f"the finished run in {folder} is damaged ({error}); {advice}") from error
     run.refuse_changed_data(config)
     if build_config({}, stored, str(folder / "config.yaml")).fingerprint() != config.fingerprint():
         raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder")
@@ -130,7 +132,8 @@ def remove_run(folder: Path) -> None:
     ours = (folder / "seeds.json").is_file() or ((folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml"))
     if foreign or not (ours or seeds):
         why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
-        raise ConfigError(f"--overwrite: {folder} is not only a run ({why}); remove it yourself if you mean it, or choose another --out")
+        advice = "remove it yourself if you mean it, or choose another --out"
+        raise ConfigError(f"--overwrite: {folder} is not only a run ({why}); {advice}")
     try:
         for seed in seeds:
             remove_run(seed)

@@ -20,7 +20,7 @@ from metareplay.version import __version__
 def results_of(
     plan: Plan, state: RunState, inferred: Mapping[str, Inference], *, softmax: float | None, parameters: Mapping[str, int]
 ) -> Results:
-    """All figures but time and memory: from the scores, what each criterion inferred, and the accuracy of one softmax for all tasks."""
+    """All figures but time and memory; ``softmax`` is the accuracy of one softmax over all tasks."""
     benchmark, config = plan.benchmark, plan.config
     return Results(
         benchmark=benchmark.name,
@@ -68,7 +68,7 @@ def _final_figures(
 
 
 def uncertainty_tensors(state: RunState, inferred: Mapping[str, Inference]) -> dict[str, Tensor]:
-    """What figures of uncertainty show: scores in bins by criterion (2, T, bins), and the reliability of each task (T, 3, bins)."""
+    """For figures of uncertainty: binned scores by criterion (2, T, bins), and each task's reliability (T, 3, bins)."""
     tensors = {f"scores.{name}": result.counts for name, result in inferred.items() if name != "grad"}  # grad only compares
     bins = state.reliability_tensor()
     if bins is not None:

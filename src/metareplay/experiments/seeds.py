@@ -134,7 +134,7 @@ def run_side_by_side(
 
 @contextmanager
 def _shared_tasks(plans: Sequence[Plan]) -> Iterator[Mapping[str, Path]]:
-    """A file of the tasks for each of the users' data, by fingerprint, so that no process reads them again; removed at the end."""
+    """By fingerprint, a file with the tasks of a user's data: no process reads them again. Removed at the end."""
     files: dict[str, Path] = {}
     try:
         for plan in plans:

@@ -30,7 +30,7 @@ class Recipe:
     source: str
     settings: dict[str, Any] = field(default_factory=dict)
     fast: bool = False
-    """Cheaper than the published one with the same results, by this project; what a run takes unless it asks for the published one."""
+    """By this project: cheaper than the published one with the same results; what a run takes by default."""
 
     @property
     def name(self) -> str:
@@ -53,14 +53,14 @@ def all_recipes() -> tuple[Recipe, ...]:
 
 
 def recipe_for(benchmark: str, method: str, network: str, *, published: bool = False) -> Recipe | None:
-    """The recipe for exactly this, else the nearest: same benchmark and method with another network, else the base method's.
+    """The recipe for exactly this, else the nearest: for another network, else the base method's.
 
     Of two for exactly this it is the fast one, unless the ``published`` one is asked for; only published ones are lent.
 
-    The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without; that of an
-    ensemble is the method of its members.
-    A recipe borrowed from another network leaves the chunk size to be chosen for the network at hand, which may be too small for a
-    hypernetwork that is smaller still; a weight generator then makes all weights at once.
+    The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without;
+    that of an ensemble is the method of its members.
+    A recipe borrowed from another network leaves the chunk size to be chosen for the network at hand, which may be too
+    small for a hypernetwork that is smaller still; a weight generator then makes all weights at once.
     """
     kind = method_named(method)
     for name in _lenders(kind):

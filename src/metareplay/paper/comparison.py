@@ -82,7 +82,7 @@ class Comparison:
 
     @property
     def falls_short(self) -> bool:
-        """Worse than the paper by more than chance and a little slack; for errors a tenth of the paper's stands for the points."""
+        """Worse than the paper by more than chance and some slack; for errors a tenth of the paper's."""
         if self.ours is None:
             return False
         spread = sqrt((self.error or 0.0) ** 2 + (self.paper_error or 0.0) ** 2)
@@ -103,7 +103,7 @@ def finished(runs: Sequence[PlannedRun]) -> dict[str, list[Results]]:
 def compare(
     table: PaperTable, rows: Sequence[PaperRow], results: Mapping[str, Sequence[Results]], budgets: Mapping[str, float | None] | None = None
 ) -> list[Comparison]:
-    """Every figure of the rows beside the paper's; ``budgets`` tells the length of each method's training, the recipe's by default."""
+    """Every figure of the rows beside the paper's; ``budgets``: the length of each method's training, 1 by default."""
     found = []
     for row in rows:
         runs = results.get(str(row.method), [])
@@ -120,7 +120,7 @@ def compare(
 
 
 def _estimate(table: PaperTable, row: PaperRow, figure: str, runs: Sequence[Results]) -> Estimate | None:
-    """One figure over the runs; the thresholds that detect task boundaries are those that suit all runs together, as in the paper."""
+    """One figure over the runs; thresholds that detect task boundaries have to suit all runs, as in the paper."""
     if not figure.startswith(BOUNDARY):
         return estimate(runs, number_of(table, row, figure))
     signal = figure.removeprefix(BOUNDARY)
@@ -205,8 +205,10 @@ def caption(entries: Sequence[Comparison]) -> str:
     known = [entry for entry in entries if entry.ours is not None]
     short = sum(entry.falls_short for entry in known)
     words = [
-        "Standard errors: ours minus the paper's over the standard error of the difference (with one seed the paper's alone). "
-        f"short: worse by more than {SLACK_ERRORS:g} of them plus {SLACK_POINTS:g} points (squared errors: a tenth of the paper's).",
+        "Standard errors: ours minus the paper's over the standard error of the difference "
+        "(with one seed the paper's alone). "
+        f"short: worse by more than {SLACK_ERRORS:g} of them plus {SLACK_POINTS:g} points "
+        "(squared errors: a tenth of the paper's).",
         f"{len(known)} of {len(entries)} figures measured, {short} short.",
     ]
     if any(entry.budget != 1 for entry in entries):

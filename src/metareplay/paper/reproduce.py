@@ -53,7 +53,7 @@ def chosen_rows(table: PaperTable, names: Sequence[str]) -> tuple[PaperRow, ...]
 def planned_runs(
     table: PaperTable, rows: Sequence[PaperRow], seeds: range, out: Path, *, budget: float = 1.0, given: dict[str, Any] | None = None
 ) -> list[PlannedRun]:
-    """Every run that the rows need, seed by seed, so that an interrupted table has all rows first; rows may share runs."""
+    """Every run that the rows need, seed by seed, so that an interrupted table has all rows; rows may share runs."""
     if fixed := [key for key in FIXED if key in (given or {})]:
         raise ConfigError(f"--set {fixed[0]} is not possible here: {FIXED[fixed[0]]}; use metareplay run for runs of your own")
     methods = dict.fromkeys(str(row.method) for row in rows)

@@ -199,7 +199,7 @@ Matrix = Sequence[Sequence[float | None]]
 
 
 def mean_matrix(matrices: Sequence[Matrix | None], tasks: int) -> NDArray[np.float64] | None:
-    """The mean over seeds of (possibly triangular) task matrices, (T, T), NaN where nothing is known; None if no seed has one."""
+    """The mean over seeds of task matrices, perhaps triangular: (T, T), NaN where unknown; None if no seed has one."""
     padded = []
     for matrix in matrices:
         if not matrix:
@@ -207,7 +207,8 @@ def mean_matrix(matrices: Sequence[Matrix | None], tasks: int) -> NDArray[np.flo
         square = np.full((tasks, tasks), np.nan)
         for i, row in enumerate(matrix):
             if i >= tasks or len(row) > tasks:
-                raise DataError(f"a matrix in results.json is larger than the {tasks} tasks of the run; repeat the run to write it again")
+                words = f"a matrix in results.json is larger than the {tasks} tasks of the run"
+                raise DataError(f"{words}; repeat the run to write it again")
             square[i, : len(row)] = [np.nan if value is None else value for value in row]
         padded.append(square)
     return np.stack(padded).mean(axis=0) if padded else None  # (seeds, T, T) -> (T, T)

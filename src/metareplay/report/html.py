@@ -45,7 +45,8 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, sortable: b
     body = "\n".join(f"<tr>{_cell(row[0], 'th')}{''.join(_cell(cell, 'td') for cell in row[1:])}</tr>" for row in rows)
     classes = " ".join(filter(None, ("sortable" if sortable else "", css)))
     names = f' class="{classes}"' if classes else ""
-    return f'<div class="panel scroll"><table{names}><thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    content = f"<thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody>"
+    return f'<div class="panel scroll"><table{names}>{content}</table></div>'
 
 
 def cards(items: Iterable[Card]) -> str:
@@ -56,15 +57,15 @@ def cards(items: Iterable[Card]) -> str:
 def figure(svg: str, title: str, caption: str, *, wide: bool = False) -> str:
     """A drawing with a title and a sentence on how to read it; ``svg`` is markup already."""
     css = "panel wide" if wide else "panel"
-    return (
-        f'<figure class="{css}"><figcaption><b>{escape(title)}</b> {escape(caption)}</figcaption><div class="scroll">{svg}</div></figure>\n'
-    )
+    words = f"<figcaption><b>{escape(title)}</b> {escape(caption)}</figcaption>"
+    return f'<figure class="{css}">{words}<div class="scroll">{svg}</div></figure>\n'
 
 
 def details(summary: str, content: str, *, css: str = "panel", remark: str = "", opened: bool = False) -> str:
     """Something the reader opens; ``content`` is markup already."""
     small = f"<span>{escape(remark)}</span>" if remark else ""
-    return f'<details class="{css}"{" open" if opened else ""}><summary>{escape(summary)}{small}</summary>{content}</details>\n'
+    state = " open" if opened else ""
+    return f'<details class="{css}"{state}><summary>{escape(summary)}{small}</summary>{content}</details>\n'
 
 
 def code(text: str, *, css: str = "") -> str:

@@ -23,7 +23,7 @@ _FOOTER = (
 def write_report(folders: Sequence[Path], out: Path) -> Path:
     """Write one page about all runs in the folders; seeds of one method are taken together. Returns the page's path.
 
-    A folder is a run, or holds runs (``seed-0/``, ``seed-1/``, ...). If ``out`` is a folder the page is its report.html.
+    A folder is a run, or holds runs (``seed-0/``, ``seed-1/``, ...). In a folder ``out`` the page is report.html.
     """
     if not folders:
         raise DataError("no folder was given to report on; name at least one folder that metareplay run has written")
@@ -36,7 +36,8 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
     warning = ""
     if found.unfinished:
         names = ", ".join(str(path) for path in found.unfinished)
-        warning = f'<p class="warning">Left out, because they have not finished (results.json is missing): {escape(names)}.</p>'
+        words = f"Left out, because they have not finished (results.json is missing): {escape(names)}."
+        warning = f'<p class="warning">{words}</p>'
     header = f'<div class="tag">metareplay report</div><h1>{escape(title)}</h1><p class="lead">{lead}</p>{warning}'
     page = html.document(title, header, main, escape(_FOOTER))
     path = out / "report.html" if out.is_dir() else out
@@ -67,7 +68,8 @@ def _several(groups: Sequence[Group]) -> tuple[str, str, str]:
         content = f'<div><p class="note">{description(group)}</p>{_method(group, f"m{number}")}</div>'
         parts.append(html.details(group.label, content, css="panel method", remark=remark))
     runs = sum(len(group.runs) for group in groups)
-    lead = f"{runs} runs. Figures are means over the seeds of a method ± standard error; click a heading to sort, a method for its details."
+    lead = f"{runs} runs. Figures are means over the seeds of a method ± standard error; "
+    lead += "click a heading to sort, a method for its details."
     return title, escape(lead), "\n".join(parts)
 
 

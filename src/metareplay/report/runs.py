@@ -31,7 +31,7 @@ class FinishedRun:
     config: dict[str, str]
     history: list[dict[str, Any]]
     computed: Tensors | None = None
-    """What stands for ``predictive.safetensors``, if it was computed anew."""
+    """What stands for ``predictive.safetensors``, if it was computed again."""
 
     def predictive(self) -> Tensors | None:
         """The arrays for the figure of a toy problem, if the run kept them."""

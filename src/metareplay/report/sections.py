@@ -45,7 +45,7 @@ _MOST_ROWS = 12  # a longer table of tasks is folded
 
 
 def headline_criterion(runs: Sequence[Results]) -> str | None:
-    """The criterion the paper reports first: entropy, or whatever the method has instead; never the best one by hindsight."""
+    """The criterion the paper reports first: entropy, or what the method has instead; never the best in hindsight."""
     return next((name for name in criteria_of(runs) if estimate(runs, tinfer(name)) is not None), None)
 
 

@@ -27,7 +27,7 @@ _NO_FIGURES = {"schema", "seed", "num_tasks", "batch_wise_size", "parameters", "
 
 
 def summarise(runs: Sequence[Results]) -> dict[str, Any]:
-    """The content of summary.json: results.json with each figure replaced by its mean, standard error and number of seeds.
+    """The content of summary.json: results.json with mean, standard error and number of seeds of each figure.
 
     A figure that is null in all seeds is null; the standard error is null for one seed.
     """
@@ -129,5 +129,6 @@ def _check_same(runs: Sequence[Results]) -> Results:
     for key in _SAME:
         different = sorted({str(getattr(run, key)) for run in runs})
         if len(different) > 1:
-            raise DataError(f"runs with different {key} ({', '.join(different)}) have no common mean; summarise each of them on its own")
+            words = f"runs with different {key} ({', '.join(different)}) have no common mean"
+            raise DataError(f"{words}; summarise each of them on its own")
     return runs[0]

@@ -1,4 +1,4 @@
-"""Loss and uncertainty over all training iterations, and the thresholds that would find the boundaries of tasks [sm:fig:task_boundary]."""
+"""Loss and uncertainty of all iterations, and thresholds that find the tasks' boundaries [sm:fig:task_boundary]."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from metareplay.report.figures.canvas import BLUE, LIGHT, VERMILION, Theme, new_
 
 Array = npt.NDArray[Any]
 DRAWN = 4000
-"""Points of a line; a longer signal is thinned, each point then the highest of its neighbours, so that no peak is lost."""
+"""Points of a line; a longer signal is thinned to the highest of neighbouring points, so that no peak is lost."""
 
 
 def boundary_figure(

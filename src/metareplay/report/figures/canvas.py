@@ -78,7 +78,7 @@ def plain(names: Sequence[str]) -> list[str]:
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as .svg, .pdf or .png, the same bytes for the same figure; the file appears whole or not at all."""
+    """Write a figure as .svg, .pdf or .png, the same bytes for the same figure; in one step."""
     path = Path(path)
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _NO_METADATA:
@@ -109,12 +109,13 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
     for colour, replacement in _PAGE_COLOURS.items():
         body = body.replace(colour, replacement)
     width, height = (round(float(size)) for size in box.groups())
-    return f'<svg role="img" aria-label="{description}" viewBox="0 0 {width} {height}" style="max-width:{width * 4 / 3:.0f}px">{body}'
+    style = f"max-width:{width * 4 / 3:.0f}px"
+    return f'<svg role="img" aria-label="{description}" viewBox="0 0 {width} {height}" style="{style}">{body}'
 
 
 @contextmanager
 def _drawing(text: str, salt: str) -> Iterator[None]:
-    """Draw text as paths or leave it text ("none"); scripts that matplotlib's font lacks are left to the viewer's fonts."""
+    """Draw text as paths, or leave it text ("none"): scripts that matplotlib's font lacks need the viewer's fonts."""
     with matplotlib.rc_context({"svg.fonttype": text, "svg.hashsalt": salt, "pdf.fonttype": 42}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
         yield

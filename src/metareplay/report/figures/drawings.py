@@ -55,7 +55,8 @@ def curves(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     drawn = learning_curves_figure([run.history for run in group.runs], stages, theme=theme)
     if drawn is not None:
         constant = ", up to a constant" if group.regression else ""
-        caption = f"Each term of the loss while the tasks are learned in turn, in nats over all training examples of a task{constant}."
+        caption = "Each term of the loss while the tasks are learned in turn, "
+        caption += f"in nats over all training examples of a task{constant}."
         caption += " One line per seed." if len(group.runs) > 1 else ""
         yield Drawing("curves", "Learning curves", caption, drawn, wide=True)
 
@@ -96,8 +97,9 @@ def uncertainty(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         if found and np.all(np.sum(found, axis=0).sum(axis=1) > 0):
             counts[name] = np.sum(found, axis=0)
     if counts:
-        caption = "How unsure each task's posterior is about its own test inputs and about those of other tasks: shares of the inputs. "
-        caption += "The further apart, the better tasks are told apart; the title says how often an own input has the lower uncertainty."
+        caption = "How unsure each task's posterior is about its own test inputs and about those of other tasks: "
+        caption += "shares of the inputs. The further apart, the better tasks are told apart; "
+        caption += "the title says how often an own input has the lower uncertainty."
         drawn = uncertainty_figure(kept[0]["edges"], counts, theme=theme)
         yield Drawing("uncertainty", "Uncertainty in and out of the task", caption, drawn, wide=True)
 
@@ -163,13 +165,14 @@ def maps(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
             panels = [Map(values[task], task, titles[task], _boundary(arrays, task)) for task in range(len(names))]
             label = name if len(found) == 1 else f"{group.label}, {name}"
             rows += [MapRow(label, UNITS[name], panels[i : i + _MOST_MAPS], plane) for i in range(0, len(panels), _MOST_MAPS)]
-    caption = "Uncertainty of each task's final prediction over the plane; it ought to be low only at the task's own (larger) points."
+    caption = "Uncertainty of each task's final prediction over the plane; "
+    caption += "it ought to be low only at the task's own (larger) points."
     caption += " Each criterion has one scale of colours." if len(found) > 1 else ""
     yield Drawing("maps", "Uncertainty maps", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True)
 
 
 def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
-    """Entropy and lack of confidence over the plane under single weight samples, beside those of the mean prediction."""
+    """Entropy and lack of confidence over the plane under single weight samples, beside the mean prediction's."""
     found = [(group, run, arrays) for group in groups[:1] if (one := _first_with(group, "sample_entropy")) for run, arrays in [one]]
     for group, run, arrays in found:
         names = task_names(group.first)
@@ -186,13 +189,14 @@ def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
                 panels = [Map(values[task, i], task, title * (not rows), edges[i]) for i, title in enumerate(titles)]
                 rows.append(MapRow(f"{name}, {criterion}" if len(by_criterion) > 1 else name, UNITS[criterion], panels))
         what = "Entropy and lack of confidence" if len(by_criterion) > 1 else "Entropy"
-        caption = f"{what} under single networks drawn from each task's posterior. Where they are sure and differ, their mean is unsure."
+        caption = f"{what} under single networks drawn from each task's posterior. "
+        caption += "Where they are sure and differ, their mean is unsure."
         plane = _plane(run, arrays, len(names))
         yield Drawing("samples", "Single weight samples", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True)
 
 
 def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
-    """Loss and uncertainty of every training batch, and the thresholds that find the boundaries of tasks in all seeds."""
+    """Loss and uncertainty of every training batch, and the thresholds that find the tasks' boundaries in all seeds."""
     runs = [run for group in groups[:1] for run in group.runs if (run.folder / SIGNALS).is_dir()]
     if not runs or any(len(task_names(run.results)) < 2 for run in runs):
         return
@@ -205,7 +209,8 @@ def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     labels = ("loss in nats, up to a constant", "predictive variance") if groups[0].regression else ("loss in nats", "entropy in nats")
     drawn = boundary_figure([signal.numpy() for signal in signals], found, labels=labels, theme=theme)
     caption = f"Means over {WINDOW} iterations. Thresholds that find every boundary and nothing else (grey): {shares}. "
-    caption += f"The first {grace_period(signals[0].shape[1])} iterations of a task are a grace period, in which nothing is detected."
+    grace = grace_period(signals[0].shape[1])
+    caption += f"The first {grace} iterations of a task are a grace period, in which nothing is detected."
     yield Drawing("task-boundaries", "Task boundaries", caption + (f" {len(runs)} seeds." if len(runs) > 1 else ""), drawn, wide=True)
 
 
@@ -214,7 +219,8 @@ def weights(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     found = [(group, run, arrays) for group in groups[:1] if (one := _first_with(group, "weights")) for run, arrays in [one]]
     for group, run, arrays in found:
         drawn = weights_figure(arrays["weights"], _get(run, arrays, "weight_index"), task_names(group.first), theme=theme)
-        caption = "Joint densities of random pairs of weights under each task's final posterior, and correlations of a random subset."
+        caption = "Joint densities of random pairs of weights under each task's final posterior, "
+        caption += "and correlations of a random subset."
         yield Drawing("weights", "Posteriors in weight space", caption + _seeds(found), drawn, wide=True)
 
 

@@ -37,7 +37,10 @@ class Plane(NamedTuple):
 
 
 class Map(NamedTuple):
-    """One panel: ``values[i, j]`` belongs to (``grid_x[j]``, ``grid_y[i]``); ``probability`` (C, rows, columns) gives the boundary."""
+    """One panel: ``values[i, j]`` is at (``grid_x[j]``, ``grid_y[i]``).
+
+    ``probability`` (C, rows, columns) gives the boundary.
+    """
 
     values: Array
     task: int
@@ -46,7 +49,7 @@ class Map(NamedTuple):
 
 
 class MapRow(NamedTuple):
-    """Maps side by side, over a plane of their own if they have one. All rows with one unit have one scale of colours."""
+    """Maps side by side, over their own plane if they have one. All rows with one unit share a scale of colours."""
 
     label: str
     unit: str
@@ -55,7 +58,10 @@ class MapRow(NamedTuple):
 
 
 def maps_figure(plane: Plane, rows: Sequence[MapRow], names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
-    """Rows of maps. Colours of points are tasks, shapes are classes; a task's own points are larger, its decision boundary is dashed."""
+    """Rows of maps. Colours of points are tasks, shapes are classes.
+
+    A task's own points are larger, its decision boundary is dashed.
+    """
     highest: dict[str, float] = {}
     for own, unit, panel in ((row.plane or plane, row.unit, panel) for row in rows for panel in row.maps):
         if panel.values.shape != (len(own.grid_y), len(own.grid_x)):
@@ -83,7 +89,10 @@ def maps_figure(plane: Plane, rows: Sequence[MapRow], names: Sequence[str], *, t
 
 
 def boundaries_figure(methods: Mapping[str, tuple[Plane, Array]], names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
-    """Per method the training points of all tasks with each task's decision boundary; probabilities are (T, C, rows, columns)."""
+    """Per method the training points of all tasks with each task's decision boundary.
+
+    Probabilities are (T, C, rows, columns).
+    """
     columns = min(len(methods), 3)
     rows = -(-len(methods) // columns)
     figure = new_figure(max(2.6 * columns, 4.6), 1.0 + 2.7 * rows)

@@ -20,7 +20,10 @@ DASHES = (0, (4, 3))
 
 
 class Curves(NamedTuple):
-    """Predictions of all tasks over the inputs: ``x`` is (N,); ``mean``, ``std`` and ``truth`` are (T, N); a truth of NaN is not drawn."""
+    """Predictions of all tasks over the inputs: ``x`` is (N,); ``mean``, ``std`` and ``truth`` are (T, N).
+
+    A truth of NaN is not drawn.
+    """
 
     x: Array
     mean: Array
@@ -28,7 +31,7 @@ class Curves(NamedTuple):
     train: Points
     truth: Array | None = None
     one_posterior: bool = False
-    """Whether one posterior answers for all tasks, as prior-focused methods have it; its samples may differ from task to task."""
+    """Whether one posterior answers for all tasks (prior-focused methods); its samples may differ from task to task."""
 
     @property
     def uncertain(self) -> bool:
@@ -58,7 +61,10 @@ def regression_figure(
 
 
 def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
-    """The same for several methods side by side, on common axes. One posterior for all tasks is drawn once, in the colour of text."""
+    """The same for several methods side by side, on common axes.
+
+    One posterior for all tasks is drawn once, in the colour of text.
+    """
     for curves in methods.values():
         _check_shapes({"mean": curves.mean, "std": curves.std, "truth": curves.truth}, (len(names), len(curves.x)), len(curves.train))
     columns = 1 if len(methods) == 1 else 2 if len(methods) in (2, 4) else 3
@@ -80,7 +86,7 @@ def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str
 
 
 def _posteriors(axes: Axes, curves: Curves, names: Sequence[str], theme: Theme) -> Axes:
-    """Draw one method; the axes with the ticks of x, which are those of a strip below where there is something to infer."""
+    """Draw one method; returns the axes with the ticks of x: those of the strip below where there is one."""
     style_axes(axes, theme)
     x, uncertain, shared = curves.x, curves.uncertain, curves.shared
     chosen = np.argmin(curves.std, axis=0)  # (T, N) -> (N,)

@@ -75,7 +75,7 @@ def learning_curves_figure(histories: Sequence[History], names: Sequence[str], *
 
 
 def matrix_figure(matrix: Array, names: Sequence[str], *, error: bool = False, theme: Theme = LIGHT) -> Figure:
-    """Accuracy in percent (or the mean squared error) on each task after each task; NaN where a task had not been learned yet."""
+    """Accuracy in percent (or squared error) on each task after each task; NaN where a task was not learned yet."""
     look = (
         _Look("mean squared error", VERMILION, _short, _decades(matrix), 0.1, 0.9)
         if error

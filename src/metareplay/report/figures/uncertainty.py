@@ -26,7 +26,7 @@ _MOST_BINS = 40
 def uncertainty_figure(edges: Array, counts: Mapping[str, Array], *, theme: Theme = LIGHT) -> Figure:
     """By criterion, how unsure posteriors are about inputs of their own task and of other tasks.
 
-    ``counts[criterion]`` is (2, bins): own inputs, other tasks' inputs; ``edges`` (bins + 1,). Each of the two is shown as shares.
+    ``counts[criterion]`` is (2, bins): own inputs, other tasks' inputs, each shown as shares; ``edges`` is (bins + 1,).
     """
     columns = min(len(counts), 2)
     rows = -(-len(counts) // columns)
@@ -48,7 +48,7 @@ def uncertainty_figure(edges: Array, counts: Mapping[str, Array], *, theme: Them
 
 
 def reliability_figure(rows: Array, *, theme: Theme = LIGHT) -> Figure:
-    """Confidence against accuracy: ``rows`` (3, bins) are inputs, summed confidence and right answers in equal bins from 0 to 1."""
+    """Confidence against accuracy: ``rows`` (3, bins) are inputs, summed confidence and right answers in equal bins."""
     inputs, confidence, right = rows
     bins = rows.shape[1]
     known = inputs > 0
@@ -78,7 +78,7 @@ def reliability_figure(rows: Array, *, theme: Theme = LIGHT) -> Figure:
 
 
 def own_is_surer(counts: Array) -> float:
-    """How often a random own input has a lower score than a random input of another task; ties, also within a bin, count half."""
+    """How often a random own input has a lower score than one of another task; ties, also within a bin, count half."""
     own, other = counts / counts.sum(axis=1, keepdims=True)  # (2, bins) -> (bins,), (bins,)
     above = other.sum() - np.cumsum(other)  # what is in higher bins
     return float((own * (above + other / 2)).sum())

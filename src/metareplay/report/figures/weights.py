@@ -24,7 +24,7 @@ _LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 1.01)  # as shares of the highest density
 
 
 def weights_figure(samples: Array, index: Array, names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
-    """A row per task: densities of random pairs of weights with the samples, and the correlations of all chosen weights.
+    """A row per task: densities of random pairs of weights with the samples, and correlations of all chosen weights.
 
     ``samples`` is (T, S, K): S samples of K weights of each task; ``index`` (K,) says which weights they are.
     """
@@ -54,7 +54,10 @@ def weights_figure(samples: Array, index: Array, names: Sequence[str], *, theme:
 
 
 def density(points: Array, x: Array, y: Array) -> Array:
-    """Kernel density of points (S, 2) over a grid (len(y), len(x)): Gaussians with the covariance of the points, scaled by Scott's rule."""
+    """Kernel density of points (S, 2) over a grid (len(y), len(x)).
+
+    Gaussians with the covariance of the points, scaled by Scott's rule.
+    """
     least = np.maximum(np.array([np.ptp(x), np.ptp(y)]) / 100, 1e-12)  # points on a line have no width of their own; (2,)
     kernel = np.cov(points.T) * len(points) ** (-1 / 3) + np.diag(least**2)  # Scott in 2D: standard deviations times n^(-1/6); (2, 2)
     root = np.linalg.cholesky(np.linalg.inv(kernel))  # kernel^-1 = root root^T
