@@ -15,6 +15,7 @@ import pytest
 from metareplay import ContinualClassifier, ContinualRegressor, __version__
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.inference.criteria import CRITERIA, criteria_for
+from metareplay.learner import store
 from metareplay.learner.config import setting_descriptions
 from metareplay.learner.methods import METHODS
 from metareplay.learner.recipe_book import all_recipes
@@ -132,6 +133,14 @@ def test_predictions_of_every_kind_of_file(name: str, classifier: Path, points: 
         assert float(answer["probability"]) == pytest.approx(expected.probabilities[row].max(), rel=1e-5)
         for name_ in ("total", "aleatoric", "epistemic"):
             assert float(answer[name_]) == pytest.approx(getattr(expected, name_)[row], rel=1e-5, abs=1e-300)
+
+
+def test_the_model_is_read_once(classifier: Path, points: Array, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    monkeypatch.setattr(store, "read_tensors", lambda path, reader=store.read_tensors: (read.append(path), reader(path))[1])
+    np.save(tmp_path / "x.npy", points)
+    assert command("predict", classifier, tmp_path / "x.npy").code == 0
+    assert len(read) == 1
 
 
 def test_a_given_task_is_used(classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:

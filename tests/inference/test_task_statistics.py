@@ -11,8 +11,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import CheckpointError, ConfigError
 from metareplay.estimators import ContinualClassifier, ContinualRegressor
+from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.inference.criteria import CRITERIA, Criterion, Evidence, FeatureRequest, LearnedTask, register_criterion
@@ -112,6 +114,11 @@ def test_tasks_learned_without_the_criterion_are_named() -> None:
     try:
         with pytest.raises(ConfigError, match="tasks 0, 1, 2 were learned without it"):
             model.predict(blobs(0)[0], criterion="late")
+        x, y = blobs(0)
+        assert model.learner is not None
+        inferred = Evaluator(model.learner.predictor).inferred([TaskData(torch.from_numpy(x).float(), torch.from_numpy(y))])
+        assert "late" not in inferred  # and nothing else fails
+        assert "ent" in inferred
     finally:
         CRITERIA.remove("late")
 

@@ -63,7 +63,8 @@ class Evaluator:
 
     def inferred(self, tests: Sequence[TaskData]) -> dict[str, Inference]:
         """All criteria on all tasks' test data: the mean over tasks of each figure."""
-        predictor, criteria = self.predictor, self.predictor.criteria()
+        predictor = self.predictor
+        criteria = [criterion for criterion in predictor.criteria() if not predictor.learned_without(criterion)]
         if not criteria or not tests:
             return {}
         rows: dict[str, list[Row]] = {criterion.name: [] for criterion in criteria}

@@ -68,11 +68,16 @@ class Predictor(ABC, Generic[AnyAnswer]):
         name = criteria_for(self.problem)[0].name if name is None else name
         return criterion_named(name, self.problem, weight_sets=self.model.family.weight_sets)
 
+    def learned_without(self, criterion: Criterion) -> list[int]:
+        """The tasks of which a criterion stored nothing although it needs to, e.g. because it was registered later."""
+        stored = self.task_statistics.of(criterion.name, self.model.num_tasks)
+        return [task for task, of_task in enumerate(stored) if criterion.fit is not None and not of_task]
+
     def contest(self, criterion: Criterion, x: Tensor) -> Contest:
         """A criterion with what it needs to judge these inputs."""
         request, tasks = criterion.features, range(self.model.num_tasks)
         stored = self.task_statistics.of(criterion.name, self.model.num_tasks)
-        if criterion.fit is not None and (without := [task for task in tasks if not stored[task]]):
+        if without := self.learned_without(criterion):
             raise ConfigError(
                 f"criterion={criterion.name!r} needs what it stores of each task while the task is learned, and tasks "
                 f"{', '.join(map(str, without))} were learned without it; choose another criterion, or learn again"

@@ -65,7 +65,7 @@ class LearnedTask:
     data: TaskData
     settings: Settings
     stored: tuple[Stored, ...]
-    """What the criterion stored of each task so far; of the new one nothing yet."""
+    """What the criterion stored of each earlier task; nothing of one that was learned without the criterion."""
     features: Callable[[Tensor, int], Features]
     """Features of some inputs in the networks of a task, this one or an earlier one."""
     generator: Generator
@@ -93,7 +93,7 @@ class Criterion(Part):
     """Whether scores are never negative and differ by orders of magnitude, so that their logarithms say how far tasks are apart."""
     features: FeatureRequest | None = None
     fit: Callable[[LearnedTask], Sequence[Stored]] | None = None
-    """Called once when a task has been learned; returns what to store of every task so far, the new one last."""
+    """Called once when a task has been learned; returns what to store of every task so far, the new one last and never empty."""
 
     @property
     def alone(self) -> bool:
