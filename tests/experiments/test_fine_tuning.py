@@ -29,7 +29,13 @@ class Watcher(NullObserver):
         self.ended.append((task, len(scores)))
 
 
-SETTINGS = {"training.iterations": 60, "training.log_every": 20, "strategy.finetune_iterations": 40, "training.checkpoint_every": 25}
+SETTINGS = {
+    "training.iterations": 60,
+    "training.log_every": 20,
+    "strategy.finetune_iterations": 40,
+    "training.checkpoint_every": 25,
+    "hypernet.hidden": [10, 10],
+}
 
 
 @pytest.fixture(scope="module")
