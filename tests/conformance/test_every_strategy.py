@@ -33,7 +33,7 @@ REFUSED = {"dirac": ("fkl", "rkl"), "radial": NO_CLOSED_FORM, "ssge": NO_CLOSED_
 
 
 def _configs() -> dict[str, RunConfig]:
-    """Every method's strategy; those with a penalty in all kinds that the family allows, and with kept examples or random tasks in some."""
+    """Every method's strategy; those with a penalty in all kinds that the family allows, variants of them in some."""
     found = {}
     for method in METHODS.values():
         variants: list[dict[str, object]] = [{}]

@@ -1,4 +1,4 @@
-"""Every method through the front door, with tasks of more and more classes: what is saved is loaded, and a failed task leaves no trace."""
+"""Every method through the front door, with tasks of more and more classes: saved, loaded, and with tasks that fail."""
 
 from pathlib import Path
 from typing import Any

@@ -1,1 +1,1 @@
-"""Fused autograd functions, each beside its plain reference: the same value and gradients in fewer passes over memory."""
+"""Fused autograd functions, each beside its plain reference: the same values and gradients, in fewer passes."""

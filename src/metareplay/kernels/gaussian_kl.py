@@ -1,8 +1,10 @@
 """KL(q || p) of two diagonal Gaussians with gradients in closed form.
 
-With r = sigma_q / sigma_p and z = (mu_q - mu_p) / sigma_p it is the sum over the weights of (r^2 + z^2 - 1) / 2 - log r, and
+With r = sigma_q / sigma_p and z = (mu_q - mu_p) / sigma_p it is the sum over the weights of
+(r^2 + z^2 - 1) / 2 - log r, and its gradients are
 
-    dKL/dmu_q = z / sigma_p = -dKL/dmu_p,    dKL/dsigma_q = (r - 1 / r) / sigma_p,    dKL/dsigma_p = (1 - r^2 - z^2) / sigma_p.
+    by mu_q: z / sigma_p, by mu_p: -z / sigma_p,
+    by sigma_q: (r - 1 / r) / sigma_p, by sigma_p: (1 - r^2 - z^2) / sigma_p.
 """
 
 from typing import Any, cast
@@ -13,7 +15,10 @@ from torch.autograd.function import once_differentiable
 
 
 def gaussian_kl(q_mean: Tensor, q_scale: Tensor, p_mean: Tensor, p_scale: Tensor) -> Tensor:
-    """KL(q || p) summed over the weights: (..., W) -> (...); any input may be broadcast, e.g. one p for several q, or numbers for p."""
+    """KL(q || p) summed over the weights: (..., W) -> (...).
+
+    Any input may be broadcast: one p serves several q, and a prior with one mean and one scale is two numbers.
+    """
     return cast(Tensor, _GaussianKL.apply(q_mean, q_scale, p_mean, p_scale))
 
 
@@ -43,6 +48,5 @@ class _GaussianKL(torch.autograd.Function):
         by_p_scale = (1 - torch.addcmul(r * r, z, z)).mul_(scaled) if wanted[3] else None
         by_p_mean = -by_mean if wanted[2] and by_mean is not None else None
         gradients = (by_mean if wanted[0] else None, by_q_scale, by_p_mean, by_p_scale)
-        return tuple(
-            None if gradient is None else gradient.sum_to_size(shape) for gradient, shape in zip(gradients, ctx.shapes, strict=True)
-        )  # summed where one distribution serves several
+        pairs = zip(gradients, ctx.shapes, strict=True)  # summed where one distribution serves several
+        return tuple(None if gradient is None else gradient.sum_to_size(shape) for gradient, shape in pairs)

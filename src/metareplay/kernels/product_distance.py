@@ -10,8 +10,8 @@ where <., .> is the sum of the products of elements; its gradients are
 
     df/dD = 2 (D V'V + A* E'V),    df/dV = 2 (V (D'D + D'A*) + E (A*'D + A*'A*)),
 
-the second with E moving along. All are small matrices but four products with the output layer, whatever the number of tasks.
-Nothing cancels: at D = E = 0 value and gradients are exactly zero.
+the second with E moving along. All are small matrices but four products with the output layer, whatever the number
+of tasks. Nothing cancels: at D = E = 0 value and gradients are exactly zero.
 """
 
 from typing import Any, cast, final
@@ -23,10 +23,11 @@ from torch.autograd.function import once_differentiable
 
 @final
 class OldLayer:
-    """The old output layer A* = [W* b*], and A*'A* of the rows that all chunks use and of those that the last chunk leaves out.
+    """The old output layer A* = [W* b*], and A*'A* of the rows that all chunks use and of those the last leaves out.
 
     A task's outputs come in chunks of R; of the last chunk only the first ``used`` exist.
-    K = H + 1 is rounded up to a multiple of 8 with zeros, which fill the processor's registers: products take a tenth less time.
+    K = H + 1 is rounded up to a multiple of 8 with zeros, which fill the processor's registers: products take a tenth
+    less time.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, used: int) -> None:
@@ -54,7 +55,7 @@ def product_distance_reference(weight: Tensor, bias: Tensor, v: Tensor, v_old: T
     width = weight.shape[1]
     outputs = v[..., :width] @ weight.T + v[..., width : width + 1] * bias  # A v; (T, L, K) -> (T, L, R)
     squares = (outputs - v_old.detach() @ old.a.T).square()  # |A v - A* v*|^2; (T, L, R)
-    return squares[:, :-1].sum() + squares[:, -1, : old.used].sum()  # eq. hnet:reg:l2, outputs that exist; (T, L, R) -> ()
+    return squares[:, :-1].sum() + squares[:, -1, : old.used].sum()  # eq. hnet:reg:l2; (T, L, R) -> ()
 
 
 class _ProductDistance(torch.autograd.Function):

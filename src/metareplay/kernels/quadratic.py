@@ -1,4 +1,4 @@
-"""KL(q* || q) to second order: 1/2 (theta - theta*)' R (theta - theta*) with a diagonal R [Henning2021, sm:eq:kl:taylor].
+"""KL(q* || q) to second order [Henning2021, sm:eq:kl:taylor]: 1/2 (theta - theta*)' R (theta - theta*), R diagonal.
 
 R is the Fisher information, minus the expected Hessian of log q, so that the change is never negative.
 """
@@ -16,7 +16,7 @@ def quadratic_change(information: Tensor, old: Tensor, new: Tensor) -> Tensor:
 
 
 def quadratic_change_reference(information: Tensor, old: Tensor, new: Tensor) -> Tensor:
-    """The same by PyTorch's own operations, which compute R (theta - theta*) once for the value and once more for the gradient."""
+    """The same by PyTorch's own operations, which compute R (theta - theta*) once more for the gradient."""
     return 0.5 * (information.detach() * (new - old.detach()).square()).sum(-1)  # sm:eq:kl:taylor; (..., P) -> (...)
 
 

@@ -1,4 +1,4 @@
-"""Reparametrised samples w = mu + sigma * eps [Henning2021, sm:eq:reparam:trick] with gradients in one pass over the noise."""
+"""Reparametrised samples w = mu + sigma * eps [Henning2021, sm:eq:reparam:trick], their gradients in one pass."""
 
 from typing import Any, cast
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def reparametrise(mean: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
-    """Samples mean + scale * noise (n, ..., W) from mean and scale (..., W) and noise (n, ..., W), which gets no gradient.
+    """Samples mean + scale * noise: (..., W), (..., W), (n, ..., W) -> (n, ..., W). The noise gets no gradient.
 
     Can be differentiated twice and mapped by ``torch.func.vmap``.
     """

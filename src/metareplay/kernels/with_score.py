@@ -1,7 +1,7 @@
 """A term of the loss that is known by its gradient alone: the entropy of a distribution whose score was estimated.
 
-The gradient of E log q(w) with respect to what the samples w were made from is E [grad_w log q(w) dw], the last line of sm:eq:elbo:grad
-[Henning2021]: all it needs is the score at the samples.
+The gradient of E log q(w) with respect to what the samples w were made from is E [grad_w log q(w) dw], the last line
+of sm:eq:elbo:grad [Henning2021]: all it needs is the score at the samples.
 """
 
 from typing import Any, cast
@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 def with_score(score: Tensor, weights: Tensor) -> Tensor:
     """A scalar with value 0 and the gradient of E log q, given the score (n, W) at weight samples (n, W).
 
-    Gradients reach the weights alone. The value is not a number where the score is not finite, so that the divergence is noticed.
+    Gradients reach the weights alone. The value is NaN where the score is not finite, so that divergence is noticed.
     """
     return cast(Tensor, _WithScore.apply(weights, score))
 
@@ -29,7 +29,7 @@ class _WithScore(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weights: Tensor, score: Tensor) -> Tensor:
         ctx.save_for_backward(score)
-        return 0 * score[0].sum().to(weights.dtype)  # not a number where the score is none; () of (W,)
+        return 0 * score[0].sum().to(weights.dtype)  # NaN where the score is not finite; (W,) -> ()
 
     @staticmethod
     @once_differentiable
