@@ -17,6 +17,7 @@ LAYERS = (
     ("data",),
     ("benchmarks",),
     ("nets",),
+    ("batches",),
     ("kernels",),
     ("posteriors",),
     ("task_maps",),

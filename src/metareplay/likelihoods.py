@@ -1,10 +1,20 @@
 """Likelihoods: how network outputs explain targets. A task sees only its own outputs."""
 
 from math import log
-from typing import Protocol, final
+from typing import ClassVar, Protocol, final
 
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
+
+from metareplay.settings import Settings
+
+
+class LikelihoodSettings(Settings):
+    """Regression's likelihood."""
+
+    group: ClassVar[str] = "posterior"
+    likelihood_scale: float = Field(0.05, gt=0, description="standard deviation of the Gaussian likelihood (regression only)")
 
 
 class Likelihood(Protocol):

@@ -1,63 +1,35 @@
 """Parts: what a method is made of. A part brings its settings, and says itself what it is and what it cannot be combined with.
 
-A task map, posterior family, prior-matching estimator, strategy, criterion or network registers in one line beside its code, in the
-registry of its kind. A package of somebody else's does the same with the ``register_*`` functions, in a module that it names under the
-entry point group ``metareplay.parts``, or before it uses the library.
+A task map, posterior family, prior-matching estimator, strategy, criterion or network registers in one line beside its code,
+in the registry of its kind. Anybody's package can do the same with the ``register_*`` functions: in a module that it names
+under the entry point group ``metareplay.parts``, or before it uses the library.
 """
 
 import difflib
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import entry_points
-from typing import Generic, Protocol, TypeVar
+from threading import RLock
+from typing import Generic, TypeVar
 
 from metareplay.errors import ConfigError
-from metareplay.settings import Settings
+from metareplay.settings import AnySettings, Part, Settings
 
 ENTRY_POINTS = "metareplay.parts"
 """The entry point group under which a package names modules that register parts."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """One of the things that a method names; each kind of part adds how it is built."""
-
-    name: str
-    phrase: str
-    """What a method with this part has, in the plural or with an article: ``Gaussian posteriors``, ``a hypernetwork``."""
-    settings: tuple[type[Settings], ...] = ()
-    """The part's own settings; most have one class, or none."""
-
-
 AnyPart = TypeVar("AnyPart", bound=Part)
-AnySettings = TypeVar("AnySettings", bound=Settings)
-
-
-class Composition(Protocol):
-    """What a part may ask of the method it is part of."""
-
-    @property
-    def method_name(self) -> str:
-        """The method's name."""
-        ...
-
-    def part(self, kind: str) -> Part:
-        """The method's part of a kind: ``task map``, ``family``, ``matching``, ``strategy`` or ``network``."""
-        ...
-
-    def find(self, settings: type[AnySettings]) -> AnySettings | None:
-        """The values of a part's settings; None if no part of the method has them."""
-        ...
 
 
 class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
-    """The parts of one kind by name, in the order in which they were registered."""
+    """The parts of one kind by name, in the order in which they were registered.
+
+    ``verb`` joins a method and its part in a sentence: pr-bbb *has* Gaussian posteriors.
+    """
 
     def __init__(self, kind: str, verb: str = "has") -> None:
         self.kind, self.verb = kind, verb
-        """``verb`` joins a method and its part in a sentence: pr-bbb *has* Gaussian posteriors."""
         self._parts: dict[str, AnyPart] = {}
 
     def register(self, part: AnyPart) -> AnyPart:
@@ -75,9 +47,11 @@ class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
+        load_plugins()
+        return iter(dict(self._parts))
 
     def __len__(self) -> int:
+        load_plugins()
         return len(self._parts)
 
     def named(self, name: str) -> AnyPart:
@@ -90,15 +64,44 @@ class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
         raise ConfigError(f"{self.kind}={name!r} is unknown{hint} Choose one of {', '.join(self._parts)}")
 
 
-@cache
+_PLUGINS: list[str] = []
+_LOADING = RLock()
+_begun = False
+
+
 def load_plugins() -> tuple[str, ...]:
-    """Import, once, the modules that installed packages name under the entry point group; returns the names of the entry points."""
-    loaded = []
-    for entry in entry_points(group=ENTRY_POINTS):
-        try:
-            entry.load()
-        except Exception as error:  # whatever another package does
-            warnings.warn(f"the parts of {entry.value} cannot be used: {type(error).__name__}: {error}", stacklevel=2)
-            continue
-        loaded.append(entry.name)
-    return tuple(loaded)
+    """Import, once, the modules that installed packages name under the entry point group; the names of the entry points."""
+    global _begun
+    with _LOADING:
+        if not _begun:
+            _begun = True  # what is imported now may look at the registries too
+            for entry in entry_points(group=ENTRY_POINTS):
+                try:
+                    entry.load()
+                except Exception as error:  # whatever another package does
+                    words = f"the parts of {entry.value} cannot be used: {type(error).__name__}: {error}"
+                    warnings.warn(words, stacklevel=2)
+                    continue
+                _PLUGINS.append(entry.name)
+    return tuple(_PLUGINS)
+
+
+class Alone:
+    """A part by itself, outside any method: it finds the settings that are given here, and defaults for the others."""
+
+    method_name = "a part by itself"
+
+    def __init__(self, *settings: Settings) -> None:
+        self.given = settings
+
+    def parts(self) -> Mapping[str, Part]:
+        """No others."""
+        return {}
+
+    def find(self, settings: type[AnySettings]) -> AnySettings | None:
+        """Those that were given, if any."""
+        return next((given for given in self.given if isinstance(given, settings)), None)
+
+    def get(self, settings: type[AnySettings]) -> AnySettings:
+        """Those that were given, else the defaults."""
+        return self.find(settings) or settings()

@@ -1,18 +1,75 @@
-"""Base of all settings: typed, frozen, unknown keys refused. Each part of the library defines its own."""
+"""Settings: typed, frozen, unknown keys refused; and what a part with settings of its own may ask of the others."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+
+def _positive(widths: tuple[int, ...]) -> tuple[int, ...]:
+    if any(width < 1 for width in widths):
+        raise ValueError("every width must be at least 1")
+    return widths
+
+
+Widths = Annotated[tuple[int, ...], AfterValidator(_positive)]
+"""Widths of hidden layers."""
 
 
 class Settings(BaseModel):
-    """A group of settings; ``Field(description=...)`` explains each one where it is defined."""
+    """A part's settings; ``Field(description=...)`` explains each one where it is defined.
+
+    A method's configuration is composed of the settings of its parts. Two parts may have a setting of the same name and
+    meaning; it then is one setting of the method.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     group: ClassVar[str] = ""
-    """What stands before the dot of their keys: ``posterior`` for ``posterior.train_samples``; empty for keys without a dot."""
+    """What stands before the dot of their keys: ``posterior`` for ``posterior.train_samples``; empty for no dot."""
+
+    def without_effect(self, composition: "Composition") -> Mapping[str, str]:
+        """Settings that change nothing in this composition, by their keys (of any part), each with the reason."""
+        return {}
+
+    def check(self, composition: "Composition") -> None:
+        """Refuse, with a ConfigError, what cannot be combined."""
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One of the things that a method names; each kind of part adds how it is built."""
+
+    name: str
+    phrase: str
+    """What a method with this part has, in the plural or with an article: ``Gaussian posteriors``, ``a hypernetwork``."""
+    settings: tuple[type[Settings], ...] = ()
+    """The part's own settings; most parts have one class of them, or none."""
+
+
+class Composition(Protocol):
+    """What a part may ask of the method that it is a part of."""
+
+    @property
+    def method_name(self) -> str:
+        """The method's name."""
+        ...
+
+    def parts(self) -> Mapping[str, Part]:
+        """The method's parts by kind: ``task map``, ``family``, ``members``, ``matching``, ``strategy``, ``network``."""
+        ...
+
+    def find(self, settings: type[AnySettings]) -> AnySettings | None:
+        """The values of a part's settings; None if no part of the method has them."""
+        ...
+
+    def get(self, settings: type[AnySettings]) -> AnySettings:
+        """The values of settings that a part of the method is known to have."""
+        ...
 
 
 def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -33,3 +90,8 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
         group, _, name = key.rpartition(".")
         (nested.setdefault(group, {}) if group else nested)[name] = value
     return nested
+
+
+def key_of(settings: type[Settings], name: str) -> str:
+    """The dotted key of a setting."""
+    return f"{settings.group}.{name}" if settings.group else name

@@ -24,7 +24,7 @@ every_method = pytest.mark.parametrize(("method", "name"), PAIRS)
 
 
 def unlearned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
-    defaults = {"method": method, "network": "mlp-4", "seed": seed, **(SMALL if METHODS[method].has_hypernetwork else {})}
+    defaults = {"method": method, "network": "mlp-4", "seed": seed, **(SMALL if METHODS[method].task_map_part.generated else {})}
     given = {"training.iterations": 3, "training.batch_size": 8, "inference.samples": 5}
     config = build_config(defaults, given, "test")
     return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=6)
@@ -91,7 +91,7 @@ def fine_tuned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner
     return learner
 
 
-@pytest.mark.parametrize(("method", "name"), [(method, name) for method, name in PAIRS if METHODS[method].coresets])
+@pytest.mark.parametrize(("method", "name"), [(method, name) for method, name in PAIRS if (METHODS[method].strategy == "coreset-replay")])
 def test_kept_examples_fine_tune(method: str, name: str) -> None:
     benchmark = BENCHMARKS[name]
     first, again = (fine_tuned(method, benchmark, 0) for _ in range(2))
@@ -104,8 +104,10 @@ def test_kept_examples_fine_tune(method: str, name: str) -> None:
 
 
 def test_methods_that_keep_no_examples_say_so() -> None:
-    assert {name for name, method in METHODS.items() if method.coresets} == {name for name in METHODS if name.endswith("-cs")}
+    assert {name for name, method in METHODS.items() if method.strategy == "coreset-replay"} == {
+        name for name in METHODS if name.endswith("-cs")
+    }
     for method, name in PAIRS:
-        if not METHODS[method].coresets:
+        if METHODS[method].strategy != "coreset-replay":
             with pytest.raises(ConfigError, match="keeps no examples"):
                 unlearned(method, BENCHMARKS[name], 0).begin_update()

@@ -1,7 +1,5 @@
 """What every strategy owes to the training loop; a new one is tested as soon as a method uses it."""
 
-from typing import get_args
-
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -9,13 +7,17 @@ from torch import Generator, Tensor
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.build import build_matching, build_model, build_strategy
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.learner.methods import METHODS, StrategyName
+from metareplay.learner.methods import METHODS
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
+from metareplay.posteriors.divergences import known_penalties
 from metareplay.posteriors.families.dirac import Dirac
 from metareplay.posteriors.families.mixture import members_of
+from metareplay.posteriors.priors.earlier import EarlierPriorSettings
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.base import Strategy
+from metareplay.posteriors.settings import FixedPriorSettings
+from metareplay.strategies.base import STRATEGIES, Strategy
+from metareplay.strategies.replay_settings import ReplaySettings
 
 SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
 PENALTIES: list[dict[str, object]] = [
@@ -28,8 +30,6 @@ PENALTIES: list[dict[str, object]] = [
     {"strategy.penalty": "fisher"},
     {"strategy.penalty": "fisher", "strategy.old_tasks": 1, "strategy.age_discount": 0.5, "strategy.targets": "recomputed"},
 ]
-NO_CLOSED_FORM = ("fkl", "rkl", "w2")
-REFUSED = {"dirac": ("fkl", "rkl"), "radial": NO_CLOSED_FORM, "ssge": NO_CLOSED_FORM, "avb": NO_CLOSED_FORM, "flow": ("w2",)}
 
 
 def _configs() -> dict[str, RunConfig]:
@@ -37,15 +37,15 @@ def _configs() -> dict[str, RunConfig]:
     found = {}
     for method in METHODS.values():
         variants: list[dict[str, object]] = [{}]
-        if method.strategy == "posterior-replay":
-            refused = REFUSED.get(method.member_family, ())
-            variants = [given for given in PENALTIES if given["strategy.penalty"] not in refused]
-            if method.stochastic or method.coresets:  # which add nothing to a penalty: one without memory, one with
+        if issubclass((*STRATEGIES[method.strategy].settings, object)[0], ReplaySettings):
+            known = known_penalties(method.family_part.posterior)
+            variants = [given for given in PENALTIES if given["strategy.penalty"] in known]
+            if method.strategy != "posterior-replay":  # which add nothing to a penalty: one without memory, one with
                 variants = [variants[0], variants[-1]]
             if method.family in ("bbb", "flow"):
                 variants.append({"strategy.penalty": "fkl", "strategy.prior_from_earlier": 0.5})
         for given in variants:
-            defaults = {"method": method.name, "network": "mlp-4", **(SMALL if method.has_hypernetwork else {})}
+            defaults = {"method": method.name, "network": "mlp-4", **(SMALL if method.task_map_part.generated else {})}
             label = " ".join([method.name, *(str(value) for value in given.values())])
             found[label] = build_config(defaults, given, "test")
     return found
@@ -77,13 +77,13 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def test_every_known_strategy_is_here() -> None:
-    assert {config.kind().strategy for config in CONFIGS.values()} == set(get_args(StrategyName))
+    assert {config.kind().strategy for config in CONFIGS.values()} == set(STRATEGIES)
 
 
 def test_the_penalty_is_nothing_or_a_number_with_a_gradient(name: str, rng: Generator) -> None:
     model, strategy = learned(name, rng)
     penalty = strategy.penalty(model, TASKS - 1, generator=rng)
-    assert (penalty is None) == (CONFIGS[name].kind().strategy not in ("posterior-replay", "ewc", "rehearsal"))
+    assert (penalty is None) == (CONFIGS[name].kind().strategy in ("unbound", "joint", "prior-focused"))
     if penalty is not None:
         assert penalty.shape == ()
         assert float(penalty.detach()) > 0
@@ -101,7 +101,7 @@ def test_the_first_task_has_nothing_to_keep(name: str, rng: Generator) -> None:
     if config.kind().strategy == "ewc":  # a point estimate has its prior here
         assert penalty is not None
         weights = model.task_map.theta(0).detach().chunk(2)[0]
-        torch.testing.assert_close(penalty.detach(), 0.5 * weights.square().sum() / config.posterior.prior_variance)
+        torch.testing.assert_close(penalty.detach(), 0.5 * weights.square().sum() / config.get(FixedPriorSettings).prior_variance)
     else:
         assert penalty is None
 
@@ -109,10 +109,8 @@ def test_the_first_task_has_nothing_to_keep(name: str, rng: Generator) -> None:
 def test_what_is_stored_gives_the_same_penalty_and_leaves_the_model(name: str, rng: Generator) -> None:
     model, strategy = learned(name, rng)
     before = model.task_map.thetas(range(TASKS)).detach().clone()
-    stored = {key: tensor.clone() for key, tensor in strategy.tensors().items()}
     other = build_strategy(CONFIGS[name])
-    other.recall(strategy.memory())
-    other.restore(model, TASKS - 1, stored)
+    other.load_state(model, {key: tensor.clone() for key, tensor in strategy.state().items()})
     assert torch.equal(model.task_map.thetas(range(TASKS)), before)
     assert all(parameter.requires_grad for parameter in model.task_map.parameters())
     for seed in range(3):  # the generator decides, and nothing else
@@ -126,19 +124,19 @@ def matched(name: str, model: ContinualModel, prior: Prior) -> tuple[Tensor, Ten
     posterior = model.family.while_training(theta, model.spec)
     matching = build_matching(CONFIGS[name], model.spec.numel, generator=rng)
     matching.learn(posterior, prior, generator=rng)
-    term = matching.term(posterior, prior, 3, generator=rng)
+    term = matching.term(posterior, prior, generator=rng)
     return term.detach(), torch.autograd.grad(term, theta)[0]
 
 
 def test_what_is_stored_gives_the_same_prior(name: str, rng: Generator) -> None:
     """It is the fixed one, or comes from earlier posteriors: then the last step has changed them, so that only the stored ones will do."""
     model, strategy = learned(name, rng, step=0.001)
-    stored = {key: tensor.clone() for key, tensor in strategy.tensors().items()}
     other, config = build_strategy(CONFIGS[name]), CONFIGS[name]
-    other.recall(strategy.memory())
-    other.restore(model, TASKS - 1, stored)
-    fixed, prior, restored = GaussianPrior(config.posterior.prior_variance), strategy.prior_for(TASKS - 1), other.prior_for(TASKS - 1)
-    from_posteriors = config.kind().strategy == "prior-focused" or config.strategy.prior_from_earlier > 0
+    other.load_state(model, {key: tensor.clone() for key, tensor in strategy.state().items()})
+    prior, restored = strategy.prior_for(TASKS - 1), other.prior_for(TASKS - 1)
+    fixed = GaussianPrior((config.find(FixedPriorSettings) or FixedPriorSettings()).prior_variance)
+    mixed = config.find(EarlierPriorSettings) or EarlierPriorSettings()
+    from_posteriors = config.kind().strategy == "prior-focused" or mixed.prior_from_earlier > 0
     assert type(restored) is type(prior)
     assert (prior != fixed) == from_posteriors
     if isinstance(members_of(model.training_posterior(0))[0], Dirac):
@@ -159,14 +157,14 @@ def test_there_is_a_prior_and_data_for_every_task(name: str) -> None:
         strategy.before_task(model, task)
         own = TaskData(torch.full((2, 2), float(task)), torch.full((2,), task % 2))
         given = strategy.data_for(task, own)
-        count = 1 if CONFIGS[name].kind().coresets else 2  # the others are kept for later
+        count = 1 if CONFIGS[name].kind().strategy == "coreset-replay" else 2  # the others are kept for later
         assert torch.equal(given.x[-count:], own.x[:count])  # the task's own data are always among them
         assert torch.equal(given.y[-count:], own.y[:count])
         assert len(given.x) == len(given.y)
         posterior, prior, rng = model.training_posterior(task), strategy.prior_for(task), Generator().manual_seed(task)
         if not isinstance(members_of(posterior)[0], Dirac):
             matching = build_matching(CONFIGS[name], model.spec.numel, generator=rng)
-            term = matching.term(posterior, prior, 2, generator=rng)
+            term = matching.term(posterior, prior, generator=rng)
             assert term.isfinite()
             if isinstance(prior, GaussianPrior):  # others may be where the posterior starts
                 assert float(term.detach()) > 0

@@ -1,15 +1,13 @@
 """What every task map owes to the rest; a new one is tested as soon as a method uses it."""
 
-from typing import get_args
-
 import pytest
 import torch
 from torch import Generator
 
 from metareplay.learner.build import build_task_map
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.learner.methods import METHODS, TaskMapName
-from metareplay.task_maps.base import Start, TaskMap
+from metareplay.learner.methods import METHODS
+from metareplay.task_maps.base import TASK_MAPS, Start, TaskMap
 from metareplay.task_maps.direct import SharedParameters
 
 SIZE, MEMBERS = 24, 3
@@ -29,10 +27,10 @@ def _configs() -> dict[str, RunConfig]:
     """Each task map by its first method, and by the first with an ensemble; those with a hypernetwork in all its kinds."""
     found: dict[str, RunConfig] = {}
     for method in METHODS.values():
-        for kind, given in KINDS.items() if method.has_hypernetwork else [("", {})]:
-            defaults = {"method": method.name, **(SMALL if method.has_hypernetwork else {})}
-            given = {**given, **({"posterior.members": MEMBERS} if method.ensemble else {})}
-            label = f"{method.task_map} {'ensemble ' if method.ensemble else ''}{kind}".strip()
+        for kind, given in KINDS.items() if method.task_map_part.generated else [("", {})]:
+            defaults = {"method": method.name, **(SMALL if method.task_map_part.generated else {})}
+            given = {**given, **({"posterior.members": MEMBERS} if method.family_part.members is not None else {})}
+            label = f"{method.task_map} {'ensemble ' if method.family_part.members is not None else ''}{kind}".strip()
             found.setdefault(label, build_config(defaults, given, "test"))
     return found
 
@@ -54,7 +52,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def test_every_known_task_map_is_here() -> None:
-    assert {known.split()[0] for known in CONFIGS} == set(get_args(TaskMapName))
+    assert {known.split()[0] for known in CONFIGS} == set(TASK_MAPS)
 
 
 def test_tasks_are_added_one_at_a_time(name: str) -> None:

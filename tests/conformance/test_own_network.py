@@ -73,10 +73,10 @@ def digits() -> Benchmark:
 
 def config_of(method: str, function: str = "Tiny", **settings: Any) -> RunConfig:
     small = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_size": 200, "hypernet.chunk_embedding_size": 2}
-    defaults = {"method": method, "network": f"{NAME}:{function}", **(small if METHODS[method].has_hypernetwork else {})}
-    if METHODS[method].coresets:
+    defaults = {"method": method, "network": f"{NAME}:{function}", **(small if METHODS[method].task_map_part.generated else {})}
+    if METHODS[method].strategy == "coreset-replay":
         defaults |= {"strategy.finetune_iterations": 4, "strategy.coreset_size": 10}
-    if not METHODS[method].deterministic and METHODS[method].family != "ewc":
+    if not METHODS[method].family_part.point and METHODS[method].family != "ewc":
         defaults |= {"posterior.train_samples": 2}
     steps = {"training.iterations": 5, "training.batch_size": 8, "training.checkpoint_every": 2, "training.log_every": 1}
     return build_config({**defaults, **steps, "inference.samples": 3}, settings, "test")
@@ -264,7 +264,7 @@ def test_one_example_is_too_few_for_batch_normalisation(digits: Benchmark) -> No
     ("settings", "words"),
     [
         ({"posterior.local_reparametrisation": True}, "works for MLPs only, not for conformance_own_network:Tiny"),
-        ({"activation": "tanh"}, "conformance_own_network:Tiny has activations of its own"),
+        ({"activation": "tanh"}, "activation belongs to .*; pr-bbb runs conformance_own_network:Tiny"),
     ],
 )
 def test_settings_of_other_networks_are_refused(settings: dict[str, Any], words: str) -> None:

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from metareplay.nets.activations import ACTIVATIONS
 from metareplay.nets.linearised import linearised_mlp_outputs
-from metareplay.nets.mlp import ACTIVATIONS, MLP
+from metareplay.nets.mlp import MLP
 from metareplay.nets.moments import activation_moments, mlp_output_moments
 from metareplay.nets.weights import WeightSpec, run_flat
 

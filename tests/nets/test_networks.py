@@ -5,7 +5,8 @@ import torch
 from torch import Generator, nn
 
 from metareplay.errors import ConfigError
-from metareplay.nets.mlp import ACTIVATIONS, MLP
+from metareplay.nets.activations import ACTIVATIONS
+from metareplay.nets.mlp import MLP
 from metareplay.nets.registry import build_seeded, network_factory
 from metareplay.nets.weights import WeightSpec
 

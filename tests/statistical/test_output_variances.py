@@ -14,7 +14,8 @@ from torch import Generator, Tensor, nn
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
-from metareplay.nets.mlp import ACTIVATIONS, MLP
+from metareplay.nets.activations import ACTIVATIONS
+from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.posteriors.families.mixture import members_of

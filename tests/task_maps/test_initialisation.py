@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Generator, nn
 
-from metareplay.nets.mlp import ACTIVATIONS, MLP
+from metareplay.nets.activations import ACTIVATIONS
+from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.task_maps.initialise import activation_second_moment, hyperfan_variances, match_output_variances
 

@@ -2,9 +2,9 @@
 
 import torch
 
+from metareplay.batches.augment import CROP_PADDING, crop_and_flip
+from metareplay.batches.task import OwnBatches
 from metareplay.benchmarks.base import TaskData
-from metareplay.training.augment import CROP_PADDING, crop_and_flip
-from metareplay.training.batches import OwnBatches
 
 
 def _generator(seed: int = 0) -> torch.Generator:

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from metareplay.batches.task import BatchOrder
 from metareplay.errors import CheckpointError
 from metareplay.seeding import generator_for
-from metareplay.training.batches import BatchOrder
 
 
 def order(size: int, batch_size: int, seed: int = 0) -> BatchOrder:

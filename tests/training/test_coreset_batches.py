@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from metareplay.batches.coresets import CoresetBatches, Others, coreset_batches
+from metareplay.batches.task import BatchOrder
 from metareplay.benchmarks.base import TaskData
 from metareplay.seeding import generator_for
-from metareplay.training.batches import BatchOrder
-from metareplay.training.coreset_batches import CoresetBatches, Others, coreset_batches
 
 SIZES, CLASSES = (6, 4, 10), (2, 3, 4)
 

@@ -1,6 +1,6 @@
 """Settings of tasks: how a labelled data set becomes a stream of them."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ ClassOrder = Literal["ascending", "seeded"] | tuple[int, ...]
 class TaskSettings(Settings):
     """How a benchmark's data are divided into tasks."""
 
+    group: ClassVar[str] = "tasks"
     scenario: Scenario | None = Field(None, description="task, domain or class; null: the benchmark's own")
     classes_per_task: int | None = Field(None, ge=2, description="classes in each task of a split data set; null: the benchmark's own")
     class_order: ClassOrder = Field("ascending", description="classes of a split data set: ascending, seeded (by data_seed) or a list")

@@ -41,7 +41,7 @@ def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     from metareplay.learner.config import setting_descriptions
     from metareplay.learner.methods import METHODS
     from metareplay.learner.recipe_book import all_recipes
-    from metareplay.nets.registry import NETWORKS
+    from metareplay.nets.base import NETWORKS
     from metareplay.paper.tables import paper_tables
 
     if what == "benchmarks":
@@ -50,7 +50,7 @@ def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     if what == "methods":
         return ("method", "what it is"), [(method.name, method.description) for method in METHODS.values()]
     if what == "networks":
-        return ("network", "what it is"), list(NETWORKS.items())
+        return ("network", "what it is"), [(part.title, part.description) for part in NETWORKS.values()]
     if what == "criteria":
         return ("criterion", "chooses the task with the ..."), [(c.name, c.description) for c in CRITERIA.values()]
     if what == "tables":

@@ -1,10 +1,11 @@
 """Settings of a user's own data: where they are, what to predict, and how they become tasks."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from metareplay.settings import Settings
+from metareplay.settings import Composition, Settings
 
 BY_CLASSES = "classes:"
 """How ``tasks_by`` begins if it does not name a column."""
@@ -13,6 +14,7 @@ BY_CLASSES = "classes:"
 class DataSettings(Settings):
     """All that is needed to read the same data in the same way again."""
 
+    group: ClassVar[str] = "data"
     path: str | None = Field(None, description="a user's own data: table, arrays, folder or hf:owner/name; null: a benchmark's data")
     label: str | None = Field(None, description="column to predict; null: the one called label, target, class or y")
     tasks_by: str | None = Field(None, description="column that names the task, or classes:2 or classes:2,3,4; null: the data's own tasks")
@@ -52,3 +54,12 @@ class DataSettings(Settings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return tuple(str(part) for part in value) if isinstance(value, list | tuple) else value
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """What is about data of one's own, or of a benchmark."""
+        if self.path is not None:
+            return {"data_dir": "your own data are where --data says"}
+        if self.fingerprint is not None:
+            return {}
+        reason = "no data of your own are named; name them with --data"
+        return {f"data.{name}": reason for name in type(self).model_fields}

@@ -19,7 +19,7 @@ from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
-from metareplay.training.progress import LiveProgress, NullObserver, Observer
+from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
 
 Array = npt.NDArray[Any]
 TaskName = str | int
@@ -91,9 +91,9 @@ class ContinualEstimator:
         observer: Observer = _terminal_progress() if progress else NullObserver()
         try:
             trainer = begin()
-            observer.task_begins(0, name, 1, 0, trainer.iterations)
+            observer.stage_begins(Stage(0, 1, name), 0, trainer.iterations)
             for step in trainer:
-                observer.step(step._replace(task=0))
+                observer.step(step)
             if new is not None:
                 learner.finish_task(new)
         except BaseException:

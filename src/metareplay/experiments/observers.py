@@ -9,7 +9,7 @@ from typing import Any, final
 from metareplay.errors import ConfigError
 from metareplay.files import write_atomically
 from metareplay.training.loop import Step
-from metareplay.training.progress import NullObserver, Observer
+from metareplay.training.progress import NullObserver, Observer, Stage
 
 
 @final
@@ -17,17 +17,18 @@ class ProgressFile(NullObserver):
     """Says in a small file how far a run is, for whoever started the process."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.num_tasks, self.last = path, 1, 0.0
+        self.path, self.stage, self.last = path, Stage(0, 1, ""), 0.0
 
-    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        self.num_tasks = max(num_tasks, task + 1)
+    def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
+        self.stage = stage
 
     def step(self, step: Step) -> None:
         now = time.monotonic()
         if now - self.last > 0.5:
             self.last = now
-            share = (step.task + step.iteration / step.iterations) / self.num_tasks
-            write_atomically(self.path, json.dumps({"task": step.task, "share": share}))
+            number = self.stage.number
+            share = (number + step.iteration / step.iterations) / max(self.stage.tasks, number + 1)
+            write_atomically(self.path, json.dumps({"task": number, "share": share}))
 
     def close(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -52,17 +53,17 @@ class TensorBoard(NullObserver):
             self.opened = self.open()
         return self.opened
 
-    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        self.offset = task * iterations
+    def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
+        self.offset = stage.number * iterations
 
     def step(self, step: Step) -> None:
         if step.iteration % self.every == 0:
             for name, value in step.terms._asdict().items():
                 self.writer.add_scalar(f"loss/{name}", float(value), self.offset + step.iteration)
 
-    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+    def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
         for index, score in enumerate(scores):
-            self.writer.add_scalar(f"given/task-{index}", score, task)
+            self.writer.add_scalar(f"given/task-{index}", score, stage.number)
 
     def close(self) -> None:
         if self.opened is not None:
@@ -80,17 +81,17 @@ class ObserverList:
         for observer in self.observers:
             observer.message(text)
 
-    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+    def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
         for observer in self.observers:
-            observer.task_begins(task, name, num_tasks, iteration, iterations)
+            observer.stage_begins(stage, iteration, iterations)
 
     def step(self, step: Step) -> None:
         for observer in self.observers:
             observer.step(step)
 
-    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+    def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
         for observer in self.observers:
-            observer.task_ends(task, scores)
+            observer.stage_ends(stage, scores)
 
     def close(self) -> None:
         for observer in self.observers:

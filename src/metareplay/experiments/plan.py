@@ -64,8 +64,8 @@ class Plan:
         return replace(self, config=config, folder=folder, source=source) if same else Plan.of(config, folder, source=source)
 
     def check(self) -> None:
-        """Fail now if the data cannot be read or the network does not fit them, before an earlier run is removed."""
-        network_factory(self.config.network, self.benchmark.input_shape, self.config.activation)
+        """Fail now if the data cannot be read or the network does not fit them: before an earlier run is removed, for example."""
+        network_factory(self.config.network, self.benchmark.input_shape, self.config)
 
 
 def make_plan(
@@ -175,7 +175,7 @@ def _known(name: Any) -> str:
 def _check_benchmark_settings(config: RunConfig, info: BenchmarkInfo) -> None:
     """Refuse what has no effect with this benchmark."""
     info.with_settings(config.tasks)
-    settings, defaults = (flatten(each.model_dump()) for each in (config, RunConfig()))
+    settings, defaults = (flatten(each.model_dump()) for each in (config, type(config)()))
     reasons = {
         "posterior.likelihood_scale": None if info.problem == "regression" else "classification has no Gaussian likelihood",
         "heads": None if info.problem == "classification" else "regression tasks share their outputs",

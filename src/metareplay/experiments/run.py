@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TextIO
 
 import torch
@@ -25,7 +26,7 @@ from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.store import save_model
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
-from metareplay.training.progress import NullObserver, Observer
+from metareplay.training.progress import NullObserver, Observer, Stage
 
 
 class Interrupted(MetaReplayError):  # noqa: N818
@@ -70,14 +71,14 @@ class Run:
         for index in range(len(self.benchmark)):
             tests.known = index + 1
             if index < len(self.state.matrix):  # finished before the restart
-                if self.config.kind().strategy == "joint":
-                    self.learner.remember_data(index, self.benchmark[index].train)
+                self.learner.revisit(index, partial(self._training_data, index))
                 continue
-            self._learn(self.benchmark[index], found)
+            stage = Stage(index, len(self.benchmark), self.benchmark.task_infos()[index].name)
+            self._learn(stage, self.benchmark[index], found)
             found = None
-            self._test(index, tests)
-        if self.config.kind().coresets and self.state.tuned is None:
-            self._fine_tune(tests, found)
+            self._test(stage, tests)
+        if self.state.tuned is None:
+            self._update(tests, found)
         return self._finish(tests)
 
     def _prepare(self, resume: bool) -> Checkpoint | None:
@@ -100,38 +101,43 @@ class Run:
         self._announce(f"resumed from checkpoint {self.state.serial} after {len(self.state.matrix)} finished tasks")
         return found if found.facts["training"] else None
 
-    def _learn(self, task: Task, found: Checkpoint | None) -> None:
+    def _training_data(self, task: int) -> TaskData:
+        return self.benchmark[task].train
+
+    def _learn(self, stage: Stage, task: Task, found: Checkpoint | None) -> None:
         """Learn a task, from its beginning or from where a checkpoint was written."""
         if found is None:
             width = self.benchmark.width(task)
             trainer = self.learner.begin_task(task.train, width, expected_tasks=len(self.benchmark))
         else:
             trainer = self.learner.continue_task(task.train, found.tensors)
-        self._train(trainer, task.name)
+        self._train(trainer, stage)
         self.learner.finish_task(task.train)
 
-    def _fine_tune(self, tests: Sequence[TaskData], found: Checkpoint | None) -> None:
-        """Update all posteriors on the coresets, and test again."""
-        if found is None:
-            began = time.perf_counter()
+    def _update(self, tests: Sequence[TaskData], found: Checkpoint | None) -> None:
+        """Train all tasks once more on what the strategy kept of them, if it did, and test again."""
+        if found is not None:
+            trainer = self.learner.continue_update(found.tensors)
+        elif (begun := self.learner.try_update()) is not None:
+            trainer, began = begun, time.perf_counter()
             inferred = self.evaluator.inferred(tests)
             softmax = self.evaluator.shared_softmax(tests)
             results = results_of(self.plan, self.state, inferred, softmax=softmax, parameters=self.learner.model.parameter_counts())
             self.state.before = results.final_figures().model_dump()
             self.state.seconds["evaluate"] += time.perf_counter() - began
-            trainer = self.learner.begin_update()
         else:
-            trainer = self.learner.continue_update(found.tensors)
-        self._train(trainer, "coresets of all tasks")
-        self._test(len(tests), tests)
+            return
+        stage = Stage(len(tests), len(tests), "coresets of all tasks", "done")
+        self._train(trainer, stage)
+        self._test(stage, tests)
 
-    def _train(self, trainer: TaskTrainer, name: str) -> None:
+    def _train(self, trainer: TaskTrainer, stage: Stage) -> None:
         """Take all steps of a task that are left, with a checkpoint every so often."""
-        self.observer.task_begins(trainer.task, name, len(self.benchmark), trainer.iteration, trainer.iterations)
+        self.observer.stage_begins(stage, trainer.iteration, trainer.iterations)
         began = time.perf_counter()
         with self.folder.metrics.open("a") as metrics:
             for step in trainer:
-                self._note(step, metrics)
+                self._note(stage, step, metrics)
                 if step.iteration % self.config.training.checkpoint_every == 0 or self.should_stop():
                     metrics.flush()
                     self.state.seconds["train"] += time.perf_counter() - began
@@ -139,18 +145,18 @@ class Run:
                     self._save(training=True)
                     if self.should_stop():
                         raise Interrupted(f"stopped; the state is saved in {self.folder.path}: continue with --resume")
-        if trainer.signals is not None and trainer.task < len(self.benchmark):
-            self.folder.write_tensors(f"{SIGNALS}/task-{trainer.task:03d}.safetensors", {"signals": trainer.signals})
+        if trainer.signals is not None and stage.number < stage.tasks:
+            self.folder.write_tensors(f"{SIGNALS}/task-{stage.number:03d}.safetensors", {"signals": trainer.signals})
         self.learner.trainer = None  # and with it the task's data
         give_back_freed_memory()
         self.state.seconds["train"] += time.perf_counter() - began
 
-    def _note(self, step: Step, metrics: TextIO) -> None:
+    def _note(self, stage: Stage, step: Step, metrics: TextIO) -> None:
         """Tell of a step."""
         self.observer.step(step)
         if step.iteration % self.config.training.log_every == 0 or step.iteration in (1, step.iterations):
             terms = {name: float(value) for name, value in step.terms._asdict().items()}
-            line = {"task": step.task, "iteration": step.iteration, "loss": sum(terms.values()), **terms}
+            line = {"task": stage.number, "iteration": step.iteration, "loss": sum(terms.values()), **terms}
             metrics.write(json.dumps(line) + "\n")
 
     def _save(self, *, training: bool) -> None:
@@ -162,16 +168,16 @@ class Run:
         facts = {**self.learner.facts(), "training": training, **self.state.facts(), "metrics_bytes": size}
         self.checkpoints.write(self.state.serial, self.learner.tensors(training=training), facts)
 
-    def _test(self, index: int, tests: Sequence[TaskData]) -> None:
+    def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
-        began, learned = time.perf_counter(), index < len(self.benchmark)
+        index, began, learned = stage.number, time.perf_counter(), stage.number < stage.tasks
         row = self.state.note_tests([self.evaluator.tested(task, test) for task, test in enumerate(tests)], learned=learned)
         self.folder.add_metrics({"event": "task" if learned else "fine-tuning", "task": index, "tgiven": row})
         self.state.seconds["evaluate"] += time.perf_counter() - began
         self._save(training=False)
         what = f"task {index} learned" if learned else "fine-tuned on coresets"
         self.folder.log(f"{what}: {[round(score, 4) for score in row]}")
-        self.observer.task_ends(index, row)
+        self.observer.stage_ends(stage, row)
         give_back_freed_memory()
 
     def _finish(self, tests: Sequence[TaskData]) -> Results:

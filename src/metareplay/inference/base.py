@@ -29,6 +29,7 @@ from metareplay.inference.task_inference import choose_tasks
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.features import layer_features
+from metareplay.nets.moments import MomentsSettings
 from metareplay.posteriors.families.mixture import members_of
 from metareplay.seeding import generator_for
 from metareplay.task_maps.direct import SharedParameters
@@ -148,7 +149,7 @@ class Predictor(ABC, Generic[AnyAnswer]):
             generator=self._generator(task),
             batch_size=settings.batch_size,
             every_output=every_output,
-            moments=settings.predictive == "moments",
+            moments=isinstance(settings, MomentsSettings) and settings.predictive == "moments",
             autocast=settings.autocast,
         )
 

@@ -1,21 +1,19 @@
 """Settings of inference and evaluation."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar
 
 from pydantic import Field
 
-from metareplay.inference.criteria.gradient import GradSettings
+from metareplay.posteriors.base import FamilyPart
+from metareplay.settings import Composition, Settings
 
 
-class InferenceSettings(GradSettings):
+class InferenceSettings(Settings):
     """How predictions are made."""
 
+    group: ClassVar[str] = "inference"
     samples: int = Field(100, ge=1, description="weight samples K of the posterior predictive")
-    predictive: Literal["samples", "moments"] = Field(
-        "samples",
-        description="samples: run the network under weight samples; moments: means and variances go through the layers of an MLP with "
-        "Gaussian weights, and K samples are drawn of its outputs alone",
-    )
     adaptive: float | None = Field(
         None,
         gt=0,
@@ -28,3 +26,13 @@ class InferenceSettings(GradSettings):
     test_inputs: int | None = Field(None, ge=1, description="test inputs of each task that a run uses, drawn by data_seed; null: all")
     batch_wise: int = Field(100, ge=1, description="inputs per batch in batch-wise task inference")
     batch_size: int = Field(500, ge=1, description="inputs per forward pass; changes memory, not results")
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """Adaptive sampling is for tasks that are inferred from weight samples."""
+        parts = composition.parts()
+        family, outputs = parts["family"], parts["outputs"]
+        if isinstance(family, FamilyPart) and family.point:
+            return {"inference.adaptive": "it predicts with point estimates, not with weight samples"}
+        if outputs.name == "growing":
+            return {"inference.adaptive": "one softmax spans all tasks, so that no task is inferred"}
+        return {}

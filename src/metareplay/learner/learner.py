@@ -1,23 +1,26 @@
 """The continual learner: configuration, model and strategy together. Runs and estimators both drive this."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from metareplay.batches.task import TaskBatches
 from metareplay.benchmarks.base import Problem, Scenario, TaskData
-from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.errors import CheckpointError, ConfigError, DataError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
 from metareplay.learner.config import RunConfig
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import PriorMatching
-from metareplay.seeding import derive_seed, generator_for
-from metareplay.strategies.base import Strategy
-from metareplay.strategies.coresets import CoresetReplay
-from metareplay.training.coreset_batches import coreset_batches
+from metareplay.seeding import generator_for
+from metareplay.strategies.base import Strategy, Update
 from metareplay.training.loop import Job, TaskTrainer
+from metareplay.training.objective import Objective
+
+MEMORY = "memory."
+"""How the names of what a strategy remembers begin."""
 
 
 class ContinualLearner:
@@ -34,7 +37,7 @@ class ContinualLearner:
     ) -> None:
         self.config, self.problem, self.scenario, self.input_shape = config, problem, scenario, tuple(input_shape)
         self.model: ContinualModel = build_model(config, problem, scenario, self.input_shape, total_outputs)
-        self.strategy: Strategy = build_strategy(config)
+        self.strategy: Strategy = build_strategy(config, problem)
         self.predictor = PREDICTORS[problem](self.model, config.inference, seed=config.seed, scenario=scenario)
         self.trainer: TaskTrainer | None = None
         if config.training.augmentation != "none" and len(input_shape) != 3:
@@ -44,11 +47,6 @@ class ContinualLearner:
             )
         if problem == "regression" and config.inference.adaptive is not None:
             raise ConfigError("inference.adaptive settles classes, and regression has none; leave it out")
-        if problem == "regression" and config.strategy.finetune_others in ("uniform", "random"):
-            raise ConfigError(
-                f"strategy.finetune_others={config.strategy.finetune_others} needs classes: no real target says that nothing is known "
-                "about an input; leave it out, or set it to none"
-            )
 
     @property
     def num_tasks(self) -> int:
@@ -76,86 +74,64 @@ class ContinualLearner:
 
     def continue_task(self, train: TaskData, tensors: Mapping[str, Tensor]) -> TaskTrainer:
         """Return what trains the last task, in the state of a checkpoint that ``restore`` was given."""
-        task = self.model.num_tasks - 1
-        self.strategy.restore(self.model, task, _under("strategy.", tensors))
-        self.trainer = self._make_trainer(task, train)
+        self.trainer = self._make_trainer(self.model.num_tasks - 1, train)
         self.trainer.restore(_under("trainer.", tensors))
         return self.trainer
 
-    def begin_update(self, task: int | None = None, *, again: bool = False) -> TaskTrainer:
-        """Return what updates the posteriors of all tasks on the modified coresets, or that of one task on its own coreset.
+    def revisit(self, task: int, train: Callable[[], TaskData]) -> None:
+        """After a restart: offer a finished task's data to a strategy that needs them again."""
+        self.strategy.revisit(task, lambda: self._with_columns(task, train()))
 
-        A coreset is new evidence only once; a second time has to be asked for.
+    def begin_update(self, task: int | None = None, *, again: bool = False) -> TaskTrainer:
+        """Return what updates the posteriors of all tasks, or of one, on what the strategy kept of them.
+
+        What was kept is new evidence only once; a second time has to be asked for.
         """
-        strategy, tasks = self._coresets(), range(self.num_tasks) if task is None else range(task, task + 1)
-        if used := [old for old in tasks if strategy.uses[old]]:
-            words = f"the coresets of tasks {', '.join(map(str, used))} have" if len(used) > 1 else f"the coreset of task {used[0]} has"
-            if not again:
-                raise ConfigError(
-                    f"{words} updated the posterior before; using the same examples again counts their evidence twice and makes the model "
-                    "too sure of itself. Pass again=True if you accept that"
-                )
-        strategy.begin_update(self.model, tasks)
-        self.trainer = self._make_updater(strategy, tasks)
+        trainer = self.try_update(task, again=again)
+        if trainer is None:
+            raise ConfigError(
+                f"{self.config.method} keeps no examples to update its posteriors with; learn with a method that does, e.g. pr-bbb-cs"
+            )
+        return trainer
+
+    def try_update(self, task: int | None = None, *, again: bool = False) -> TaskTrainer | None:
+        """The same; None for methods that keep nothing."""
+        tasks = range(self.num_tasks) if task is None else range(task, task + 1)
+        update = self.strategy.begin_update(self.model, tasks, again=again)
+        self.trainer = None if update is None else self._make_updater(update)
         return self.trainer
 
     def continue_update(self, tensors: Mapping[str, Tensor]) -> TaskTrainer:
-        """Return what updates all tasks, in the state of a checkpoint that ``restore`` was given."""
-        strategy = self._coresets()
-        strategy.restore(self.model, self.num_tasks, _under("strategy.", tensors))
-        self.trainer = self._make_updater(strategy, range(self.num_tasks))
+        """Return what goes on with an update, in the state of a checkpoint that ``restore`` was given."""
+        self.trainer = self._make_updater(self.strategy.resume_update(self.model))
         self.trainer.restore(_under("trainer.", tensors))
         return self.trainer
 
-    def _coresets(self) -> CoresetReplay:
-        if not isinstance(self.strategy, CoresetReplay):
-            name = self.config.method
-            raise ConfigError(f"{name} keeps no examples to update its posteriors with; learn with a method that does, e.g. pr-bbb-cs")
-        return self.strategy
+    def _make_updater(self, update: Update) -> TaskTrainer:
+        objective = Objective.of(self.config)._replace(prior_power=1.0)  # no tempering of a learned posterior
+        if update.prior_scale is not None:
+            objective = objective._replace(prior_scale=update.prior_scale)
+        jobs = [Job(task, batches, self._matching(update.seed, task)) for task, batches in update.batches.items()]
+        training = self.config.training.model_copy(update=dict(update.training))
+        noise = generator_for(update.seed, "noise", self.num_tasks)
+        return TaskTrainer(self.model, self.strategy, jobs, update.examples, training, objective, noise=noise)
 
-    def _make_updater(self, strategy: CoresetReplay, tasks: range) -> TaskTrainer:
-        """Multitask training on coresets; with one task it is the plain Bayesian update, without other tasks' inputs."""
-        config, chosen = self.config, self.config.strategy
-        rate = chosen.finetune_learning_rate or config.training.learning_rate
-        training: dict[str, Any] = {"batch_size": chosen.finetune_batch_size, "learning_rate": rate}
-        training |= {"cosine": False, "rate_steps": (), "plateau_patience": None}  # they belong to a task
-        if chosen.finetune_iterations or chosen.finetune_epochs:
-            training |= {"iterations": chosen.finetune_iterations, "epochs": chosen.finetune_epochs}
-        scale = config.posterior.prior_scale if chosen.finetune_prior_scale is None else chosen.finetune_prior_scale
-        others = chosen.finetune_others or ("none" if self.problem == "regression" else "uniform")
-        seed = derive_seed(config.seed, "update", strategy.updates())
-        everything, batches = coreset_batches(
-            [strategy.coresets[task] for task in tasks],
-            [self.model.heads[task].stop - self.model.heads[task].start for task in tasks],
-            others=others if len(tasks) > 1 else "none",
-            own_share=chosen.finetune_own_share,
-            batch_size=chosen.finetune_batch_size,
-            generators=[generator_for(seed, "batches", task) for task in tasks],
-        )
-        return TaskTrainer(
-            self.model,
-            strategy,
-            self.num_tasks,
-            everything,
-            config.training.model_copy(update=training),
-            config.posterior.model_copy(update={"prior_scale": scale, "prior_power": 1.0}),  # no tempering of a learned posterior
-            seed=seed,
-            jobs=[Job(task, part, self._matching(seed, task)) for task, part in zip(tasks, batches, strict=True)],
-        )
-
-    def remember_data(self, task: int, train: TaskData) -> TaskData:
-        """The training data as the strategy wants it; also tells it of a finished task's data after a restart."""
-        y = train.y if self.problem == "regression" else train.y + self._offset(task)
-        return self.strategy.data_for(task, TaskData(train.x, y))
+    def _with_columns(self, task: int, train: TaskData) -> TaskData:
+        """Classes as columns of the outputs that compete in training."""
+        return train if self.problem == "regression" else TaskData(train.x, train.y + self._offset(task))
 
     def _offset(self, task: int) -> int:
         """Class 0 of a task is this output among those that compete in training."""
         return self.model.heads[task].start if self.model.layout.one_softmax else 0
 
     def _make_trainer(self, task: int, train: TaskData) -> TaskTrainer:
-        data, config = self.remember_data(task, train), self.config
-        matching = self._matching(config.seed, task)
-        return TaskTrainer(self.model, self.strategy, task, data, config.training, config.posterior, seed=config.seed, matching=matching)
+        config, seed = self.config, self.config.seed
+        data = self.strategy.data_for(task, self._with_columns(task, train))
+        training, order = config.training, generator_for(seed, "batches", task)
+        batches = TaskBatches(data, training.batch_size, order, training.augmentation)
+        job = Job(task, batches, self._matching(seed, task))
+        noise = generator_for(seed, "noise", task)
+        return TaskTrainer(self.model, self.strategy, [job], data, training, Objective.of(config), noise=noise)
 
     def _matching(self, seed: int, task: int) -> PriorMatching:
         generator = generator_for(seed, "matching", task)
@@ -175,12 +151,11 @@ class ContinualLearner:
             raise DataError(f"class indices must lie in 0..{width - 1}, but go from {int(train.y.min())} to {int(train.y.max())}")
 
     def tensors(self, *, training: bool) -> dict[str, Tensor]:
-        """The model and what the strategy keeps of old tasks; while a task is trained also its trainer and the strategy's own state."""
+        """The model and what the strategy remembers; while a task is trained also its trainer."""
         stored = {f"model.{name}": tensor for name, tensor in self.model.tensors().items()}
-        stored |= {f"memory.{name}": tensor for name, tensor in self.strategy.memory().items()}
+        stored |= {f"{MEMORY}{name}": tensor for name, tensor in self.strategy.state().items()}
         stored |= {f"criteria.{name}": tensor for name, tensor in self.predictor.task_statistics.tensors().items()}
         if training and self.trainer is not None:
-            stored |= {f"strategy.{name}": tensor for name, tensor in self.strategy.tensors().items()}
             stored |= {f"trainer.{name}": tensor for name, tensor in self.trainer.tensors().items()}
         return stored
 
@@ -194,7 +169,12 @@ class ContinualLearner:
         self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
         self.model.try_out(self.input_shape)
         self.predictor.task_statistics.restore(_under("criteria.", tensors))
-        self.strategy.recall(_under("memory.", tensors))
+        if any(name.startswith("strategy.") for name in tensors):
+            raise CheckpointError(
+                "the checkpoint was written in the middle of a task by an earlier version of metareplay; "
+                "start the run again in another folder"
+            )
+        self.strategy.load_state(self.model, _under(MEMORY, tensors))
 
     def is_finite(self) -> bool:
         """Whether all trained numbers are finite, so that the state is worth keeping."""

@@ -1,116 +1,187 @@
-"""Methods by name: each is a task map, a posterior family and a strategy put together."""
+"""Methods by name: each is a row that names its parts."""
 
-import difflib
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from metareplay.errors import ConfigError
+from pydantic import Field
 
-TaskMapName = Literal["hypernetwork", "per-task", "per-task-hypernetwork", "shared"]
-FamilyName = Literal["dirac", "bbb", "radial", "ssge", "avb", "ewc", "flow", "ensemble", "ensemble-bbb"]
-MEMBERS: dict[FamilyName, FamilyName] = {"ensemble": "dirac", "ensemble-bbb": "bbb"}
-"""Ensembles and the family of their members."""
+from metareplay.learner.built_in import BUILT_IN
+from metareplay.parts import Registry
+from metareplay.posteriors.base import FAMILIES, MATCHINGS, FamilyPart
+from metareplay.settings import Part, Settings
+from metareplay.strategies.base import STRATEGIES
+from metareplay.task_maps.base import TASK_MAPS, TaskMapPart
 
-StrategyName = Literal["posterior-replay", "prior-focused", "ewc", "rehearsal", "unbound", "joint"]
+assert BUILT_IN  # importing them registers our parts
 
 
-@dataclass(frozen=True)
-class Method:
-    """A row of the table of methods: who stores theta, what it means, what binds the tasks."""
+class TotalOutputsSettings(Settings):
+    """A softmax that has all its outputs from the start."""
 
-    name: str
-    task_map: TaskMapName
-    family: FamilyName
-    strategy: StrategyName
+    total_outputs: int | None = Field(
+        None,
+        ge=1,
+        description="outputs of a softmax that spans all tasks from the start; null: as many as a benchmark has classes",
+    )
+
+
+OUTPUTS: Registry[Part] = Registry("outputs")
+"""Which classes compete where tasks share their weights."""
+OUTPUTS.register(Part(name="per-task", phrase="outputs that are added with its tasks"))
+OUTPUTS.register(Part(name="growing", phrase="one softmax that grows with its tasks"))
+OUTPUTS.register(Part(name="shared", phrase="one softmax over the classes of all tasks", settings=(TotalOutputsSettings,)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(Part):
+    """Who stores theta, what it means and how it is matched with its prior, what binds the tasks, which classes compete."""
+
+    task_map: str
+    family: str
+    strategy: str
     description: str
-    stochastic: bool = False
-    """Regularise a random subset of the old tasks in each step (suffix -sr)."""
-    coresets: bool = False
-    """Hold a few examples of each task back, and fine-tune on them after the last task (suffix -cs)."""
-    growing_softmax: bool = False
-    """One softmax over the classes of all tasks so far, instead of one per task."""
-    shared_softmax: bool = False
-    """One softmax that spans the classes of all tasks from the start."""
-    point_prediction: bool = False
-    """EWC: predict with the mode of the posterior instead of samples."""
+    matching: str | None = None
+    """None: as the family says."""
+    outputs: str = "per-task"
+    lenders: tuple[str, ...] = ()
+    """Methods whose recipes serve this one too, the nearest first."""
+    when_lent: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that a recipe of theirs needs besides."""
+    for_regression: str | None = None
+    """The method to take instead where there are no classes; None: this one serves regression too."""
+    phrase: str = ""
+
+    def parts(self) -> dict[str, Part]:
+        """Its parts by kind; the network is a choice of its own."""
+        family = self.family_part
+        return {
+            "task map": self.task_map_part,
+            "family": family,
+            "matching": MATCHINGS.named(self.matching or family.matching),
+            "strategy": STRATEGIES.named(self.strategy),
+            "outputs": OUTPUTS.named(self.outputs),
+        }
 
     @property
-    def has_hypernetwork(self) -> bool:
-        """Whether theta is generated."""
-        return "hypernetwork" in self.task_map
+    def task_map_part(self) -> TaskMapPart:
+        """Who stores theta."""
+        return TASK_MAPS.named(self.task_map)
 
     @property
-    def ensemble(self) -> bool:
-        """Whether a task's posterior has several members."""
-        return self.family in MEMBERS
-
-    @property
-    def member_family(self) -> FamilyName:
-        """The family of an ensemble's members; without an ensemble the family itself."""
-        return MEMBERS.get(self.family, self.family)
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether predictions come from point estimates, one or several."""
-        return self.member_family == "dirac" or self.point_prediction
+    def family_part(self) -> FamilyPart:
+        """What theta means."""
+        return FAMILIES.named(self.family)
 
 
-def _all_methods() -> list[Method]:
-    names: list[tuple[FamilyName, str]] = [
-        ("dirac", "point estimates"),
-        ("bbb", "mean-field Gaussian posteriors"),
-        ("radial", "radial posteriors"),
-        ("ssge", "implicit posteriors (SSGE)"),
-        ("avb", "implicit posteriors (AVB)"),
-        ("flow", "normalising flows"),
-        ("ensemble", "ensembles of point estimates"),
-        ("ensemble-bbb", "ensembles of mean-field Gaussian posteriors"),
-    ]
-    methods = []
-    for family, words in names:
-        methods += [
-            Method(f"pr-{family}", "hypernetwork", family, "posterior-replay", f"posterior replay with {words}"),
-            Method(f"pr-{family}-sr", "hypernetwork", family, "posterior-replay", f"pr-{family}, a random old task a step", True),
+METHODS: Registry[Method] = Registry("method")
+register_method = METHODS.register
+
+
+def register_family_methods(short: str, words: str, *, family: str, matching: str | None = None, members: str | None = None) -> None:
+    """All methods that a posterior family makes possible; ``members`` is the short name of an ensemble's members."""
+
+    def add(name: str, task_map: str, strategy: str, description: str, **more: Any) -> None:
+        relatives = (f"pr-{short}",) if name in (f"pr-{short}-sr", f"pr-{short}-cs") else ()
+        if members is not None:
+            relatives += tuple(other.replace(short, members) for other in (name, *relatives))
+        register_method(
             Method(
-                f"pr-{family}-cs", "hypernetwork", family, "posterior-replay", f"pr-{family}, fine-tuned on kept examples", coresets=True
-            ),
-            Method(f"sp-{family}", "per-task", family, "unbound", f"a separate network per task, {words}"),
-            Method(f"sp-tc-{family}", "per-task-hypernetwork", family, "unbound", f"a separate hypernetwork per task, {words}"),
-        ]
-    return [
-        *methods,
-        Method("vcl", "shared", "bbb", "prior-focused", "one Gaussian posterior, the last one is the next prior; a head per task"),
-        Method("vcl-growing", "shared", "bbb", "prior-focused", "vcl with one softmax that grows with the tasks", growing_softmax=True),
-        Method("pf-ssge", "shared", "ssge", "prior-focused", "vcl with an implicit posterior (SSGE): its samples are the next prior"),
-        Method("pf-avb", "shared", "avb", "prior-focused", "vcl with an implicit posterior (AVB): its samples are the next prior"),
-        Method("ewc-multihead", "shared", "ewc", "ewc", "online EWC, a head per task; predicts with the Gaussian that it implies"),
-        Method("ewc-dirac", "shared", "ewc", "ewc", "ewc-multihead that predicts with the point estimate alone", point_prediction=True),
-        Method("ewc-growing", "shared", "ewc", "ewc", "online EWC with one growing softmax", growing_softmax=True, point_prediction=True),
-        Method(
-            "ewc-shared",
-            "shared",
-            "ewc",
-            "ewc",
-            "online EWC, one softmax over all tasks",
-            shared_softmax=True,
-            point_prediction=True,
-        ),
-        Method(
-            "exp-replay", "shared", "dirac", "rehearsal", "one network that replays a few kept inputs of old tasks", growing_softmax=True
-        ),
-        Method("fine-tuning", "shared", "dirac", "unbound", "one network trained on, with no measure against forgetting"),
-        Method("hnet-fine-tuning", "hypernetwork", "dirac", "unbound", "one hypernetwork trained on, with no measure against forgetting"),
-        Method("joint", "shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound", growing_softmax=True),
-    ]
+                name=name,
+                task_map=task_map,
+                family=family,
+                matching=matching,
+                strategy=strategy,
+                description=description,
+                lenders=relatives,
+                **more,
+            )
+        )
+
+    add(f"pr-{short}", "hypernetwork", "posterior-replay", f"posterior replay with {words}")
+    add(
+        f"pr-{short}-sr",
+        "hypernetwork",
+        "stochastic-posterior-replay",
+        f"pr-{short}, a random old task a step",
+        when_lent={"strategy.old_tasks": 1, "strategy.targets": "recomputed"},
+    )
+    add(f"pr-{short}-cs", "hypernetwork", "coreset-replay", f"pr-{short}, fine-tuned on kept examples")
+    add(f"sp-{short}", "per-task", "unbound", f"a separate network per task, {words}")
+    add(f"sp-tc-{short}", "per-task-hypernetwork", "unbound", f"a separate hypernetwork per task, {words}")
 
 
-METHODS: dict[str, Method] = {method.name: method for method in _all_methods()}
+register_family_methods("dirac", "point estimates", family="dirac")
+register_family_methods("bbb", "mean-field Gaussian posteriors", family="bbb")
+register_family_methods("radial", "radial posteriors", family="radial")
+register_family_methods("ssge", "implicit posteriors (SSGE)", family="implicit", matching="ssge")
+register_family_methods("avb", "implicit posteriors (AVB)", family="implicit", matching="avb")
+register_family_methods("flow", "normalising flows", family="flow")
+register_family_methods("ensemble", "ensembles of point estimates", family="ensemble", members="dirac")
+register_family_methods("ensemble-bbb", "ensembles of mean-field Gaussian posteriors", family="ensemble-bbb", members="bbb")
+
+
+def _register(name: str, task_map: str, family: str, strategy: str, description: str, **more: Any) -> None:
+    register_method(Method(name=name, task_map=task_map, family=family, strategy=strategy, description=description, **more))
+
+
+_PF, _PRECISE = "prior-focused", "shared-precisions"
+_register("vcl", "shared", "bbb", _PF, "one Gaussian posterior, the last one is the next prior; a head per task")
+_register(
+    "vcl-growing",
+    *("shared", "bbb", _PF, "vcl with one softmax that grows with the tasks"),
+    outputs="growing",
+    lenders=("vcl",),
+    for_regression="vcl",
+)
+for _matching in ("ssge", "avb"):
+    _register(
+        f"pf-{_matching}",
+        *("shared", "implicit", _PF),
+        f"vcl with an implicit posterior ({_matching.upper()}): its samples are the next prior",
+        matching=_matching,
+    )
+_register(
+    "ewc-multihead",
+    *(_PRECISE, "ewc", "ewc", "online EWC, a head per task; predicts with the Gaussian that it implies"),
+)
+_register(
+    "ewc-dirac",
+    *(_PRECISE, "ewc-point", "ewc", "ewc-multihead that predicts with the point estimate alone"),
+    lenders=("ewc-multihead",),
+)
+_register(
+    "ewc-growing",
+    *(_PRECISE, "ewc-point", "ewc", "online EWC with one growing softmax"),
+    outputs="growing",
+    for_regression="ewc-multihead",
+)
+_register(
+    "ewc-shared",
+    *(_PRECISE, "ewc-point", "ewc", "online EWC, one softmax over all tasks"),
+    outputs="shared",
+    for_regression="ewc-multihead",
+)
+_register(
+    "exp-replay",
+    *("shared", "dirac", "rehearsal", "one network that replays a few kept inputs of old tasks"),
+    outputs="growing",
+)
+_register(
+    "fine-tuning",
+    *("shared", "dirac", "unbound", "one network trained on, with no measure against forgetting"),
+)
+_register(
+    "hnet-fine-tuning",
+    *("hypernetwork", "dirac", "unbound", "one hypernetwork trained on, with no measure against forgetting"),
+)
+_register(
+    "joint",
+    *("shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound"),
+    outputs="growing",
+)
 
 
 def method_named(name: str) -> Method:
     """The method with that name."""
-    if name not in METHODS:
-        close = difflib.get_close_matches(name, METHODS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else "."
-        raise ConfigError(f"method={name!r} is unknown{hint} Choose one of {', '.join(METHODS)}")
-    return METHODS[name]
+    return METHODS.named(name)

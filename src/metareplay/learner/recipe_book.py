@@ -9,7 +9,7 @@ import yaml
 
 from metareplay.benchmarks.base import Problem
 from metareplay.benchmarks.registry import BENCHMARKS
-from metareplay.learner.methods import Method, method_named
+from metareplay.learner.methods import method_named
 from metareplay.nets.registry import is_mlp, is_own
 from metareplay.settings import flatten
 
@@ -63,7 +63,7 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = F
     small for a hypernetwork that is smaller still; a weight generator then makes all weights at once.
     """
     kind = method_named(method)
-    for name in _lenders(kind):
+    for name in (kind.name, *kind.lenders):
         matching = [recipe for recipe in all_recipes() if recipe.benchmark == benchmark and recipe.method == name]
         exact = [recipe for recipe in matching if recipe.network == network]
         if exact and name == method:
@@ -77,18 +77,10 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = F
                 foreign = sizes | {"posterior.generator_chunk_size"} | (set() if is_mlp(network) else {"posterior.local_reparametrisation"})
                 foreign |= {"heads"} if is_own(network) else set()  # a user's network may not be able to grow
                 settings = {key: value for key, value in settings.items() if key not in foreign}
-            if kind.stochastic and not method_named(name).stochastic:
-                settings |= {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
+            if method_named(name).strategy != kind.strategy:
+                settings |= kind.when_lent
             return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)
     return None
-
-
-def _lenders(method: Method) -> list[str]:
-    """Methods whose recipes serve this one, the nearest first."""
-    names = list(dict.fromkeys((method.name, method.name.removesuffix("-sr").removesuffix("-cs"))))
-    relatives = {"ewc-dirac": "ewc-multihead", "vcl-growing": "vcl"}  # they differ in how they predict, or in their softmax
-    names += [relatives[name] for name in names if name in relatives]
-    return names + [name.replace(method.family, method.member_family) for name in names if method.ensemble]
 
 
 def default_settings(benchmark: str, method: str, network: str, *, published: bool = False) -> tuple[dict[str, Any], str]:

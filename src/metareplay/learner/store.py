@@ -73,7 +73,7 @@ def load_model(folder: Path, settings: Mapping[str, Any] | None = None) -> Store
 
 def _build(folder: Path, facts: Mapping[str, Any], settings: Mapping[str, Any]) -> StoredModel:
     tensors = read_tensors(folder / facts["weights"]).tensors
-    config = build_config({}, flatten(facts["config"]), str(folder / "model.json"))
+    config = build_config({}, flatten(facts["config"]), str(folder / "model.json"), stored=True)
     config = build_config(flatten(config.model_dump()), settings, "settings") if settings else config
     learner = ContinualLearner(
         config, facts["problem"], Scenario(facts["scenario"]), tuple(facts["input_shape"]), total_outputs=facts.get("total_outputs")

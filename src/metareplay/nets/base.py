@@ -1,10 +1,55 @@
-"""What the image networks share: which inputs suit them, and how their weights start."""
+"""Networks as parts, and what the image networks share: which inputs suit them, and how their weights start."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from pydantic import Field
 from torch import nn
 
 from metareplay.errors import ConfigError
+from metareplay.nets.activations import Activation
+from metareplay.parts import Registry
+from metareplay.settings import Composition, Part, Settings
+
+NetworkFactory = Callable[[int], nn.Module]
+"""Builds the network with a given number of outputs, freshly initialised."""
+
+
+class ActivationSettings(Settings):
+    """A network whose activation can be chosen."""
+
+    activation: Activation = Field("relu", description="activation of the main network")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPart(Part):
+    """A network, or a kind of networks whose names follow a pattern."""
+
+    pattern: str
+    """A regular expression for the names."""
+    title: str
+    """How lists show the name."""
+    description: str
+    build: Callable[[str, tuple[int, ...], Composition], NetworkFactory]
+    """From name and input shape; inputs that do not suit are refused."""
+    check: Callable[[str], object] = lambda name: None
+    """Refuses, with a ConfigError, a name that follows the pattern but stands for nothing."""
+
+
+NETWORKS: Registry[NetworkPart] = Registry("network", "runs")
+register_network = NETWORKS.register
+
+
+def register_image_network(name: str, network: Callable[[tuple[int, ...], int, str], nn.Module], smallest: int, description: str) -> None:
+    """A network for images of at least ``smallest`` pixels a side, whose activation can be chosen."""
+
+    def build(name: str, input_shape: tuple[int, ...], parts: Composition) -> NetworkFactory:
+        check_image_shape(name, input_shape, smallest)
+        activation = parts.get(ActivationSettings).activation
+        return lambda outputs: network(input_shape, outputs, activation)
+
+    settings = (ActivationSettings,)
+    register_network(NetworkPart(name=name, phrase=name, settings=settings, pattern=name, title=name, description=description, build=build))
 
 
 def check_image_shape(network: str, shape: Sequence[int], smallest: int) -> tuple[int, int, int]:

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from metareplay.nets.base import check_image_shape, start_xavier
-from metareplay.nets.mlp import activation_named
+from metareplay.nets.activations import activation_named
+from metareplay.nets.base import check_image_shape, register_image_network, start_xavier
 
 SMALLEST = 16
 """Smaller images vanish in two convolutions of 5 x 5 without padding, each followed by pooling of 2 x 2."""
@@ -32,3 +32,6 @@ class LeNet(nn.Module):
         for convolution in (self.conv1, self.conv2):
             h = self.activation(F.max_pool2d(convolution(h), 2))
         return self.head(self.activation(self.hidden(h.flatten(1))))  # (B, 50, H', W') -> (B, outputs)
+
+
+register_image_network("lenet", LeNet, SMALLEST, "20 and 50 feature maps of 5 x 5, 500 units; images from 16 x 16 pixels")

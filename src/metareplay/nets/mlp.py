@@ -3,22 +3,14 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
-from typing import Literal, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from metareplay.errors import ConfigError
-
-Activation = Literal["relu", "sigmoid", "tanh", "elu", "linear"]
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "elu": nn.ELU, "linear": nn.Identity}
-
-
-def activation_named(name: str) -> nn.Module:
-    """The activation function with that name."""
-    if name not in ACTIVATIONS:
-        raise ConfigError(f"activation={name!r} is unknown; choose one of {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]()
+from metareplay.nets.activations import activation_named
+from metareplay.nets.base import ActivationSettings, NetworkFactory, NetworkPart, register_network
+from metareplay.settings import Composition
 
 
 @final
@@ -51,3 +43,22 @@ class MLP(nn.Module):
             weight, bias = weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
             h = torch.baddbmm(bias.unsqueeze(-1), weight, h if index == 0 else self.activation(h))  # (S, D, B) -> (S, H, B)
         return h.mT  # (S, outputs, B) -> (S, B, outputs)
+
+
+def _build_mlp(name: str, input_shape: tuple[int, ...], parts: Composition) -> NetworkFactory:
+    hidden = tuple(int(width) for width in name.split("-")[1:])
+    activation = parts.get(ActivationSettings).activation
+    return lambda outputs: MLP(input_shape, hidden, outputs, activation)
+
+
+register_network(
+    NetworkPart(
+        name="mlp",
+        phrase="a multilayer perceptron",
+        settings=(ActivationSettings,),
+        pattern=r"mlp(-[1-9]\d*)*",
+        title="mlp-WIDTH-WIDTH-...",
+        description="multilayer perceptron with these hidden widths, e.g. mlp-400-400; mlp alone is linear",
+        build=_build_mlp,
+    )
+)

@@ -1,14 +1,43 @@
 """Means and covariances of an MLP's outputs under independent Gaussian weights, from one pass through the layers, without samples."""
 
+from collections.abc import Mapping
 from math import pi, sqrt
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
+from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
+from metareplay.settings import Composition, Settings
+
+
+class MomentsSettings(Settings):
+    """Whether predictions need weight samples; settings of posteriors with independent Gaussian weights."""
+
+    group: ClassVar[str] = "inference"
+    predictive: Literal["samples", "moments"] = Field(
+        "samples",
+        description="samples: run the network under weight samples; moments: means and variances go through the "
+        "layers of an MLP with Gaussian weights, and K samples are drawn of its outputs alone",
+    )
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """What is about weight samples."""
+        if self.predictive == "samples":
+            return {}
+        return dict.fromkeys(("inference.adaptive", "inference.autocast"), "inference.predictive=moments needs no weight samples")
+
+    def check(self, composition: Composition) -> None:
+        """Moments are known for our own layers alone."""
+        network = composition.parts()["network"]
+        if self.predictive == "moments" and network.name != "mlp":
+            raise ConfigError(f"inference.predictive=moments works for MLPs only, not for {network.phrase}; set it to samples")
+
 
 NODES = 16
 """Points of the Gauss-Hermite quadrature for activations that have no closed form."""

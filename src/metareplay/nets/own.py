@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from metareplay.errors import ConfigError
+from metareplay.nets.base import NetworkFactory, NetworkPart, register_network
 from metareplay.nets.weights import Buffers, WeightSpec
+from metareplay.settings import Composition
 
 HOW = "write package.module:function, with a function of (input_shape, outputs) or of (outputs) that returns an nn.Module"
 
@@ -135,3 +137,21 @@ def _words(error: Exception) -> str:
     """An error of the user's code in one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _factory(name: str, input_shape: tuple[int, ...], parts: Composition) -> NetworkFactory:
+    function = load_function(name)
+    return lambda outputs: build_own(name, function, input_shape, outputs)
+
+
+register_network(
+    NetworkPart(
+        name="own",
+        phrase="a network of your own",
+        pattern=".*:.*",
+        title="MODULE:FUNCTION",
+        description="your own: a function of (input_shape, outputs) or (outputs) that returns any nn.Module",
+        build=_factory,
+        check=load_function,
+    )
+)

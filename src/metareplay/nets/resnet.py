@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from metareplay.nets.base import check_image_shape, start_xavier
-from metareplay.nets.mlp import activation_named
+from metareplay.nets.activations import activation_named
+from metareplay.nets.base import check_image_shape, register_image_network, start_xavier
 
 SMALLEST = 8
 """Smaller images have no pixel left after the last halving."""
@@ -123,3 +123,23 @@ def wrn_28_10(input_shape: Sequence[int], outputs: int, activation: str = "relu"
     channels, _, _ = check_image_shape("wrn-28-10", input_shape, SMALLEST)
     blocks = [WideBlock(*sizes, activation) for sizes in _strides((16, 160, 320, 640), (4, 4, 4))]
     return _Residual([conv3x3(channels, 16)], blocks, [nn.BatchNorm2d(640), activation_named(activation)], 640, outputs)
+
+
+register_image_network(
+    "resnet-32",
+    resnet_32,
+    SMALLEST,
+    "residual network for small images: 32 layers, 16 to 64 channels; images from 8 x 8 pixels",
+)
+register_image_network(
+    "resnet-18",
+    resnet_18,
+    SMALLEST,
+    "residual network of 18 layers, 64 to 512 channels, with a first layer for small images; from 8 x 8 pixels",
+)
+register_image_network(
+    "wrn-28-10",
+    wrn_28_10,
+    SMALLEST,
+    "wide residual network: 28 layers, 160 to 640 channels, 36.5 million weights; from 8 x 8 pixels",
+)

@@ -1,10 +1,15 @@
-"""The contract of posterior families: what a flat parameter vector theta means as a distribution over weights."""
+"""The contracts of posterior families (what theta means as a distribution over weights) and of prior matching."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
+from metareplay.parts import Registry
+from metareplay.settings import Composition, Part
 
 
 @runtime_checkable
@@ -59,8 +64,8 @@ class PriorMatching(Protocol):
         """Its own learning, called once before the loss of each training step; no gradient may reach q."""
         ...
 
-    def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
-        """A scalar whose gradient estimates that of KL(q || p) from this many weight samples; its value may mean less."""
+    def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
+        """A scalar whose gradient is, or estimates, that of KL(q || p); its value may mean less."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
@@ -128,3 +133,43 @@ class PosteriorFamily(Protocol):
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         """Where each element of theta stands in the theta of the same network with more outputs."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyPart(Part):
+    """A posterior family that methods can name."""
+
+    build: Callable[[Composition], PosteriorFamily]
+    posterior: type
+    """The distribution that theta stands for; divergences are known by it."""
+    matching: str = "direct"
+    """How its prior-matching term is computed, unless a method names another way."""
+    point: bool = False
+    """Whether predictions come from point estimates."""
+    members: str | None = None
+    """Ensembles: the family of the members."""
+
+
+@dataclass(frozen=True)
+class MatchingContext:
+    """What an estimator of the prior-matching term may need to know of the task that it is made for."""
+
+    num_weights: int
+    learning_rate: float
+    clip_value: float | None
+    clip_norm: float | None
+    generator: Generator
+    device: torch.device | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchingPart(Part):
+    """A way to compute the prior-matching term."""
+
+    build: Callable[[Composition, MatchingContext], PriorMatching]
+
+
+FAMILIES: Registry[FamilyPart] = Registry("family")
+MATCHINGS: Registry[MatchingPart] = Registry("matching")
+register_family = FAMILIES.register
+register_matching = MATCHINGS.register

@@ -101,6 +101,15 @@ def monte_carlo_kl(q: object, p: object, samples: int, *, generator: Generator) 
     return (log_q - p.log_prob(weights)).mean(0)  # (n, ...) -> (...)
 
 
+def known_penalties(posterior: type) -> tuple[Penalty, ...]:
+    """The penalties that can compare two posteriors of a type: by a rule, or by samples and their density."""
+    sampled = issubclass(posterior, HasSamples) and issubclass(posterior, HasLogProb)
+    penalties: list[Penalty] = ["mse"]
+    penalties += ["fkl", "rkl"] if kl.supports(posterior, posterior) or sampled else []
+    penalties += ["w2"] if wasserstein2.supports(posterior, posterior) else []
+    return (*penalties, "fisher")
+
+
 def replay_divergence(kind: Penalty, old: object, new: object, samples: int, *, generator: Generator) -> Tensor:
     """D(q* || q) of eq. hnet:reg:analytic:divergence, in distribution space: fkl, rkl or w2; closed form, else Monte Carlo."""
     if kind == "w2":

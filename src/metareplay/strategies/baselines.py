@@ -1,5 +1,6 @@
 """Strategies that do nothing against forgetting: separate posteriors, fine-tuning, and joint training (the upper bound)."""
 
+from collections.abc import Callable
 from typing import final
 
 import torch
@@ -7,7 +8,7 @@ import torch
 from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.posteriors.base import Prior
-from metareplay.strategies.base import QuietStrategy
+from metareplay.strategies.base import QuietStrategy, StrategyPart, register_strategy
 
 
 @final
@@ -26,8 +27,22 @@ class Joint(QuietStrategy):
     def data_for(self, task: int, data: TaskData) -> TaskData:
         if len(self.seen) < task:
             raise ConfigError(
-                f"joint training of task {task} needs the data of all {task} earlier tasks, but only {len(self.seen)} are at hand; "
+                f"joint training of task {task} needs the data of all {task} earlier tasks, "
+                f"but only {len(self.seen)} are at hand; "
                 "learn them again in this process, or choose a method that needs no old data, e.g. pr-bbb"
             )
         self.seen = [*self.seen[:task], data]
         return TaskData(torch.cat([part.x for part in self.seen]), torch.cat([part.y for part in self.seen]))
+
+    def revisit(self, task: int, data: Callable[[], TaskData]) -> None:
+        self.seen = [*self.seen[:task], data()]
+
+
+register_strategy(
+    StrategyPart(
+        name="unbound",
+        phrase="no measure against forgetting",
+        build=lambda parts, context: Unbound(context.prior),
+    )
+)
+register_strategy(StrategyPart(name="joint", phrase="the data of all tasks so far", build=lambda parts, context: Joint(context.prior)))

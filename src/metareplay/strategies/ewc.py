@@ -4,26 +4,43 @@ One point estimate is trained on; weights that mattered for earlier tasks are he
 are the diagonal of the empirical Fisher information, summed over tasks, plus the precision of the prior.
 """
 
-from typing import cast, final
+from collections.abc import Mapping
+from typing import ClassVar, cast, final
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import TaskData
 from metareplay.kernels.quadratic import quadratic_change
 from metareplay.model import ContinualModel
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.base import QuietStrategy
+from metareplay.settings import Settings
+from metareplay.strategies.base import (
+    QuietStrategy,
+    StrategyPart,
+    current_state,
+    of_current,
+    register_strategy,
+)
 from metareplay.strategies.fisher import summed_squared_gradients
-from metareplay.strategies.settings import StrategySettings
 from metareplay.task_maps.direct import SharedParameters
+
+
+class EWCSettings(Settings):
+    """How firmly old tasks are held."""
+
+    group: ClassVar[str] = "strategy"
+    strength: float = Field(1.0, ge=0, description="weight of the penalty: lambda")
+    decay: float = Field(1.0, ge=0, le=1, description="gamma: factor of the old tasks' Fisher information after each task")
+    fisher_samples: int | None = Field(None, ge=1, description="examples of a task for its Fisher information; null: all")
 
 
 @final
 class OnlineEWC(QuietStrategy):
     """Keeps each weight near its last value, as firmly as all tasks so far need it."""
 
-    def __init__(self, settings: StrategySettings, prior: GaussianPrior) -> None:
+    def __init__(self, settings: EWCSettings, prior: GaussianPrior) -> None:
         super().__init__(prior)
         self.settings, self.precision = settings, 1 / prior.variance
         self.centre: Tensor | None = None
@@ -46,10 +63,23 @@ class OnlineEWC(QuietStrategy):
         fisher = summed_squared_gradients(model, task, data, weights.unsqueeze(0), self.settings.fisher_samples)
         base = self.precision
         precision.copy_(self.settings.decay * (precision - base) + fisher + base)  # gamma sum N F + N F + 1 / sigma_prior^2
+        self.centre = self.importance = None
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {} if self.centre is None or self.importance is None else {"centre": self.centre, "importance": self.importance}
+    def state(self) -> dict[str, Tensor]:
+        if self.centre is None or self.importance is None:
+            return {}
+        return current_state({"centre": self.centre, "importance": self.importance})
 
-    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        held = {name: tensor.to(model.device) for name, tensor in tensors.items()}
+    def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
+        held = {name: tensor.to(model.device) for name, tensor in of_current(state).items()}
         self.centre, self.importance = held.get("centre"), held.get("importance")
+
+
+register_strategy(
+    StrategyPart(
+        name="ewc",
+        phrase="online EWC",
+        settings=(EWCSettings,),
+        build=lambda parts, context: OnlineEWC(parts.get(EWCSettings), context.prior),
+    )
+)

@@ -5,9 +5,10 @@ weights [Henning2021, sec:dis:hnet:reg, sm:eq:kl:taylor]. R comes from the densi
 """
 
 from collections.abc import Callable
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor
 from torch.func import functional_call, grad, vjp, vmap
 
@@ -16,7 +17,7 @@ from metareplay.model import ContinualModel
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import HasFisher, HasLogProb, PosteriorFamily
 from metareplay.posteriors.families.mixture import MixtureFamily
-from metareplay.strategies.settings import StrategySettings
+from metareplay.settings import Settings
 
 GRADIENT_NUMBERS = 20_000_000
 """How many numbers the gradients of one batch may take."""
@@ -25,6 +26,16 @@ GRADIENT_NUMBERS = 20_000_000
 def _members(family: PosteriorFamily) -> tuple[PosteriorFamily, int]:
     """The family of an ensemble's members and their number; any other family is that of its only member."""
     return (family.base, family.members) if isinstance(family, MixtureFamily) else (family, 1)
+
+
+class FisherSettings(Settings):
+    """How the Fisher information of a task's posterior is estimated, where no closed form gives it."""
+
+    group: ClassVar[str] = "strategy"
+    fisher_samples: int | None = Field(None, ge=1, description="examples of a task for its Fisher information; null: all")
+    fisher_weight_samples: int = Field(
+        10, ge=1, description="weight samples for the Fisher information of a task's posterior (penalty fisher)"
+    )
 
 
 def is_known(family: PosteriorFamily) -> bool:
@@ -40,7 +51,7 @@ def known_information(family: PosteriorFamily, theta: Tensor, spec: WeightSpec) 
 
 
 def posterior_information(
-    model: ContinualModel, task: int, data: TaskData, settings: StrategySettings, prior_variance: float, *, generator: Generator
+    model: ContinualModel, task: int, data: TaskData, settings: FisherSettings, prior_variance: float, *, generator: Generator
 ) -> Tensor:
     """The diagonal of R^(t) for a task that was just learned: (P,)."""
     family, members = _members(model.family)

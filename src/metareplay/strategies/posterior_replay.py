@@ -3,7 +3,7 @@
 [Henning2021, eq. hnet:reg:analytic:divergence, eq. hnet:reg:l2, and sm:eq:kl:taylor with the Fisher information of old posteriors]
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import cast, final
 
@@ -21,18 +21,29 @@ from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.priors.earlier import MixturePrior, with_fixed_prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import QuietStrategy
+from metareplay.settings import Composition
+from metareplay.strategies.base import (
+    QuietStrategy,
+    StrategyContext,
+    StrategyPart,
+    current_state,
+    of_current,
+    register_strategy,
+)
 from metareplay.strategies.fisher import is_known, known_information, posterior_information
-from metareplay.strategies.settings import StrategySettings
+from metareplay.strategies.replay_settings import ReplayPriorSettings, ReplaySettings, StochasticReplaySettings
 from metareplay.task_maps.base import TaskMap
 from metareplay.task_maps.replay_distance import SquaredChange, small_matrices_pay
+
+INFORMATION = "information"
+"""The name under which the Fisher information of finished tasks is kept."""
 
 
 @final
 class PosteriorReplay(QuietStrategy):
     """Penalise the change of old tasks' posteriors against a checkpoint of the hypernetwork taken before the task."""
 
-    def __init__(self, settings: StrategySettings, prior: GaussianPrior, *, seed: int) -> None:
+    def __init__(self, settings: ReplaySettings, prior: GaussianPrior, *, seed: int) -> None:
         super().__init__(prior)
         self.settings, self.fixed, self.seed = settings, prior, seed
         self.checkpoint: TaskMap | None = None
@@ -52,12 +63,12 @@ class PosteriorReplay(QuietStrategy):
             self.information = self._grown(model, task)
         self.keep_all_but(model, [task])
 
-    def keep_all_but(self, model: ContinualModel, trained: Sequence[int]) -> None:
-        """Remember the posteriors of all tasks but these."""
-        self.checkpoint, self.stored, self.mixture = None, None, None
+    def keep_all_but(self, model: ContinualModel, trained: Sequence[int], checkpoint: TaskMap | None = None) -> None:
+        """Remember the posteriors of all tasks but these, as they are or as they were in a checkpoint."""
+        self.forget_checkpoint()
         self.kept_tasks = [task for task in range(model.num_tasks) if task not in trained]
         if self.kept_tasks and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
-            self._keep(model, deepcopy(model.task_map))
+            self._keep(model, checkpoint or deepcopy(model.task_map))
 
     def _estimates(self, model: ContinualModel) -> bool:
         """Whether the Fisher information of a posterior has to be estimated when its task is done."""
@@ -83,6 +94,7 @@ class PosteriorReplay(QuietStrategy):
             own = posterior_information(model, task, data, self.settings, self.fixed.variance, generator=generator).unsqueeze(0)  # (1, P)
             others = own[:0] if self.information is None else self.information.to(own.device)
             self.information = torch.cat([others[:task], own, others[task + 1 :]])  # (T + 1, P)
+        self.forget_checkpoint()
 
     def _keep(self, model: ContinualModel, checkpoint: TaskMap) -> None:
         self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept_tasks)
@@ -137,19 +149,40 @@ class PosteriorReplay(QuietStrategy):
         factors = [discount ** (task - 1 - old) * (given[old] if old < len(given) else 1.0) for old in tasks]
         return None if all(factor == 1 for factor in factors) else torch.tensor(factors)
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {} if self.checkpoint is None else dict(self.checkpoint.state_dict())
+    def forget_checkpoint(self) -> None:
+        """The task, or the update, is done."""
+        self.checkpoint, self.stored, self.mixture, self.change = None, None, None, None
 
-    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        self.checkpoint, self.stored, self.mixture = None, None, None
-        self.kept_tasks = [other for other in range(model.num_tasks) if other != task]
-        if tensors:
+    def lasting_state(self) -> dict[str, Tensor]:
+        """What later tasks need."""
+        return {} if self.information is None else {INFORMATION: self.information}
+
+    def state(self) -> dict[str, Tensor]:
+        current = {} if self.checkpoint is None else current_state(self.checkpoint.state_dict())
+        return self.lasting_state() | current
+
+    def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
+        self.forget_checkpoint()
+        self.information = state.get(INFORMATION)
+        self.kept_tasks = list(range(model.num_tasks - 1))
+        if tensors := of_current(state):
             checkpoint = deepcopy(model.task_map)
             checkpoint.load_state_dict(tensors)
             self._keep(model, checkpoint)
 
-    def memory(self) -> dict[str, Tensor]:
-        return {} if self.information is None else {"information": self.information}
 
-    def recall(self, memory: dict[str, Tensor]) -> None:
-        self.information = memory.get("information")
+def _build(parts: Composition, context: StrategyContext) -> PosteriorReplay:
+    return PosteriorReplay(parts.get(ReplaySettings), context.prior, seed=context.seed)
+
+
+register_strategy(
+    StrategyPart(name="posterior-replay", phrase="posterior replay", settings=(ReplaySettings, ReplayPriorSettings), build=_build)
+)
+register_strategy(
+    StrategyPart(
+        name="stochastic-posterior-replay",
+        phrase="posterior replay of random old tasks",
+        settings=(StochasticReplaySettings, ReplayPriorSettings),
+        build=_build,
+    )
+)

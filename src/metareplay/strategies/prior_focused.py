@@ -4,16 +4,24 @@ With a mean-field Gaussian this is variational continual learning (VCL, Nguyen e
 its samples alone (sm:sec:prior:focused, "Prior-focused CL with implicit distributions").
 """
 
+from collections.abc import Mapping
 from typing import final
 
 from torch import Tensor
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.priors.earlier import LastPosterior, with_fixed_prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.base import QuietStrategy
+from metareplay.strategies.base import (
+    QuietStrategy,
+    StrategyPart,
+    current_state,
+    of_current,
+    register_strategy,
+)
 
 
 @final
@@ -46,8 +54,21 @@ class PriorFocused(QuietStrategy):
         else:
             self.last = LastPosterior(posterior, self.first, model.fresh)
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {} if self.theta is None else {"theta": self.theta}
+    def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
+        self.theta = self.last = None
 
-    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
-        self._keep(model, tensors["theta"].to(model.device) if tensors else None)
+    def state(self) -> dict[str, Tensor]:
+        return {} if self.theta is None else current_state({"theta": self.theta})
+
+    def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
+        theta = of_current(state).get("theta")
+        self._keep(model, None if theta is None else theta.to(model.device))
+
+
+register_strategy(
+    StrategyPart(
+        name="prior-focused",
+        phrase="the last posterior as the next prior",
+        build=lambda parts, context: PriorFocused(context.prior),
+    )
+)

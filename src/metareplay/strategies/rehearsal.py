@@ -3,9 +3,11 @@
 [Henning2021, SM sec. Experience Replay]
 """
 
-from typing import final
+from collections.abc import Mapping
+from typing import ClassVar, final
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import TaskData
@@ -13,8 +15,30 @@ from metareplay.errors import ConfigError
 from metareplay.model import ContinualModel
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import QuietStrategy
-from metareplay.strategies.settings import StrategySettings
+from metareplay.settings import Settings
+from metareplay.strategies.base import (
+    QuietStrategy,
+    StrategyPart,
+    current_state,
+    of_current,
+    register_strategy,
+)
+
+CORESET = "coreset."
+"""How the names of kept inputs begin."""
+
+
+class RehearsalSettings(Settings):
+    """What is kept, and how much of it a step replays."""
+
+    group: ClassVar[str] = "strategy"
+    strength: float = Field(1.0, ge=0, description="weight of the penalty: of the distillation")
+    coreset_size: int = Field(100, ge=1, description="how many random inputs of each task are kept for later")
+    replay_batch_size: int = Field(16, ge=1, description="how many kept inputs are replayed in a step, equally many of each old task")
+    replay_batch_per_task: bool = Field(
+        False,
+        description="replay_batch_size inputs of every old task instead of all old tasks together: the batch grows with the tasks",
+    )
 
 
 @final
@@ -25,7 +49,7 @@ class ExperienceReplay(QuietStrategy):
     checkpointed model's prediction to the present one. Classes that the checkpoint did not know have probability zero under p*.
     """
 
-    def __init__(self, settings: StrategySettings, prior: GaussianPrior, *, seed: int) -> None:
+    def __init__(self, settings: RehearsalSettings, prior: GaussianPrior, *, seed: int) -> None:
         super().__init__(prior)
         self.settings, self.seed = settings, seed
         self.coresets: dict[int, Tensor] = {}
@@ -81,16 +105,27 @@ class ExperienceReplay(QuietStrategy):
         lucky = torch.randperm(task, generator=generator)[:left_over].tolist()
         return [least + (old in lucky) for old in range(task)]
 
-    def tensors(self) -> dict[str, Tensor]:
-        return {} if self.checkpoint is None else {"checkpoint": self.checkpoint}
-
-    def restore(self, model: ContinualModel, task: int, tensors: dict[str, Tensor]) -> None:
+    def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         self.checkpoint, self.teacher = None, []
-        if tensors:
-            self._keep(model, task, tensors["checkpoint"].to(model.device))
 
-    def memory(self) -> dict[str, Tensor]:
-        return {f"coreset.{task}": inputs for task, inputs in self.coresets.items()}
+    def state(self) -> dict[str, Tensor]:
+        coresets = {f"{CORESET}{task}": inputs for task, inputs in self.coresets.items()}
+        return coresets | ({} if self.checkpoint is None else current_state({"checkpoint": self.checkpoint}))
 
-    def recall(self, memory: dict[str, Tensor]) -> None:
-        self.coresets = {int(name.removeprefix("coreset.")): inputs for name, inputs in memory.items()}
+    def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
+        self.checkpoint, self.teacher = None, []
+        kept = {name.removeprefix(CORESET): inputs for name, inputs in state.items() if name.startswith(CORESET)}
+        self.coresets = {int(task): inputs for task, inputs in kept.items()}
+        checkpoint = of_current(state).get("checkpoint")
+        if checkpoint is not None:
+            self._keep(model, model.num_tasks - 1, checkpoint.to(model.device))
+
+
+register_strategy(
+    StrategyPart(
+        name="rehearsal",
+        phrase="experience replay",
+        settings=(RehearsalSettings,),
+        build=lambda parts, context: ExperienceReplay(parts.get(RehearsalSettings), context.prior, seed=context.seed),
+    )
+)

@@ -5,9 +5,13 @@ A task map gives each task a flat parameter vector theta (P,). Tasks are added o
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from torch import Generator, Tensor, nn
+
+from metareplay.parts import Registry
+from metareplay.settings import Composition, Part
 
 
 class Start(NamedTuple):
@@ -56,3 +60,26 @@ class TaskMap(nn.Module, ABC):
     def num_parameters(self) -> int:
         """All stored numbers."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+class BuildTaskMap(Protocol):
+    """Makes a task map for theta of a size; ``members`` entries of it belong to one task (1 without an ensemble)."""
+
+    def __call__(self, parts: Composition, size: int, generator: Generator, members: int) -> TaskMap: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskMapPart(Part):
+    """A task map that methods can name."""
+
+    build: BuildTaskMap
+    generated: bool = False
+    """Whether theta comes out of a hypernetwork."""
+    separate: bool = False
+    """Whether learning one task leaves the parameters of all others alone."""
+    shared: bool = False
+    """Whether all tasks have the same theta, so that tasks with other classes need outputs of their own."""
+
+
+TASK_MAPS: Registry[TaskMapPart] = Registry("task map", "stores theta in")
+register_task_map = TASK_MAPS.register

@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Generator, Tensor, nn
 
-from metareplay.task_maps.base import Start, TaskMap
+from metareplay.task_maps.base import Start, TaskMap, TaskMapPart, register_task_map
 
 
 def moved(theta: Tensor, kept: Tensor, initial: Tensor) -> Tensor:
@@ -90,3 +90,29 @@ class PerTaskParameters(TaskMap):
 
     def per_task_parameters(self) -> int:
         return self.num_outputs
+
+
+register_task_map(
+    TaskMapPart(
+        name="shared",
+        phrase="parameters that all tasks share",
+        build=lambda parts, size, generator, members: SharedParameters(size),
+        shared=True,
+    )
+)
+register_task_map(
+    TaskMapPart(
+        name="shared-precisions",
+        phrase="parameters that all tasks share, half of them constant",
+        build=lambda parts, size, generator, members: SharedParameters(size, constant_half=True),
+        shared=True,
+    )
+)
+register_task_map(
+    TaskMapPart(
+        name="per-task",
+        phrase="separate parameters of every task",
+        build=lambda parts, size, generator, members: PerTaskParameters(size),
+        separate=True,
+    )
+)

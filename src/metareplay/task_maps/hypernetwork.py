@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.column_blocks import ColumnBlocks
-from metareplay.nets.mlp import activation_named
+from metareplay.nets.activations import activation_named
 from metareplay.task_maps.base import Start, TaskMap
 from metareplay.task_maps.initialise import activation_second_moment, match_output_variances
 

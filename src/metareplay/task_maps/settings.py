@@ -1,18 +1,31 @@
 """Settings of task-conditioned hypernetworks."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from metareplay.nets.mlp import Activation
-from metareplay.settings import Settings
+from metareplay.errors import ConfigError
+from metareplay.nets.activations import Activation
+from metareplay.posteriors.families.implicit import ImplicitSettings
+from metareplay.settings import Composition, Settings, Widths
+
+
+class HeadsSettings(Settings):
+    """Tasks whose weights are generated need no outputs of their own, but may have them."""
+
+    heads: Literal["single", "multi"] | None = Field(
+        None,
+        description="outputs of the network: single, all tasks use the same; multi, each task adds its own; null: as the method needs them",
+    )
 
 
 class HypernetSettings(Settings):
     """Shape and start of the hypernetwork."""
 
+    group: ClassVar[str] = "hypernet"
     kind: Literal["plain", "chunked"] = Field("chunked", description="all of theta in one pass, or chunk by chunk")
-    hidden: tuple[int, ...] = Field((100, 100), description="widths of the hidden layers; empty for a linear hypernetwork")
+    hidden: Widths = Field((100, 100), description="widths of the hidden layers; empty for a linear hypernetwork")
     activation: Activation = Field("relu", description="activation of the hidden layers")
     task_embedding_size: int = Field(32, ge=1, description="length of a task embedding")
     task_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of task embeddings")
@@ -34,8 +47,23 @@ class HypernetSettings(Settings):
         False, description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the main network has weights"
     )
 
-    @model_validator(mode="after")
-    def _positive_widths(self) -> "HypernetSettings":
-        if any(width < 1 for width in self.hidden):
-            raise ValueError("hidden: every width must be at least 1")
-        return self
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """Chunks that are not made; the network's own start where the hypernetwork's own is asked for."""
+        unused: dict[str, str] = {}
+        if self.kind == "plain":
+            chunks = [f"hypernet.{name}" for name in type(self).model_fields if name.startswith("chunk_")]
+            unused |= dict.fromkeys(chunks, "a plain hypernetwork has no chunks; set hypernet.kind=chunked")
+        if self.initialisation == "xavier":
+            unused["posterior.keep_network_init"] = (
+                "a hypernetwork with hypernet.initialisation=xavier has a start of its own; set it to gaussian"
+            )
+        return unused
+
+    def check(self, composition: Composition) -> None:
+        """Hyperfan is about outputs that are weights."""
+        implicit = composition.find(ImplicitSettings)
+        if self.initialisation == "hyperfan" and implicit is not None and implicit.generator_chunk_size is not None:
+            raise ConfigError(
+                "hypernet.initialisation=hyperfan needs a weight generator without chunks; "
+                "set posterior.generator_chunk_size to null, or choose xavier"
+            )

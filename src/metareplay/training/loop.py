@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
+from metareplay.batches.base import Batch, Batches
 from metareplay.benchmarks.base import TaskData
 from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
@@ -13,23 +14,20 @@ from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, resto
 from metareplay.posteriors.base import Posterior, Prior, PriorMatching
 from metareplay.posteriors.families.dirac import Dirac
 from metareplay.posteriors.families.mixture import members_of
-from metareplay.posteriors.matching.direct import DirectMatching
 from metareplay.posteriors.priors.tempered import tempered
-from metareplay.posteriors.settings import PosteriorSettings
-from metareplay.seeding import generator_for
-from metareplay.strategies.base import LossTerms, Strategy
-from metareplay.training.batches import Batches, OwnBatches
+from metareplay.strategies.base import LossTerms, StepChange, Strategy
+from metareplay.training.objective import Objective
 from metareplay.training.schedule import LearningRate
 from metareplay.training.settings import TrainingSettings
+
+ADVICE = "Try a smaller training.learning_rate, set training.clip_norm, or look for extreme inputs"
 
 
 class Step(NamedTuple):
     """What a training step reports."""
 
-    task: int
-    """The task that is learned; the number of tasks while all are updated together."""
     iteration: int
-    """Steps done so far in this task."""
+    """Steps done so far."""
     iterations: int
     terms: LossTerms
 
@@ -43,30 +41,27 @@ class Job(NamedTuple):
 
 
 class TaskTrainer:
-    """Learns one task, step by step: ``for step in trainer: ...``. Its state can be taken and restored between any two steps.
+    """Learns one task, or several together, step by step: ``for step in trainer: ...``.
 
-    Ordinarily the task's own data are the only job. With several jobs the losses of their tasks are added: multitask learning.
+    Ordinarily there is one job, the new task with its own data. With several jobs the losses of their tasks are added:
+    multitask learning. The state can be taken and restored between any two steps.
     """
 
     def __init__(
         self,
         model: ContinualModel,
         strategy: Strategy,
-        task: int,
-        data: TaskData,
+        jobs: Sequence[Job],
+        examples: TaskData,
         settings: TrainingSettings,
-        posterior: PosteriorSettings,
+        objective: Objective,
         *,
-        seed: int,
-        matching: PriorMatching | None = None,
-        jobs: Sequence[Job] | None = None,
+        noise: Generator,
     ) -> None:
-        self.model, self.strategy, self.task, self.data = model, strategy, task, data
-        self.settings, self.posterior = settings, posterior
-        self.noise = generator_for(seed, "noise", task)
-        own = OwnBatches(data, settings.batch_size, generator_for(seed, "batches", task), settings.augmentation)
-        self.jobs = jobs or [Job(task, own, matching or DirectMatching())]
-        self.iterations = settings.iterations or max(job.batches.batches_per_epoch for job in self.jobs) * (settings.epochs or 1)
+        self.model, self.strategy, self.jobs, self.examples = model, strategy, list(jobs), examples
+        self.settings, self.objective, self.noise = settings, objective, noise
+        epochs = max(job.batches.batches_per_epoch for job in self.jobs) * (settings.epochs or 1)
+        self.iterations = settings.iterations or epochs
         self.iteration = 0
         of_jobs = [parameter for job in self.jobs for parameter in model.task_map.trained_parameters(job.task)]
         self.parameters = list(dict.fromkeys(of_jobs))
@@ -81,72 +76,113 @@ class TaskTrainer:
             self.iteration += 1
             if self.iteration == self.iterations:
                 self._check_parameters()
-            yield Step(self.task, self.iteration, self.iterations, terms)
+            yield Step(self.iteration, self.iterations, terms)
         with torch.no_grad():
             for job in self.jobs:
-                self.strategy.after_task(self.model, job.task, self.data)
+                self.strategy.after_task(self.model, job.task, self.examples)
+
+    @property
+    def tasks(self) -> list[int]:
+        """The tasks that are trained."""
+        return [job.task for job in self.jobs]
 
     def _check_parameters(self) -> None:
         """The last step has no later loss that would show its harm."""
         if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
             raise TrainingDiverged(
-                f"the parameters of task {self.task} became NaN or infinite in iteration {self.iteration}; the last good state is kept. "
-                "Try a smaller training.learning_rate, set training.clip_norm, or look for extreme inputs"
+                f"the parameters of task {self.tasks[-1]} became NaN or infinite in iteration {self.iteration}; "
+                f"the last good state is kept. {ADVICE}"
             )
 
     def _step(self) -> LossTerms:
         self.optimiser.zero_grad()
-        parts = [self._add_gradients(job) for job in self.jobs]
+        batches, parts = zip(*(self._add_gradients(job) for job in self.jobs), strict=True)
         clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
-        self.optimiser.step()
+        self._take_step(batches)
         terms = LossTerms(*(torch.stack(terms).sum() for terms in zip(*parts, strict=True)))
         self.rate.after_step(terms.data)
         return terms
 
-    def _add_gradients(self, job: Job) -> LossTerms:
+    def _take_step(self, batches: Sequence[Sequence[Batch]]) -> None:
+        """Change the parameters, and tell a strategy that wants to see it."""
+        if not self.strategy.sees_steps:
+            self.optimiser.step()
+            return
+        before = [parameter.detach().clone() for parameter in self.parameters]
+        self.optimiser.step()
+        gradients = [
+            torch.zeros_like(old) if parameter.grad is None else parameter.grad
+            for old, parameter in zip(before, self.parameters, strict=True)
+        ]
+        change = [parameter.detach() - old for old, parameter in zip(before, self.parameters, strict=True)]
+        for job, learned in zip(self.jobs, batches, strict=True):
+            step = StepChange(learned, self.parameters, gradients, change)
+            self.strategy.after_step(self.model, job.task, step, generator=self.noise)
+
+    def _add_gradients(self, job: Job) -> tuple[Sequence[Batch], LossTerms]:
         """The loss of one job, its gradients added to those of the others; only one job's graph is in memory."""
-        x, y = job.batches.next()
+        own = Batch(*job.batches.next())
+        batches = self.strategy.batches_for(self.model, job.task, own, generator=self.noise)
         posterior = self.model.training_posterior(job.task)
         prior = self._prior_of(job, posterior)
         if prior is not None:
             job.matching.learn(posterior, prior, generator=self.noise)
-        terms = self.loss_terms(x, y, job, posterior)
+        terms = self._terms(batches, job, posterior)
         loss = terms.total
         if not loss.isfinite():
             parts = ", ".join(f"{name} {float(value.detach()):.3g}" for name, value in terms._asdict().items())
             raise TrainingDiverged(
-                f"the loss of task {job.task} became {float(loss.detach()):.3g} in iteration {self.iteration + 1} ({parts}); "
-                "the last good state is kept. Try a smaller training.learning_rate, set training.clip_norm, or look for extreme inputs"
+                f"the loss of task {job.task} became {float(loss.detach()):.3g} in iteration {self.iteration + 1} "
+                f"({parts}); the last good state is kept. {ADVICE}"
             )
         loss.backward()
-        return LossTerms(*(term.detach() for term in terms))
+        return batches, LossTerms(*(term.detach() for term in terms))
 
     def _prior_of(self, job: Job, posterior: Posterior) -> Prior | None:
         """The prior that the posterior is matched with; None where there is none."""
-        if isinstance(members_of(posterior)[0], Dirac) or self.posterior.prior_scale == 0:
+        if isinstance(members_of(posterior)[0], Dirac) or self.objective.prior_scale == 0:
             return None
-        return tempered(self.strategy.prior_for(job.task), self.posterior.prior_power)
+        return tempered(self.strategy.prior_for(job.task), self.objective.prior_power)
 
-    def loss_terms(self, x: Tensor, y: Tensor, job: Job | None = None, posterior: Posterior | None = None) -> LossTerms:
-        """Negative ELBO of a job's task (by default the first's), scaled to all that it learns from, plus the strategy's penalty."""
-        model, zero, job = self.model, torch.zeros((), device=self.model.device), job or self.jobs[0]
-        posterior = model.training_posterior(job.task) if posterior is None else posterior
-        each, members = members_of(posterior)
-        samples = members * (1 if isinstance(each, Dirac) else self.posterior.train_samples)  # the mean over members too
-        local, autocast = self.posterior.local_reparametrisation, self.settings.autocast
-        outputs = model.run(posterior, x, samples, job.task, generator=self.noise, local=local, train=True, autocast=autocast)  # (K, B, C)
-        outputs = outputs[..., model.training_columns(job.task)]
-        nll = model.likelihood.nll(outputs, y.to(model.device))
-        if self.signals is not None and job is self.jobs[0]:
-            with torch.no_grad():
-                self.signals[self.iteration] = torch.stack([nll, model.likelihood.uncertainty(outputs).to(nll.dtype)]).cpu()
+    def loss_terms(self, x: Tensor, y: Tensor) -> LossTerms:
+        """The loss of the first job's task for a batch."""
+        job = self.jobs[0]
+        return self._terms([Batch(x, y)], job, self.model.training_posterior(job.task))
+
+    def _terms(self, batches: Sequence[Batch], job: Job, posterior: Posterior) -> LossTerms:
+        """Negative ELBO of a job's task, scaled to all that it learns from, plus the strategy's penalty."""
+        zero = torch.zeros((), device=self.model.device)
+        nll = self._nll(batches, job, posterior)
         data = job.batches.size * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
         prior, matching = self._prior_of(job, posterior), zero
         if prior is not None:
-            matching = job.matching.term(posterior, prior, self.posterior.prior_samples, generator=self.noise)
-        replay = self.strategy.penalty(model, job.task, generator=self.noise)
-        scaled = self.posterior.prior_scale * matching  # second term of SM eq. elbo, tempered as a whole
+            matching = job.matching.term(posterior, prior, generator=self.noise)
+        replay = self.strategy.penalty(self.model, job.task, generator=self.noise)
+        scaled = self.objective.prior_scale * matching  # second term of SM eq. elbo, tempered as a whole
         return LossTerms(data, scaled, zero if replay is None else replay)
+
+    def _nll(self, batches: Sequence[Batch], job: Job, posterior: Posterior) -> Tensor:
+        """The weighted sum over batches of the mean NLL under weight samples."""
+        model, (single, members) = self.model, members_of(posterior)
+        samples = members * (1 if isinstance(single, Dirac) else self.objective.train_samples)  # over members too
+        local, autocast = self.objective.local_reparametrisation, self.settings.autocast
+        losses = []
+        for number, (x, y, weight) in enumerate(batches):
+            outputs = model.run(
+                posterior, x, samples, job.task, generator=self.noise, local=local, train=True, autocast=autocast
+            )  # (K, B, C)
+            outputs = outputs[..., model.training_columns(job.task)]
+            nll = model.likelihood.nll(outputs, y.to(model.device))
+            if number == 0 and job is self.jobs[0]:
+                self._record(nll, outputs)
+            losses.append(nll if weight == 1 else weight * nll)
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    @torch.no_grad()
+    def _record(self, nll: Tensor, outputs: Tensor) -> None:
+        if self.signals is not None:
+            uncertainty = self.model.likelihood.uncertainty(outputs).to(nll.dtype)
+            self.signals[self.iteration] = torch.stack([nll, uncertainty]).cpu()
 
     def tensors(self) -> dict[str, Tensor]:
         """Optimiser, prior matching, random generators and position in the data; the model and the strategy store themselves."""

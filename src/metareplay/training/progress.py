@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -11,8 +11,24 @@ from metareplay.training.loop import Step
 
 PLAIN_SECONDS = 5.0
 """How often progress is told where there is no terminal to draw a bar on."""
-FINE_TUNING = "fine-tuning"
-"""How the stage after the last task is called."""
+
+
+class Stage(NamedTuple):
+    """A stretch of training: a task, or what follows the last one."""
+
+    number: int
+    """From 0, in the order of training."""
+    tasks: int
+    """How many tasks there are in all."""
+    name: str
+    """Of the task, or of what is trained after the last."""
+    learned: str = "learned"
+    """What has become of it at the end."""
+
+    @property
+    def title(self) -> str:
+        """How progress calls it."""
+        return f"task {self.number + 1}/{self.tasks}" if self.number < self.tasks else "fine-tuning"
 
 
 class Observer(Protocol):
@@ -22,16 +38,16 @@ class Observer(Protocol):
         """A sentence for people."""
         ...
 
-    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        """A task starts, or continues at an iteration; ``task`` is ``num_tasks`` when all are fine-tuned after the last."""
+    def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
+        """A stage starts, or continues at an iteration."""
         ...
 
     def step(self, step: Step) -> None:
-        """One training step was done."""
+        """One training step of the stage was done."""
         ...
 
-    def task_ends(self, task: int, scores: Sequence[float]) -> None:
-        """A task was learned and all tasks so far were tested."""
+    def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
+        """The stage is over, and all tasks so far were tested."""
         ...
 
     def close(self) -> None:
@@ -45,13 +61,13 @@ class NullObserver:
     def message(self, text: str) -> None:
         return None
 
-    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
+    def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
         return None
 
     def step(self, step: Step) -> None:
         return None
 
-    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+    def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
         return None
 
     def close(self) -> None:
@@ -77,39 +93,37 @@ class LiveProgress(NullObserver):
         self.row: Any = None
         self.begun = self.shown = 0.0
         self.first = self.total = 0
-        self.title = self.name = ""
+        self.stage = Stage(0, 0, "")
 
     def message(self, text: str) -> None:
         self.console.print(text, highlight=False)
 
-    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        self.title, self.name = f"task {task + 1}/{num_tasks}" if task < num_tasks else FINE_TUNING, name
-        num_tasks = max(num_tasks, task + 1)
-        done = task * iterations + iteration
+    def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
+        self.stage, self.total = stage, max(stage.tasks, stage.number + 1) * iterations
+        done = stage.number * iterations + iteration
         if self.row is None:
             self.bar.start()
-            self.row = self.bar.add_task("", title=self.title, terms="", total=num_tasks * iterations)
+            self.row = self.bar.add_task("", title=stage.title, terms="", total=self.total)
             self.begun = self.shown = time.monotonic()
             self.first = done
-        self.total = num_tasks * iterations
-        self.bar.update(self.row, completed=done, total=self.total, title=self.title, terms="")
+        self.bar.update(self.row, completed=done, total=self.total, title=stage.title, terms="")
 
     def step(self, step: Step) -> None:
         if self.row is None or (step.iteration % 10 and step.iteration != step.iterations):
             return
         terms = " ".join(f"{name} {float(value):.3g}" for name, value in step.terms._asdict().items())
-        done = step.task * step.iterations + step.iteration
+        done = self.stage.number * step.iterations + step.iteration
         self.bar.update(self.row, completed=done, terms=terms)
         now = time.monotonic()
         if not self.console.is_terminal and now - self.shown > PLAIN_SECONDS:
             left = (now - self.begun) * (self.total - done) / max(1, done - self.first)
             self.shown = now
-            self.message(f"{self.title} iteration {step.iteration}/{step.iterations} {terms}, {left:.0f} s left")
+            self.message(f"{self.stage.title} iteration {step.iteration}/{step.iterations} {terms}, {left:.0f} s left")
 
-    def task_ends(self, task: int, scores: Sequence[float]) -> None:
+    def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
         shown = " ".join(f"{score:.4g}" for score in scores)
-        what = "done" if self.title == FINE_TUNING else "learned"
-        self.console.print(f"{self.title} ({self.name}) {what}; tasks so far, {self.unit}: {shown}", highlight=False)
+        words = f"{stage.title} ({stage.name}) {stage.learned}; tasks so far, {self.unit}: {shown}"
+        self.console.print(words, highlight=False)
 
     def close(self) -> None:
         self.bar.stop()

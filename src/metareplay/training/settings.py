@@ -1,17 +1,20 @@
 """Settings of training."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from metareplay.settings import Settings
-
-Augmentation = Literal["none", "crop-flip"]
+from metareplay.batches.augment import Augmentation
+from metareplay.errors import ConfigError
+from metareplay.posteriors.families.gaussian import GaussianSettings
+from metareplay.settings import Composition, Settings
 
 
 class TrainingSettings(Settings):
-    """How a task is learned: Adam, started anew with each task."""
+    """How a task is learned: by Adam, re-created for each task."""
 
+    group: ClassVar[str] = "training"
     iterations: int | None = Field(2000, ge=1, description="training steps per task; null if epochs are given")
     epochs: int | None = Field(None, ge=1, description="passes over a task's data; null if iterations are given")
     batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer gives all it has")
@@ -31,7 +34,7 @@ class TrainingSettings(Settings):
     clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; null: no clipping")
     clip_value: float | None = Field(None, gt=0, description="largest absolute value of a gradient element; null: no clipping")
     augmentation: Augmentation = Field(
-        "none", description="variation of training images: none, or crop-flip (moved by up to 4 pixels, mirrored by lot)"
+        "none", description="variation of training images: none, or crop-flip (shifted by up to 4 pixels, randomly flipped)"
     )
     checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints inside a task")
     log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
@@ -49,3 +52,16 @@ class TrainingSettings(Settings):
         if self.cosine and (self.rate_steps or self.plateau_patience is not None):
             raise ValueError("cosine already says how the learning rate falls; leave out rate_steps and plateau_patience, or cosine")
         return self
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """How the learning rate falls on a plateau that nobody looks for."""
+        if self.plateau_patience is not None:
+            return {}
+        reason = "the learning rate is not reduced on a plateau; set training.plateau_patience"
+        return dict.fromkeys(("training.plateau_factor", "training.plateau_floor"), reason)
+
+    def check(self, composition: Composition) -> None:
+        """Variances need single precision."""
+        gaussian = composition.find(GaussianSettings)
+        if self.autocast and gaussian is not None and gaussian.local_reparametrisation:
+            raise ConfigError("training.autocast would round the variances of posterior.local_reparametrisation; set one of them to false")

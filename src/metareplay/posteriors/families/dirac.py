@@ -7,6 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import FamilyPart, register_family
 
 
 @final
@@ -55,3 +56,6 @@ def initial_weight_variances(network: nn.Module, spec: WeightSpec) -> Tensor:
     """Empirical second moment of each weight tensor at its own initialisation, repeated for its elements: (W,)."""
     weights = spec.flatten(network)
     return torch.cat([part.square().mean().expand(part.numel()) for part in weights.split(spec.sizes)])
+
+
+register_family(FamilyPart(name="dirac", phrase="point estimates", build=lambda parts: DiracFamily(), posterior=Dirac, point=True))

@@ -11,22 +11,33 @@ from math import log, pi
 from typing import final
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor, nn
 from torch.func import functional_call, vmap
 
 from metareplay.errors import ConfigError
+from metareplay.nets.activations import Activation, activation_named
 from metareplay.nets.lending import borrowed
-from metareplay.nets.mlp import activation_named
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import FamilyPart, register_family
 from metareplay.posteriors.families.gaussian import GaussianFamily
-from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.posteriors.settings import NetworkStartSettings
 from metareplay.seeding import normal
+from metareplay.settings import Widths
 
 CPU = torch.device("cpu")
 LARGEST_THETA = 20_000_000
 """A flow has many parameters per weight of the main network; beyond this a step takes seconds and gigabytes."""
 FIRST_CHANGE = 0.1
 """Initial standard deviation of what a coupling layer adds to values and to logarithms of scales: the flow starts near the identity."""
+
+
+class FlowSettings(NetworkStartSettings):
+    """Coupling layers."""
+
+    flow_transforms: int = Field(4, ge=1, description="number of coupling layers")
+    flow_hidden: Widths = Field((16,), description="hidden widths of the network in each coupling layer")
+    flow_activation: Activation = Field("tanh", description="activation of these networks")
 
 
 @final
@@ -129,8 +140,8 @@ class FlowFamily:
     name = "flow"
     weight_sets: int | None = None
 
-    def __init__(self, settings: PosteriorSettings) -> None:
-        self.settings, self.moments = settings, GaussianFamily(keep_network_init=settings.keep_network_init)
+    def __init__(self, settings: FlowSettings) -> None:
+        self.settings, self.moments = settings, GaussianFamily(settings)
 
     def _first(self, spec: WeightSpec) -> Tensor | None:
         return None if spec.groups is None else (spec.groups < len(spec.sizes)).nonzero().squeeze(1)  # groups are numbered as they came
@@ -179,3 +190,14 @@ class FlowFamily:
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         moments = self.moments.positions_in(spec, larger)
         return torch.cat([moments, 2 * larger.numel + torch.arange(self.num_parameters(spec) - 2 * spec.numel)])
+
+
+register_family(
+    FamilyPart(
+        name="flow",
+        phrase="normalising flows",
+        settings=(FlowSettings,),
+        build=lambda parts: FlowFamily(parts.get(FlowSettings)),
+        posterior=Flow,
+    )
+)

@@ -6,12 +6,18 @@ from typing import final
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Generator, Tensor, nn
 
+from metareplay.errors import ConfigError
 from metareplay.kernels.reparametrise import reparametrise
+from metareplay.nets.moments import MomentsSettings
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import FamilyPart, register_family
 from metareplay.posteriors.families.dirac import initial_weight_variances
+from metareplay.posteriors.settings import NetworkStartSettings
 from metareplay.seeding import normal
+from metareplay.settings import Composition
 
 RHO_OFFSET = -2.5
 """sigma = softplus(rho - 2.5): scales start near 0.08 where theta starts around zero, as in the published runs."""
@@ -36,6 +42,18 @@ class MeanFieldGaussian:
         return (-0.5 * z.square() - self.scale.log() - 0.5 * log(2 * pi)).sum(-1)  # (n, W) -> (n,)
 
 
+class GaussianSettings(NetworkStartSettings):
+    """Mean-field Gaussians."""
+
+    local_reparametrisation: bool = Field(False, description="sample pre-activations instead of weights in training (MLPs only)")
+
+    def check(self, composition: Composition) -> None:
+        """Pre-activations are known for our own layers alone."""
+        network = composition.parts()["network"]
+        if self.local_reparametrisation and network.name != "mlp":
+            raise ConfigError(f"posterior.local_reparametrisation works for MLPs only, not for {network.phrase}; set it to false")
+
+
 @final
 class GaussianFamily:
     """theta = [means, rhos], scales = softplus(rho + offset).
@@ -47,8 +65,8 @@ class GaussianFamily:
     name = "bbb"
     weight_sets: int | None = None
 
-    def __init__(self, *, keep_network_init: bool = False) -> None:
-        self.keep_network_init = keep_network_init
+    def __init__(self, settings: NetworkStartSettings | None = None) -> None:
+        self.keep_network_init = (settings or NetworkStartSettings()).keep_network_init
 
     def num_parameters(self, spec: WeightSpec) -> int:
         return 2 * spec.numel
@@ -82,3 +100,14 @@ class GaussianFamily:
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         means = spec.positions_in(larger)
         return torch.cat([means, means + larger.numel])
+
+
+register_family(
+    FamilyPart(
+        name="bbb",
+        phrase="Gaussian posteriors",
+        settings=(GaussianSettings, MomentsSettings),
+        build=lambda parts: GaussianFamily(parts.get(GaussianSettings)),
+        posterior=MeanFieldGaussian,
+    )
+)

@@ -10,18 +10,41 @@ from typing import final
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from metareplay.column_blocks import ColumnBlocks
-from metareplay.nets.mlp import MLP, activation_named
+from metareplay.errors import ConfigError
+from metareplay.nets.activations import Activation, activation_named
+from metareplay.nets.mlp import MLP
 from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import FamilyPart, register_family
 from metareplay.posteriors.families.dirac import initial_weight_variances
 from metareplay.posteriors.products import FEW_WEIGHTS, FactoredSamples
-from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.posteriors.settings import NetworkStartSettings
 from metareplay.seeding import normal
+from metareplay.settings import Composition, Widths
 
 CHUNKS = "chunk_embeddings"
+
+
+class ImplicitSettings(NetworkStartSettings):
+    """The weight generator WG."""
+
+    generator_hidden: Widths = Field((10, 10), description="widths of the weight generator's hidden layers")
+    generator_activation: Activation = Field("tanh", description="activation of the weight generator")
+    generator_chunk_size: int | None = Field(None, ge=1, description="weights that the generator makes at once, chunk by chunk; null: all")
+    generator_chunk_embedding_size: int = Field(32, ge=1, description="length of the generator's chunk embeddings")
+    generator_chunk_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of the generator's chunk embeddings")
+    latent_size: int = Field(32, ge=1, description="length of the generator's noise input")
+    latent_std: float = Field(1.0, gt=0, description="standard deviation of the noise")
+    support_noise: float | None = Field(0.02, gt=0, description="noise on each generated weight, in units of latent_std; null: none")
+
+    def check(self, composition: Composition) -> None:
+        """Chunks share their output biases, which otherwise stand for the weights."""
+        if self.generator_chunk_size is not None and self.keep_network_init:
+            raise ConfigError("posterior.keep_network_init needs a generator without chunks; set posterior.generator_chunk_size to null")
 
 
 @final
@@ -33,7 +56,7 @@ class Implicit:
     shape: WeightSpec
     """Names and shapes of WG's own weights, as theta holds them."""
     num_weights: int
-    settings: PosteriorSettings
+    settings: ImplicitSettings
     places: ColumnBlocks | None = None
     """Where the main network's weights stand from the oldest to the latest, once its outputs have grown; None: as they are."""
 
@@ -136,10 +159,11 @@ class ImplicitFamily:
     ``keep_network_init``, else zero.
     """
 
+    name = "implicit"
     weight_sets: int | None = None
 
-    def __init__(self, settings: PosteriorSettings, name: str = "ssge") -> None:
-        self.settings, self.name = settings, name
+    def __init__(self, settings: ImplicitSettings) -> None:
+        self.settings = settings
 
     @property
     def _chunked(self) -> bool:
@@ -207,3 +231,15 @@ class ImplicitFamily:
         before = size - (width + 1) * spec.numel
         weights = before + rows.unsqueeze(1) * width + torch.arange(width)  # (W, H)
         return torch.cat([torch.arange(before), weights.flatten(), before + larger.numel * width + rows])  # (P,)
+
+
+register_family(
+    FamilyPart(
+        name="implicit",
+        phrase="implicit posteriors",
+        settings=(ImplicitSettings,),
+        build=lambda parts: ImplicitFamily(parts.get(ImplicitSettings)),
+        posterior=Implicit,
+        matching="ssge",
+    )
+)

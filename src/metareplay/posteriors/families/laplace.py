@@ -9,15 +9,20 @@ point, and for that network the Gaussian holds everywhere [Immer2021, Improving 
 linearization]; so predictions use the linearised network unless told otherwise.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import FamilyPart, register_family
 from metareplay.posteriors.families.dirac import Dirac, initial_weight_variances
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.settings import FixedPriorSettings
+from metareplay.settings import Composition, Settings
 
 
 @final
@@ -33,13 +38,33 @@ class LinearisedGaussian:
         return MeanFieldGaussian(self.mean, self.scale).rsample(n, generator=generator)
 
 
+class LaplaceSettings(FixedPriorSettings):
+    """The prior, whose precision is part of every weight's."""
+
+
+class LinearisedSettings(Settings):
+    """How the Gaussian predicts."""
+
+    group: ClassVar[str] = "strategy"
+    linearised: bool = Field(
+        True,
+        description="EWC's Gaussian predicts through the network linearised at the point; false: weight samples go into the network",
+    )
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """What is about weight samples."""
+        if not self.linearised:
+            return {}
+        reason = "it predicts with the linearised network, which needs no weight samples"
+        return dict.fromkeys(("inference.adaptive", "inference.autocast"), reason)
+
+
 @final
 class LaplaceFamily:
     """theta = [weights, precisions]. Predictions use the Gaussian, ``linearised`` or not, or with ``point`` only its mode."""
 
-    name = "ewc"
-
     def __init__(self, prior_variance: float, *, point: bool, linearised: bool = True) -> None:
+        self.name = "ewc-point" if point else "ewc"
         self.prior_variance, self.point, self.linearised = prior_variance, point, linearised
         self.weight_sets = 1 if point else None
 
@@ -68,3 +93,26 @@ class LaplaceFamily:
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         weights = spec.positions_in(larger)
         return torch.cat([weights, weights + larger.numel])
+
+
+register_family(
+    FamilyPart(
+        name="ewc",
+        phrase="Gaussian posteriors built by EWC",
+        settings=(LaplaceSettings, LinearisedSettings),
+        build=lambda parts: LaplaceFamily(
+            parts.get(LaplaceSettings).prior_variance, point=False, linearised=parts.get(LinearisedSettings).linearised
+        ),
+        posterior=MeanFieldGaussian,
+    )
+)
+register_family(
+    FamilyPart(
+        name="ewc-point",
+        phrase="point estimates held by EWC",
+        settings=(LaplaceSettings,),
+        build=lambda parts: LaplaceFamily(parts.get(LaplaceSettings).prior_variance, point=True),
+        posterior=Dirac,
+        point=True,
+    )
+)

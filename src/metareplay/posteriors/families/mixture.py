@@ -6,14 +6,16 @@ theta holds the parameters of all members side by side. Point estimates make a d
 from copy import deepcopy
 from dataclasses import dataclass
 from math import ceil
-from typing import final
+from typing import ClassVar, final
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.base import Posterior, PosteriorFamily
+from metareplay.posteriors.base import FAMILIES, FamilyPart, Posterior, PosteriorFamily, register_family
 from metareplay.posteriors.divergences import kl, wasserstein2
+from metareplay.settings import Settings
 
 
 @final
@@ -44,6 +46,13 @@ def _wasserstein2_mixtures(q: Mixture, p: Mixture) -> Tensor:
 def members_of(posterior: Posterior) -> tuple[Posterior, int]:
     """The members' batched distributions and their number; any other posterior is its only member."""
     return (posterior.each, posterior.members) if isinstance(posterior, Mixture) else (posterior, 1)
+
+
+class EnsembleSettings(Settings):
+    """Members of a mixture."""
+
+    group: ClassVar[str] = "posterior"
+    members: int = Field(5, ge=2, description="members of a task's posterior, each with an embedding (or parameters) of its own")
 
 
 @final
@@ -92,3 +101,21 @@ def redrawn(network: nn.Module, generator: Generator) -> nn.Module:
         spread = 3**0.5 * weight.data.std(correction=0)  # U(-s, s) has variance s^2 / 3
         weight.data = weight.data.mean() + spread * (2 * torch.rand(weight.shape, generator=generator) - 1)
     return other
+
+
+def ensemble_of(name: str, members: FamilyPart, phrase: str) -> FamilyPart:
+    """A family whose posteriors are ensembles of another family's."""
+    return FamilyPart(
+        name=name,
+        phrase=phrase,
+        settings=(EnsembleSettings, *members.settings[:1]),
+        build=lambda parts: MixtureFamily(members.build(parts), parts.get(EnsembleSettings).members, name),
+        posterior=members.posterior,
+        matching=members.matching,
+        point=members.point,
+        members=members.name,
+    )
+
+
+register_family(ensemble_of("ensemble", FAMILIES["dirac"], "ensembles of point estimates"))
+register_family(ensemble_of("ensemble-bbb", FAMILIES["bbb"], "ensembles of Gaussian posteriors"))

@@ -8,7 +8,9 @@ from torch import Generator, Tensor, nn
 
 from metareplay.kernels.reparametrise import reparametrise
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.base import FamilyPart, register_family
 from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.posteriors.settings import NetworkStartSettings
 from metareplay.seeding import normal
 
 
@@ -54,6 +56,10 @@ class Radial:
         return MeanFieldGaussian(self.mean, self.scale * width)
 
 
+class RadialSettings(NetworkStartSettings):
+    """Radial posteriors."""
+
+
 @final
 class RadialFamily:
     """theta = [means, rhos], read and started as a Gaussian's."""
@@ -61,8 +67,8 @@ class RadialFamily:
     name = "radial"
     weight_sets: int | None = None
 
-    def __init__(self, moments: GaussianFamily) -> None:
-        self.moments = moments
+    def __init__(self, settings: NetworkStartSettings | None = None) -> None:
+        self.moments = GaussianFamily(settings)
 
     def num_parameters(self, spec: WeightSpec) -> int:
         return self.moments.num_parameters(spec)
@@ -85,3 +91,14 @@ class RadialFamily:
 
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         return self.moments.positions_in(spec, larger)
+
+
+register_family(
+    FamilyPart(
+        name="radial",
+        phrase="radial posteriors",
+        settings=(RadialSettings,),
+        build=lambda parts: RadialFamily(parts.get(RadialSettings)),
+        posterior=Radial,
+    )
+)

@@ -1,24 +1,71 @@
 """Adversarial Variational Bayes [Mescheder2017; Henning2021, sm:sec:avb]: a discriminator learns the log-ratio of posterior and prior."""
 
+from collections.abc import Mapping
 from math import ceil
 from typing import cast, final
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
 from metareplay.errors import ConfigError
+from metareplay.nets.activations import Activation
 from metareplay.nets.mlp import MLP
 from metareplay.nets.registry import build_seeded
 from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
-from metareplay.posteriors.base import HasLogProb, HasSamples, Posterior, Prior
+from metareplay.posteriors.base import (
+    HasLogProb,
+    HasSamples,
+    MatchingContext,
+    MatchingPart,
+    Posterior,
+    Prior,
+    register_matching,
+)
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.posteriors.settings import MonteCarloSettings
+from metareplay.settings import Composition, Widths
 
 SMALLEST_SCALE = 1e-4
 """The contrast is at least so wide, for a weight that hardly varies has no ratio of densities worth learning."""
+
+
+class AVBSettings(MonteCarloSettings):
+    """The discriminator and how it learns."""
+
+    avb_hidden: Widths = Field((10, 10), description="widths of the discriminator's hidden layers")
+    avb_activation: Activation = Field("sigmoid", description="activation of the discriminator")
+    avb_batch_statistics: bool = Field(False, description="the discriminator also sees the mean and deviation of the samples' batch")
+    avb_learning_rate: float | None = Field(None, gt=0, description="Adam's learning rate for the discriminator; null: training's own")
+    avb_steps: int = Field(1, ge=1, description="steps of the discriminator before each training step")
+    avb_batch_size: int = Field(32, ge=1, description="weight samples of the posterior, and as many others, in the discriminator's step")
+    avb_contrast_samples: int | None = Field(
+        100,
+        ge=2,
+        description="weight samples that give the adaptive contrast its mean and variance; null: no adaptive contrast",
+    )
+    avb_chunk_size: int | None = Field(
+        None,
+        ge=1,
+        description="weights that the discriminator reduces at once, chunk by chunk, before it judges; null: no reduction",
+    )
+    avb_chunk_hidden: Widths = Field((10,), description="widths of the hidden layers that reduce a chunk")
+    avb_chunk_outputs: int = Field(4, ge=1, description="numbers that a chunk of weights is reduced to")
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """Chunks that are not made; powers of a prior that only gives samples."""
+        unused: dict[str, str] = {}
+        if self.avb_chunk_size is None:
+            reason = "the discriminator takes all weights at once; set posterior.avb_chunk_size"
+            unused |= dict.fromkeys(("posterior.avb_chunk_hidden", "posterior.avb_chunk_outputs"), reason)
+        if composition.parts()["strategy"].name == "prior-focused":
+            unused["posterior.prior_power"] = (
+                "AVB learns from samples of the prior, and a power of an implicit posterior cannot be sampled; choose pf-ssge"
+            )
+        return unused
 
 
 @final
@@ -29,7 +76,7 @@ class Discriminator(nn.Module):
     With ``avb_batch_statistics`` each sample is seen beside the mean and standard deviation of its batch.
     """
 
-    def __init__(self, num_weights: int, settings: PosteriorSettings) -> None:
+    def __init__(self, num_weights: int, settings: AVBSettings) -> None:
         super().__init__()
         self.chunk_size, self.batch_statistics = settings.avb_chunk_size, settings.avb_batch_statistics
         inputs = num_weights
@@ -59,22 +106,13 @@ class AVBMatching:
     the prior's density is needed to come back to p.
     """
 
-    def __init__(
-        self,
-        num_weights: int,
-        settings: PosteriorSettings,
-        *,
-        learning_rate: float,
-        clip_value: float | None = None,
-        clip_norm: float | None = None,
-        generator: Generator,
-        device: torch.device | None = None,
-    ) -> None:
-        self.num_weights, self.settings = num_weights, settings
-        self.clip_value, self.clip_norm = clip_value, clip_norm
-        self.discriminator = build_seeded(lambda _: Discriminator(num_weights, settings), 1, generator).to(device)
+    def __init__(self, settings: AVBSettings, context: MatchingContext) -> None:
+        self.settings, self.num_weights = settings, context.num_weights
+        self.clip_value, self.clip_norm = context.clip_value, context.clip_norm
+        discriminator = build_seeded(lambda _: Discriminator(context.num_weights, settings), 1, context.generator)
+        self.discriminator = discriminator.to(context.device)
         self.parameters = list(self.discriminator.parameters())
-        self.optimiser = adam(self.parameters, settings.avb_learning_rate or learning_rate)
+        self.optimiser = adam(self.parameters, settings.avb_learning_rate or context.learning_rate)
 
     def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
         """Some steps of the discriminator; no gradient reaches q."""
@@ -90,12 +128,12 @@ class AVBMatching:
             clip_gradients(self.parameters, value=self.clip_value, norm=self.clip_norm)
             self.optimiser.step()
 
-    def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
+    def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
         """The gradient reaches q through its samples alone: that of f_D's own parameters vanishes at the optimum, sm:sec:avb."""
         with torch.no_grad():
             contrast = self._contrast(q, p, generator)
         judged = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1  # samples that the discriminator sees together
-        weights = q.rsample(max(samples, judged), generator=generator)  # (n, W)
+        weights = q.rsample(max(self.settings.prior_samples, judged), generator=generator)  # (n, W)
         ratio = self._ratio(weights)  # f_D, or f~_D with adaptive contrast; (n,)
         if contrast is None:
             return ratio.mean() / judged  # E_q f_D(w), second equation of sm:sec:avb; with statistics f_D is the whole batch's; (n,) -> ()
@@ -130,3 +168,13 @@ class AVBMatching:
             parts[part][rest] = value
         self.discriminator.load_state_dict(parts["discriminator"])
         restore_optimiser(self.optimiser, parts["optimiser"])
+
+
+register_matching(
+    MatchingPart(
+        name="avb",
+        phrase="implicit posteriors trained by AVB",
+        settings=(AVBSettings,),
+        build=lambda parts, context: AVBMatching(parts.get(AVBSettings), context),
+    )
+)

@@ -1,13 +1,27 @@
 """The prior-matching term KL(q || p) of the ELBO [Henning2021, SM eq. elbo] where nothing has to be learned: closed form or Monte Carlo."""
 
+from collections.abc import Mapping
 from typing import final
 
 from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
-from metareplay.posteriors.base import HasLogProb, HasNegativeEntropy, Posterior, Prior, StatelessMatching
+from metareplay.posteriors.base import (
+    FamilyPart,
+    HasLogProb,
+    HasNegativeEntropy,
+    MatchingPart,
+    Posterior,
+    Prior,
+    StatelessMatching,
+    register_matching,
+)
 from metareplay.posteriors.divergences import kl, monte_carlo_kl
 from metareplay.posteriors.families.mixture import Mixture
+from metareplay.posteriors.priors.earlier import EarlierPriorSettings
+from metareplay.posteriors.priors.gaussian import GaussianPrior
+from metareplay.posteriors.settings import MonteCarloSettings
+from metareplay.settings import Composition
 
 
 def prior_matching(q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
@@ -26,9 +40,42 @@ def prior_matching(q: Posterior, p: Prior, samples: int, *, generator: Generator
     raise ConfigError(f"the prior-matching term of {type(q).__name__} needs a closed form, a known entropy or a density; it has none")
 
 
+class DirectSettings(MonteCarloSettings):
+    """Samples for the terms that have no closed form."""
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """A closed form needs no samples; a mixture of earlier posteriors has none."""
+        family = composition.parts()["family"]
+        if not isinstance(family, FamilyPart) or _mixes_earlier(composition):
+            return {}
+        if family.point:
+            return {"posterior.prior_samples": "point estimates have no prior-matching term"}
+        if kl.supports(family.posterior, GaussianPrior):
+            return {"posterior.prior_samples": "its prior-matching term has a closed form"}
+        return {}
+
+
+def _mixes_earlier(composition: Composition) -> bool:
+    mixing = composition.find(EarlierPriorSettings)
+    return mixing is not None and mixing.prior_from_earlier > 0
+
+
 @final
 class DirectMatching(StatelessMatching):
     """The term of posteriors with a closed form, a known entropy or a density."""
 
-    def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
-        return prior_matching(q, p, samples, generator=generator)
+    def __init__(self, samples: int = 1) -> None:
+        self.samples = samples
+
+    def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
+        return prior_matching(q, p, self.samples, generator=generator)
+
+
+register_matching(
+    MatchingPart(
+        name="direct",
+        phrase="prior-matching terms in closed form, or from weight samples",
+        settings=(DirectSettings,),
+        build=lambda parts, context: DirectMatching(parts.get(DirectSettings).prior_samples),
+    )
+)

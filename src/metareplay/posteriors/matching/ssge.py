@@ -4,16 +4,38 @@ from dataclasses import replace
 from typing import final
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor
 
 from metareplay.kernels.with_score import with_score
-from metareplay.posteriors.base import HasLogProb, HasSamples, Posterior, Prior, StatelessMatching
+from metareplay.posteriors.base import (
+    HasLogProb,
+    HasSamples,
+    MatchingPart,
+    Posterior,
+    Prior,
+    StatelessMatching,
+    register_matching,
+)
 from metareplay.posteriors.families.implicit import Implicit
 from metareplay.posteriors.matching.ssge_score import Choices, score_coefficients, ssge_score
 from metareplay.posteriors.priors.earlier import LastPosterior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.products import NoisyProducts, distances_from
-from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.posteriors.settings import MonteCarloSettings
+
+
+class SSGESettings(MonteCarloSettings):
+    """The spectral Stein gradient estimator."""
+
+    ssge_samples: int = Field(
+        10,
+        ge=1,
+        description="weight samples S that estimate the gradient of the log-density; the prior term is taken there",
+    )
+    ssge_width: float | None = Field(None, gt=0, description="width of the RBF kernel; null: the samples' median distance")
+    ssge_eigenfunctions: int | None = Field(None, ge=1, description="so many eigenfunctions J, if there are; null: as ssge_ratio says")
+    ssge_ratio: float = Field(0.95, gt=0, le=1, description="share of the eigenvalues' sum that the J largest exceed; 1: all")
 
 
 @final
@@ -26,15 +48,15 @@ class SSGEMatching(StatelessMatching):
     pulls from afar.
     """
 
-    def __init__(self, settings: PosteriorSettings) -> None:
+    def __init__(self, settings: SSGESettings) -> None:
         self.settings = settings
         most, ratio = settings.ssge_eigenfunctions, settings.ssge_ratio
         self._sorted: tuple[LastPosterior, LastPosterior] | None = None
         self._choices: Choices = {"width": settings.ssge_width, "eigenfunctions": most, "ratio": ratio}
 
-    def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
+    def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
         support = self.settings.ssge_samples
-        count = max(samples, support)
+        count = max(self.settings.prior_samples, support)
         q, p = self._oldest_first(q, p)
         if isinstance(q, Implicit) and isinstance(p, GaussianPrior) and q.products_pay(count):
             return self._from_products(q, p, count, generator=generator)
@@ -91,3 +113,13 @@ class SSGEMatching(StatelessMatching):
     def _score(self, samples: Tensor, at: Tensor, *, far: bool, onto: Tensor | None = None) -> Tensor:
         """The gradient of the log-density that gave these samples (S, W), at points (n, W) that may lie far from them: (n, W)."""
         return ssge_score(samples, at, around_gaussian=far, onto=onto, **self._choices)
+
+
+register_matching(
+    MatchingPart(
+        name="ssge",
+        phrase="implicit posteriors trained by SSGE",
+        settings=(SSGESettings,),
+        build=lambda parts, context: SSGEMatching(parts.get(SSGESettings)),
+    )
+)

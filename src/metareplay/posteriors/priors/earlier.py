@@ -3,22 +3,25 @@
 Weights that a posterior did not have when it was learned, those of a head that came later, follow the fixed prior.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
-from typing import TypeVar, final
+from typing import ClassVar, TypeVar, final
 
 import torch
+from pydantic import Field
 from torch import Generator, Tensor
 
 from metareplay.column_blocks import ColumnBlocks
 from metareplay.errors import ConfigError
-from metareplay.posteriors.base import HasLogProb, HasSamples, Posterior, Prior
+from metareplay.posteriors.base import FamilyPart, HasLogProb, HasSamples, Posterior, Prior
 from metareplay.posteriors.families.flow import Flow
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.radial import Radial
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import normal
+from metareplay.settings import Composition, Settings
 
 Moments = TypeVar("Moments", bound=MeanFieldGaussian | Flow)
 """Distributions whose later weights are given by means and scales."""
@@ -52,6 +55,21 @@ class LastPosterior:
             old = self.last.rsample(n, generator=generator)  # (n, W)
             noise = normal(*old.shape, generator=generator, like=old)
             return torch.where(self.new, self.fixed.variance**0.5 * noise, old)  # (n, W)
+
+
+class EarlierPriorSettings(Settings):
+    """How much of a task's prior comes from earlier tasks' posteriors."""
+
+    group: ClassVar[str] = "strategy"
+    prior_from_earlier: float = Field(0.0, ge=0, lt=1, description="share of the earlier tasks' posteriors in a new task's prior; 0: none")
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """The density must be known, also that of weights which earlier tasks did not have."""
+        family = composition.parts()["family"]
+        if isinstance(family, FamilyPart) and family.members is None and family.posterior in (MeanFieldGaussian, Flow):
+            return {}
+        reason = f"earlier posteriors are part of the prior only as single Gaussians or flows, not as {family.phrase}"
+        return {"strategy.prior_from_earlier": reason}
 
 
 @final

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from metareplay.batches.base import BatchOrder
 from metareplay.benchmarks.base import TaskData
-from metareplay.training.batches import BatchOrder
 
 Others = Literal["uniform", "random", "none"]
 

@@ -1,14 +1,20 @@
-"""Mini-batches without worker processes: shuffled epochs over data that lies in memory, resumable at any batch."""
+"""What a task learns from, step by step: mini-batches without worker processes, resumable at any batch."""
 
-from typing import Protocol, final
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import TaskData
 from metareplay.errors import CheckpointError
-from metareplay.training.augment import AUGMENTATIONS
-from metareplay.training.settings import Augmentation
+
+
+class Batch(NamedTuple):
+    """Inputs (B, ...) and targets (B,) or (B, C) of a step; ``weight`` is its factor in the step's data term."""
+
+    x: Tensor
+    y: Tensor
+    weight: float = 1.0
 
 
 class BatchOrder:
@@ -68,25 +74,3 @@ class Batches(Protocol):
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Continue where a checkpoint stopped."""
         ...
-
-
-@final
-class OwnBatches:
-    """A task learns from its own data, varied if an augmentation is named."""
-
-    def __init__(self, data: TaskData, batch_size: int, generator: Generator, augmentation: Augmentation = "none") -> None:
-        self.data, self.size = data, len(data.x)
-        self.augment = AUGMENTATIONS.get(augmentation)
-        self.order = BatchOrder(self.size, batch_size, generator)
-        self.batches_per_epoch = self.order.batches_per_epoch
-
-    def next(self) -> TaskData:
-        index = self.order.next()
-        x = self.data.x[index]
-        return TaskData(x if self.augment is None else self.augment(x, generator=self.order.generator), self.data.y[index])
-
-    def tensors(self) -> dict[str, Tensor]:
-        return self.order.tensors()
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        self.order.restore(tensors)

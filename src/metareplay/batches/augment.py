@@ -1,17 +1,20 @@
 """Variations of training inputs, made for a whole batch at once."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
+
+Augmentation = Literal["none", "crop-flip"]
 
 CROP_PADDING = 4
 """Zero pixels on each side before an image of the old size is cut out."""
 
 
 def crop_and_flip(x: Tensor, *, generator: Generator) -> Tensor:
-    """Move each image of a batch by up to four pixels in each direction, and mirror every second one by lot: (B, C, H, W)."""
+    """Move each image of a batch by up to four pixels in each direction, and randomly flip it: (B, C, H, W)."""
     count, channels, height, width = x.shape
     padded = F.pad(x, (CROP_PADDING,) * 4)  # (B, C, H, W) -> (B, C, H + 8, W + 8)
     top, left = torch.randint(2 * CROP_PADDING + 1, (2, count, 1), generator=generator)  # (B, 1) each

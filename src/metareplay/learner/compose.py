@@ -1,0 +1,96 @@
+"""A method's settings: exactly those of its parts, composed; and who has which setting."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple
+
+from pydantic import create_model
+
+from metareplay.benchmarks.settings import TaskSettings
+from metareplay.data.settings import DataSettings
+from metareplay.inference.criteria import CRITERIA
+from metareplay.inference.settings import InferenceSettings
+from metareplay.learner.methods import METHODS, OUTPUTS, Method
+from metareplay.likelihoods import LikelihoodSettings
+from metareplay.nets.base import NETWORKS, NetworkPart
+from metareplay.nets.registry import network_kind
+from metareplay.parts import Registry
+from metareplay.posteriors.base import FAMILIES, MATCHINGS
+from metareplay.settings import Part, Settings, key_of
+from metareplay.strategies.base import STRATEGIES
+from metareplay.task_maps.base import TASK_MAPS
+from metareplay.training.settings import TrainingSettings
+
+KINDS: tuple[Registry[Any], ...] = (FAMILIES, MATCHINGS, TASK_MAPS, STRATEGIES, OUTPUTS, NETWORKS, CRITERIA)
+"""Every kind of part."""
+ALWAYS: tuple[type[Settings], ...] = (
+    LikelihoodSettings,
+    TrainingSettings,
+    InferenceSettings,
+    TaskSettings,
+    DataSettings,
+)
+"""Settings that every method has."""
+
+
+MOST_PHRASES = 4
+"""How many parts a refusal names."""
+
+
+class Owner(NamedTuple):
+    """A part that has a setting."""
+
+    registry: Registry[Any]
+    part: Part
+
+
+def components(method: Method, network: NetworkPart) -> tuple[type[Settings], ...]:
+    """The classes of settings of a method's parts and of its network."""
+    parts = [*method.parts().values(), network, *CRITERIA.values()]
+    classes = [settings for part in parts for settings in part.settings]
+    return tuple(dict.fromkeys((*classes, *ALWAYS)))
+
+
+def most_derived(classes: Sequence[type[Settings]]) -> tuple[type[Settings], ...]:
+    """Without those that another one of them extends."""
+    return tuple(one for one in classes if not any(other is not one and issubclass(other, one) for other in classes))
+
+
+@cache
+def composed(group: str, classes: tuple[type[Settings], ...]) -> type[Settings]:
+    """One class with the settings of several, and as values of it an instance of each of them."""
+    name = f"{group.title()}Settings"
+    return create_model(name, __base__=most_derived(classes) or (Settings,), __module__=__name__)
+
+
+def owners(key: str) -> Iterator[Owner]:
+    """All parts that have a setting."""
+    for registry in KINDS:
+        for part in registry.values():
+            if any(key == key_of(settings, name) for settings in part.settings for name in settings.model_fields):
+                yield Owner(registry, part)
+
+
+def parts_of(method: Method, network: str) -> dict[str, Part]:
+    """A method's parts and its network, by kind."""
+    return {**method.parts(), "network": replace(network_kind(network), phrase=network)}
+
+
+def refusal(key: str, method: str, parts: Mapping[str, Part]) -> str:
+    """Why a method does not have a setting that others have, in the words of its parts."""
+    found = list(owners(key))
+    phrases = list(dict.fromkeys(owner.part.phrase for owner in found))
+    phrases = phrases if len(phrases) <= MOST_PHRASES else [*phrases[: MOST_PHRASES - 1], "others"]
+    words = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+    registry = found[0].registry
+    kind = "family" if registry is MATCHINGS and parts["matching"].name == "direct" else registry.kind
+    has = f"; {method} {FAMILIES.verb if registry is MATCHINGS else registry.verb} {parts[kind].phrase}"
+    example = next((name for name, other in METHODS.items() if _has(other, key)), None)
+    hint = f", or choose a method such as {example}" if example is not None else ""
+    return f"{key} belongs to {words}{has if kind in parts else ''}. Remove it{hint}"
+
+
+def _has(method: Method, key: str) -> bool:
+    classes = [settings for part in method.parts().values() for settings in part.settings]
+    return any(key == key_of(settings, name) for settings in classes for name in settings.model_fields)

@@ -1,0 +1,104 @@
+"""Settings of posterior replay."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from metareplay.errors import ConfigError
+from metareplay.posteriors.base import FAMILIES, FamilyPart, HasFisher, HasLogProb
+from metareplay.posteriors.divergences import Penalty, kl, known_penalties
+from metareplay.posteriors.priors.earlier import EarlierPriorSettings
+from metareplay.posteriors.settings import FixedPriorSettings
+from metareplay.settings import Composition
+from metareplay.strategies.fisher import FisherSettings
+
+
+class ReplayPriorSettings(FixedPriorSettings):
+    """The prior's part of the Fisher information, and the prior itself where posteriors have one."""
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """Point estimates have no prior, unless their Fisher information is asked for."""
+        penalty = composition.get(ReplaySettings).penalty
+        if not family_of(composition).point or penalty == "fisher":
+            return {}
+        return {"posterior.prior_variance": f"{family_of(composition).phrase} have no prior"}
+
+
+class ReplaySettings(FisherSettings, EarlierPriorSettings):
+    """How old tasks' posteriors are kept."""
+
+    group: ClassVar[str] = "strategy"
+    strength: float = Field(1.0, ge=0, description="weight of the penalty: beta")
+    penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl, w2 or fisher")
+    penalty_samples: int = Field(10, ge=1, description="weight samples of a Monte Carlo fkl or rkl penalty (normalising flows)")
+    old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
+    penalty_every: int = Field(
+        1,
+        ge=1,
+        description="the penalty is computed in one of so many steps, drawn at random, and counts so many times; 1: in all",
+    )
+    targets: Literal["stored", "recomputed"] = Field(
+        "stored",
+        description="old posteriors kept for the time of a task, or recomputed in each step from the checkpointed hypernetwork",
+    )
+    age_discount: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="factor of an old task's penalty for each task that came after it; the latest old task has 1",
+    )
+    task_strengths: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
+        None,
+        description="factors of the old tasks' penalties, the first task's first; tasks beyond the list, or null: 1",
+    )
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """Estimates that are not needed."""
+        posterior = family_of(composition).posterior
+        unused = {**super().without_effect(composition), **_needless_estimates(self.penalty, composition)}
+        if self.penalty not in ("fkl", "rkl"):
+            unused["strategy.penalty_samples"] = f"strategy.penalty={self.penalty} is not estimated from weight samples"
+        elif kl.supports(posterior, posterior):
+            unused["strategy.penalty_samples"] = f"the penalty {self.penalty} of its posteriors has a closed form"
+        return unused
+
+    def check(self, composition: Composition) -> None:
+        """The penalty must be known for the posteriors."""
+        family = family_of(composition)
+        allowed = known_penalties(family.posterior)
+        if self.penalty not in allowed:
+            raise ConfigError(
+                f"strategy.penalty={self.penalty} is not known for {family.phrase}, which {composition.method_name} has; "
+                f"choose {', '.join(allowed[:-1])} or {allowed[-1]}"
+            )
+
+
+class StochasticReplaySettings(ReplaySettings):
+    """A few random old tasks in each step."""
+
+    old_tasks: int = Field(1, ge=1, description="how many random old tasks are regularised in a step")
+
+
+def family_of(composition: Composition) -> FamilyPart:
+    """The posterior family of a method."""
+    part = composition.parts()["family"]
+    assert isinstance(part, FamilyPart)
+    return part
+
+
+def _needless_estimates(penalty: Penalty, composition: Composition) -> dict[str, str]:
+    """Settings of the Fisher information's estimate that nobody reads."""
+    family = family_of(composition)
+    samples, weights = "strategy.fisher_samples", "strategy.fisher_weight_samples"
+    if penalty != "fisher":
+        reason = "it needs the Fisher information of old tasks with strategy.penalty=fisher only"
+        return dict.fromkeys((samples, weights), reason)
+    single = FAMILIES[family.members] if family.members is not None else family
+    if isinstance(single.build(composition), HasFisher):
+        return dict.fromkeys((samples, weights), "the Fisher information of its posteriors has a closed form")
+    if single.point:
+        return {weights: f"{family.phrase} have no weight samples"}
+    if issubclass(single.posterior, HasLogProb):
+        return {samples: "the Fisher information of its posteriors is estimated from their density, not from data"}
+    return {}

@@ -1,0 +1,25 @@
+"""What the loss of a step is made of, as the method's posterior family says."""
+
+from typing import NamedTuple, Self
+
+from metareplay.posteriors.families.gaussian import GaussianSettings
+from metareplay.posteriors.settings import BayesianSettings
+from metareplay.settings import Composition
+
+
+class Objective(NamedTuple):
+    """Weight samples of the data term, and the weight of the prior-matching term; point estimates have one and none."""
+
+    train_samples: int = 1
+    prior_scale: float = 1.0
+    prior_power: float = 1.0
+    local_reparametrisation: bool = False
+
+    @classmethod
+    def of(cls, parts: Composition) -> Self:
+        """As the settings of the family say."""
+        bayesian, gaussian = parts.find(BayesianSettings), parts.find(GaussianSettings)
+        if bayesian is None:
+            return cls()
+        local = gaussian is not None and gaussian.local_reparametrisation
+        return cls(bayesian.train_samples, bayesian.prior_scale, bayesian.prior_power, local)
