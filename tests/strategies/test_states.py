@@ -1,0 +1,201 @@
+"""The state of a strategy is all that it needs to go on: in the middle of a task or of an update, and between tasks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.benchmarks.base import Scenario, TaskData
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.model import ContinualModel
+from metareplay.posteriors.priors.gaussian import GaussianPrior
+from metareplay.seeding import generator_for
+from metareplay.strategies.base import (
+    CURRENT,
+    STRATEGIES,
+    QuietStrategy,
+    StepChange,
+    Strategy,
+    current_state,
+    of_current,
+)
+from metareplay.training.loop import TaskTrainer
+
+STEPS, RATE = 6, 0.01
+CLASSES = (2, 3, 2)
+SETTINGS: dict[str, Any] = {
+    "network": "mlp-4",
+    "training.iterations": STEPS,
+    "training.batch_size": 4,
+    "training.learning_rate": RATE,
+}
+HYPERNET: dict[str, Any] = {"hypernet.hidden": [6], "hypernet.task_embedding_size": 3, "hypernet.chunk_size": 7}
+
+
+def data(task: int, size: int = 10) -> TaskData:
+    x = torch.randn(size, 2, generator=generator_for(task, "contract"))
+    return TaskData(x, torch.arange(size) % CLASSES[task])
+
+
+def learner_of(method: str, given: Mapping[str, Any] | None = None, strategy: Strategy | None = None) -> ContinualLearner:
+    config = build_config({**HYPERNET, **SETTINGS, "method": method}, given or {}, "test")
+    learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,), total_outputs=sum(CLASSES))
+    learner.strategy = strategy or learner.strategy
+    return learner
+
+
+class PathIntegral(QuietStrategy):
+    """Adds up gradient times change along the way, and holds each parameter as firmly as that says; random numbers join in."""
+
+    sees_steps = True
+
+    def __init__(self) -> None:
+        super().__init__(GaussianPrior())
+        self.path: Tensor | None = None
+
+    def before_task(self, model: ContinualModel, task: int) -> None:
+        self.path = torch.zeros(sum(parameter.numel() for parameter in model.task_map.trained_parameters(task)))
+
+    def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
+        if self.path is None:
+            return None
+        flat = torch.cat([parameter.flatten() for parameter in model.task_map.trained_parameters(task)])
+        return (self.path * flat.square()).sum()
+
+    def after_step(self, model: ContinualModel, task: int, step: StepChange, *, generator: Generator) -> None:
+        assert self.path is not None
+        along = [(-gradient * change).flatten() for gradient, change in zip(step.gradients, step.change, strict=True)]
+        self.path = self.path + torch.cat(along) + 0.01 * torch.rand((), generator=generator)
+
+    def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
+        self.path = None
+
+    def state(self) -> dict[str, Tensor]:
+        return {} if self.path is None else current_state({"path": self.path})
+
+    def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
+        self.path = of_current(state).get("path")
+
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mse": ("pr-bbb", {"strategy.penalty": "mse"}),
+    "fkl recomputed": ("pr-bbb", {"strategy.penalty": "fkl", "strategy.targets": "recomputed", "strategy.penalty_every": 2}),
+    "fisher": ("pr-dirac", {"strategy.penalty": "fisher"}),
+    "prior from earlier tasks": ("pr-bbb", {"strategy.prior_from_earlier": 0.4}),
+    "ensemble": ("pr-ensemble", {"posterior.members": 2}),
+    "random old tasks": ("pr-radial-sr", {"strategy.penalty": "fisher"}),
+    "coresets": ("pr-bbb-cs", {"strategy.coreset_size": 3}),
+    "coresets and fisher": ("pr-radial-cs", {"strategy.coreset_size": 3, "strategy.penalty": "fisher"}),
+    "last Gaussian": ("vcl", {}),
+    "last implicit by SSGE": ("pf-ssge", {}),
+    "last implicit by AVB": ("pf-avb", {}),
+    "ewc": ("ewc-multihead", {}),
+    "ewc in one softmax": ("ewc-shared", {"strategy.decay": 0.5}),
+    "rehearsal": ("exp-replay", {"strategy.coreset_size": 3}),
+    "separate": ("sp-bbb", {}),
+    "joint": ("joint", {}),
+    "of a user": ("fine-tuning", {}),
+}
+every_case = pytest.mark.parametrize("case", CASES)
+NEEDS_NOTHING = ("separate", "joint")
+"""Strategies that remember nothing while a task is learned."""
+
+
+def case_learner(case: str) -> ContinualLearner:
+    return learner_of(*CASES[case], PathIntegral() if case == "of a user" else None)
+
+
+def current_names(learner: ContinualLearner) -> list[str]:
+    return [name for name in learner.strategy.state() if name.startswith(CURRENT)]
+
+
+def third_task(learner: ContinualLearner, steps: int) -> TaskTrainer:
+    """Learn two tasks, then some steps of a third."""
+    for task in range(2):
+        list(learner.begin_task(data(task), CLASSES[task]))
+        assert current_names(learner) == []
+    trainer = learner.begin_task(data(2), CLASSES[2])
+    walk = iter(trainer)
+    for _ in range(steps):
+        next(walk)
+    return trainer
+
+
+def copy_of(learner: ContinualLearner, again: ContinualLearner) -> dict[str, Tensor]:
+    """Let another learner become this one, and give all tensors."""
+    stored = {name: tensor.clone() for name, tensor in learner.tensors(training=True).items()}
+    again.restore(learner.facts(), stored)
+    return stored
+
+
+def totals(steps: Sequence[Any]) -> list[float]:
+    return [float(step.terms.total) for step in steps]
+
+
+def assert_same(learner: ContinualLearner, again: ContinualLearner) -> None:
+    """The same model and the same memory, to the last bit."""
+    ours, theirs = learner.tensors(training=True), again.tensors(training=True)
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+
+
+def test_every_strategy_is_here() -> None:
+    assert {build_config({"method": method}, {}, "test").kind().strategy for method, _ in CASES.values()} == set(STRATEGIES)
+
+
+@every_case
+def test_the_middle_of_a_task_is_restored_bit_for_bit(case: str) -> None:
+    learner, again = case_learner(case), case_learner(case)
+    trainer = third_task(learner, steps=2)
+    assert bool(current_names(learner)) == (case not in NEEDS_NOTHING)
+    stored = copy_of(learner, again)
+    for task in range(2):
+        again.revisit(task, lambda task=task: data(task))  # type: ignore[misc]
+    resumed = again.continue_task(data(2), stored)
+    assert_same(learner, again)
+    expected, found = totals(list(trainer)), totals(list(resumed))
+    assert len(expected) == STEPS - 2
+    assert found == expected
+    assert_same(learner, again)
+
+
+@every_case
+def test_a_finished_task_leaves_nothing_that_only_it_needed(case: str) -> None:
+    learner = case_learner(case)
+    list(third_task(learner, steps=0))
+    assert current_names(learner) == []
+    assert learner.strategy.penalty(learner.model, 2, generator=Generator().manual_seed(0)) is None
+
+
+@every_case
+def test_loading_replaces_all_that_was_remembered(case: str) -> None:
+    learner = case_learner(case)
+    third_task(learner, steps=1)
+    learner.strategy.load_state(learner.model, {})
+    assert learner.strategy.state() == {}
+    assert learner.strategy.penalty(learner.model, 2, generator=Generator().manual_seed(0)) is None
+
+
+CHECKPOINT_OF_OTHERS = pytest.mark.xfail(reason="a resumed update keeps the other tasks as they are, not as they were when it began")
+
+
+@pytest.mark.parametrize("task", [None, pytest.param(1, marks=CHECKPOINT_OF_OTHERS)], ids=["all tasks", "one task"])
+@pytest.mark.parametrize("case", ["coresets", "coresets and fisher"])
+def test_the_middle_of_an_update_is_restored_bit_for_bit(case: str, task: int | None) -> None:
+    learner, again = case_learner(case), case_learner(case)
+    list(third_task(learner, steps=0))
+    trainer = learner.begin_update(task)
+    walk = iter(trainer)
+    for _ in range(2):
+        next(walk)
+    stored = copy_of(learner, again)
+    resumed = again.continue_update(stored)
+    assert resumed.tasks == trainer.tasks == ([0, 1, 2] if task is None else [1])
+    assert_same(learner, again)
+    assert current_names(learner)
+    assert totals(list(resumed)) == totals(list(walk))
+    assert current_names(learner) == []
+    assert_same(learner, again)

@@ -1,0 +1,166 @@
+"""What a training step asks a strategy for, and what it tells it: batches with weights, gradients, changes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.batches.base import Batch
+from metareplay.batches.task import TaskBatches
+from metareplay.benchmarks.base import Scenario, TaskData
+from metareplay.learner.config import build_config
+from metareplay.learner.learner import ContinualLearner
+from metareplay.model import ContinualModel
+from metareplay.nets.weights import run_flat
+from metareplay.posteriors.matching.direct import DirectMatching
+from metareplay.posteriors.priors.gaussian import GaussianPrior
+from metareplay.seeding import generator_for
+from metareplay.strategies.base import (
+    QuietStrategy,
+    StepChange,
+    Strategy,
+)
+from metareplay.strategies.baselines import Unbound
+from metareplay.training.loop import Job, TaskTrainer
+from metareplay.training.objective import Objective
+
+STEPS, RATE = 6, 0.01
+CLASSES = (2, 3, 2)
+SETTINGS: dict[str, Any] = {
+    "network": "mlp-4",
+    "training.iterations": STEPS,
+    "training.batch_size": 4,
+    "training.learning_rate": RATE,
+}
+HYPERNET: dict[str, Any] = {"hypernet.hidden": [6], "hypernet.task_embedding_size": 3, "hypernet.chunk_size": 7}
+
+
+def data(task: int, size: int = 10) -> TaskData:
+    x = torch.randn(size, 2, generator=generator_for(task, "contract"))
+    return TaskData(x, torch.arange(size) % CLASSES[task])
+
+
+def learner_of(method: str, given: Mapping[str, Any] | None = None, strategy: Strategy | None = None) -> ContinualLearner:
+    config = build_config({**HYPERNET, **SETTINGS, "method": method}, given or {}, "test")
+    learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,), total_outputs=sum(CLASSES))
+    learner.strategy = strategy or learner.strategy
+    return learner
+
+
+class Watcher(QuietStrategy):
+    """Adds the same batch to every step, if it is given one, and remembers what the steps did."""
+
+    sees_steps = True
+
+    def __init__(self, extra: Batch | None = None) -> None:
+        super().__init__(GaussianPrior())
+        self.extra = extra
+        self.before: list[list[Tensor]] = []
+        self.after: list[list[Tensor]] = []
+        self.tasks: list[int] = []
+        self.steps: list[StepChange] = []
+
+    def batches_for(self, model: ContinualModel, task: int, batch: Batch, *, generator: Generator) -> Sequence[Batch]:
+        self.before.append(values(model, task))
+        return (batch,) if self.extra is None else (batch, self.extra)
+
+    def after_step(self, model: ContinualModel, task: int, step: StepChange, *, generator: Generator) -> None:
+        self.after.append(values(model, task))
+        self.tasks.append(task)
+        self.steps.append(step)
+
+
+def values(model: ContinualModel, task: int) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in model.task_map.trained_parameters(task)]
+
+
+def data_term(model: ContinualModel, weights: Tensor, batches: Sequence[Batch], size: int) -> Tensor:
+    """N times the weighted sum of the batches' mean negative log-likelihoods under a point estimate (W,)."""
+    terms = []
+    for x, y, weight in batches:
+        log_p = run_flat(model.network, model.spec, weights.unsqueeze(0), x)[0].log_softmax(1)
+        terms.append(-weight * log_p[torch.arange(len(y)), y].mean())
+    return size * torch.stack(terms).sum()
+
+
+EXTRA = Batch(torch.tensor([[0.5, -1.0], [2.0, 0.3], [-0.7, 0.1]]), torch.tensor([1, 0, 1]), 0.25)
+
+
+@pytest.mark.parametrize("extra", [None, EXTRA], ids=["own batch", "and a weighted one"])
+def test_a_step_has_the_weighted_loss_its_gradients_and_changes_that_add_up(extra: Batch | None) -> None:
+    watcher = Watcher(extra)
+    learner = learner_of("sp-dirac", {"training.record_signals": True}, watcher)
+    trainer = learner.begin_task(data(0), 2)
+    start = values(learner.model, 0)
+    walked = list(trainer)
+    assert watcher.tasks == [0] * STEPS
+    for step, seen, (before,), (after,) in zip(walked, watcher.steps, watcher.before, watcher.after, strict=True):
+        own, *added = seen.batches
+        assert (len(own.x), own.weight) == (4, 1.0)
+        assert [id(batch) for batch in added] == ([] if extra is None else [id(extra)])
+        leaf = before.clone().requires_grad_()
+        loss = data_term(learner.model, leaf, seen.batches, 10)
+        torch.testing.assert_close(step.terms.data, loss.detach())
+        torch.testing.assert_close(step.terms.total, loss.detach())
+        torch.testing.assert_close(seen.gradients[0], torch.autograd.grad(loss, leaf)[0])
+        assert seen.parameters == learner.model.task_map.trained_parameters(0)
+        assert torch.equal(seen.change[0], after - before)
+        torch.testing.assert_close(before + seen.change[0], after)
+        assert trainer.signals is not None
+        mean_nll = data_term(learner.model, before, [own], 1)
+        torch.testing.assert_close(trainer.signals[step.iteration - 1, 0], mean_nll)  # of the task's own batch alone
+    first = watcher.steps[0]
+    torch.testing.assert_close(first.change[0], -RATE * first.gradients[0].sign(), rtol=1e-3, atol=1e-6)  # Adam's first step
+    total = torch.stack([step.change[0] for step in watcher.steps]).sum(0)
+    torch.testing.assert_close(start[0] + total, values(learner.model, 0)[0])
+
+
+def test_gradients_are_those_that_the_optimiser_sees() -> None:
+    watcher = Watcher()
+    list(learner_of("sp-bbb", {"training.clip_norm": 0.5}, watcher).begin_task(data(0), 2))
+    for step in watcher.steps:
+        norm = torch.cat([gradient.flatten() for gradient in step.gradients]).norm()
+        torch.testing.assert_close(norm, torch.tensor(0.5), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("method", ["sp-bbb", "hnet-fine-tuning"])
+def test_watching_changes_no_bit(method: str) -> None:
+    found = []
+    for strategy in (Watcher(), Unbound(GaussianPrior())):
+        learner = learner_of(method, strategy=strategy)
+        for task in range(2):
+            list(learner.begin_task(data(task), CLASSES[task]))
+        found.append(learner.model.task_map.thetas([0, 1]).detach())
+    assert torch.equal(*found)
+
+
+def test_a_strategy_that_does_not_ask_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watcher, "sees_steps", False)
+    watcher = Watcher()
+    list(learner_of("sp-bbb", strategy=watcher).begin_task(data(0), 2))
+    assert len(watcher.before) == STEPS
+    assert watcher.steps == []
+
+
+def test_each_of_several_tasks_is_told_of_a_step_with_its_own_batches() -> None:
+    watcher, learner = Watcher(), learner_of("sp-dirac")
+    for task in range(2):
+        list(learner.begin_task(data(task), CLASSES[task]))
+    jobs = [Job(task, TaskBatches(data(task), 4, generator_for(0, "batches", task)), DirectMatching()) for task in range(2)]
+    settings, noise = learner.config.training, generator_for(0, "noise", 0)
+    walked = list(TaskTrainer(learner.model, watcher, jobs, data(0), settings, Objective(), noise=noise))
+    assert watcher.tasks == [0, 1] * STEPS
+    for number, step in enumerate(walked):
+        losses = []
+        for task in range(2):
+            seen = watcher.steps[2 * number + task]
+            assert len(seen.parameters) == len(seen.gradients) == len(seen.change) == 2  # those of both tasks
+            assert all((data(task).x == row).all(1).any() for row in seen.batches[0].x)
+            weights = watcher.before[2 * number + task][0]
+            x, y, _ = seen.batches[0]
+            log_p = run_flat(learner.model.network, learner.model.spec, weights.unsqueeze(0), x)[0]
+            log_p = log_p[:, learner.model.training_columns(task)].log_softmax(1)
+            losses.append(-10 * log_p[torch.arange(4), y].mean())
+        torch.testing.assert_close(step.terms.data, torch.stack(losses).sum())
