@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
 
 def empty_model(variant: str, layout: HeadLayout | None = None) -> ContinualModel:
     method, given = VARIANTS[variant]
-    small = SMALL if METHODS[method].has_hypernetwork else {}
+    small = SMALL if METHODS[method].task_map_part.generated else {}
     config = build_config({"method": method, "network": "mlp-6", **small}, given, "test")
     model = build_model(config, "classification", Scenario.CLASS, SHAPE, 16)
     if layout is not None:

@@ -16,7 +16,7 @@ from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.base import LabelledImages
 from metareplay.errors import ConfigError, DataError
-from metareplay.nets.registry import check_network_name
+from metareplay.nets.registry import network_part
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_settings_without_effect_are_refused(name: str, settings: dict[str, Any]
 def test_every_entry_is_complete(info: BenchmarkInfo) -> None:
     assert info.description.endswith(".")
     assert "\n" not in info.description
-    check_network_name(info.default_network)
+    network_part(info.default_network)
 
 
 def test_the_data_seed_reaches_the_generated_benchmarks() -> None:

@@ -6,11 +6,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from metareplay.errors import ConfigError
-from metareplay.nets.registry import IMAGE_NETWORKS, NETWORKS, check_network_name, network_factory
+from metareplay.nets.base import NETWORKS, ActivationSettings
+from metareplay.nets.registry import network_factory, network_part
 from metareplay.nets.resnet import BasicBlock, WideBlock
 from metareplay.nets.weights import WeightSpec
+from metareplay.parts import Alone
 
 MNIST, CIFAR = (1, 28, 28), (3, 32, 32)
+IMAGE_NETWORKS = ("lenet", "resnet-32", "resnet-18", "wrn-28-10")
 
 
 def weights(network: nn.Module) -> int:
@@ -84,7 +87,7 @@ def test_weights_start_xavier_uniform_and_biases_at_zero(name: str) -> None:
 
 
 def test_lenet_step_by_step() -> None:
-    network, x = network_factory("lenet", MNIST, "tanh")(3), torch.randn(2, *MNIST)
+    network, x = network_factory("lenet", MNIST, Alone(ActivationSettings(activation="tanh")))(3), torch.randn(2, *MNIST)
     parts = dict(network.named_children())
     h = F.max_pool2d(torch.tanh(parts["conv1"](x)), 2)  # pooling and a rising activation may change places
     h = F.max_pool2d(torch.tanh(parts["conv2"](h)), 2)
@@ -133,9 +136,9 @@ def test_groups_halve_the_image() -> None:
 )
 def test_a_misspelt_name_gets_a_hint(wrong: str, right: str) -> None:
     with pytest.raises(ConfigError, match=f"is unknown; did you mean {right}[?] choose one of mlp-WIDTH"):
-        check_network_name(wrong)
+        network_part(wrong)
 
 
 def test_every_network_is_described() -> None:
     assert set(IMAGE_NETWORKS) < set(NETWORKS)
-    assert all(len(words) > 20 for words in NETWORKS.values())
+    assert all(len(part.description) > 20 for part in NETWORKS.values())

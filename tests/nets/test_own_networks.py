@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from metareplay.errors import ConfigError
 from metareplay.nets.own import check_growth, check_outputs, load_function, name_of
-from metareplay.nets.registry import check_network_name, network_factory
+from metareplay.nets.registry import network_factory, network_part
 from metareplay.nets.weights import WeightSpec
 
 CODE = """
@@ -101,7 +101,7 @@ def test_functions_and_classes_build_networks(function: str, folder: Path) -> No
 )
 def test_names_that_lead_nowhere_are_refused(name: str, words: str, folder: Path) -> None:
     with pytest.raises(ConfigError, match=words):
-        check_network_name(name)
+        network_part(name)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,11 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.base import Posterior, Prior
+from metareplay.posteriors.base import MatchingContext, Posterior, Prior
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
-from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
-from metareplay.posteriors.matching.avb import AVBMatching
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily, ImplicitSettings
+from metareplay.posteriors.matching.avb import AVBMatching, AVBSettings
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import PosteriorSettings
 
 MATRIX, OFFSET, VARIANCE = torch.tensor([[0.9, 0.0], [0.0, 0.6]]), torch.tensor([0.4, -0.5]), 1.5
 
@@ -27,16 +26,19 @@ class OnlySamples:
         return self.source.rsample(n, generator=generator)
 
 
-def posterior_of(matrix: Tensor, offset: Tensor = OFFSET, **given: object) -> tuple[PosteriorSettings, Implicit]:
+def linear(size: int) -> ImplicitFamily:
     """w = A z + b is Gaussian: N(b, A A')."""
-    base = {"generator_hidden": (), "latent_size": len(matrix), "support_noise": None, "avb_hidden": (20,), "avb_activation": "tanh"}
-    settings = PosteriorSettings.model_validate({**base, "avb_batch_size": 500, "avb_steps": 300, **given})
+    return ImplicitFamily(ImplicitSettings(generator_hidden=(), latent_size=size, support_noise=None))
+
+
+def posterior_of(matrix: Tensor, offset: Tensor = OFFSET, **given: object) -> tuple[AVBSettings, Implicit]:
+    base = {"avb_hidden": (20,), "avb_activation": "tanh", "avb_batch_size": 500, "avb_steps": 300, "prior_samples": 2000}
     spec = WeightSpec.of(nn.Linear(len(matrix) - 1, 1))
-    return settings, ImplicitFamily(settings, "avb").at(torch.cat([matrix.flatten(), offset]), spec)
+    return AVBSettings.model_validate({**base, **given}), linear(len(matrix)).at(torch.cat([matrix.flatten(), offset]), spec)
 
 
-def learned(settings: PosteriorSettings, q: Posterior, p: Prior, rng: Generator, weights: int = 2) -> AVBMatching:
-    matching = AVBMatching(weights, settings, learning_rate=0.02, generator=rng)
+def learned(settings: AVBSettings, q: Posterior, p: Prior, rng: Generator, weights: int = 2) -> AVBMatching:
+    matching = AVBMatching(settings, MatchingContext(weights, 0.02, None, None, rng))
     matching.learn(q, p, generator=rng)
     return matching
 
@@ -61,7 +63,7 @@ def test_the_discriminator_is_the_log_ratio(by_samples: bool, rng: Generator) ->
     weights = q.rsample(2000, generator=rng)
     found, exact = matching.discriminator(weights).detach(), log_ratio(weights)
     assert float((found - exact).square().mean().sqrt()) < 0.25
-    assert float(matching.term(q, p, 2000, generator=rng)) == pytest.approx(exact_kl(MATRIX), abs=0.15)
+    assert float(matching.term(q, p, generator=rng)) == pytest.approx(exact_kl(MATRIX), abs=0.15)
 
 
 def test_the_adaptive_contrast_leaves_only_what_no_gaussian_has(rng: Generator) -> None:
@@ -71,13 +73,13 @@ def test_the_adaptive_contrast_leaves_only_what_no_gaussian_has(rng: Generator) 
     matching = learned(settings, q, prior, rng)
     weights = q.rsample(2000, generator=rng)
     assert float(matching.discriminator(weights).detach().square().mean().sqrt()) < 0.15
-    assert float(matching.term(q, prior, 2000, generator=rng)) == pytest.approx(exact_kl(MATRIX), abs=0.15)
+    assert float(matching.term(q, prior, generator=rng)) == pytest.approx(exact_kl(MATRIX), abs=0.15)
 
 
 def test_the_contrast_misses_correlations_and_the_discriminator_adds_them(rng: Generator) -> None:
     """With correlation rho, log q - log r has the mean -0.5 log(1 - rho^2); the term is the KL within 0.15."""
     matrix = torch.tensor([[0.9, 0.0], [0.48, 0.36]])  # covariance [[0.81, 0.432], [0.432, 0.36]], rho = 0.8
-    settings, q = posterior_of(matrix, avb_contrast_samples=2000)
+    settings, q = posterior_of(matrix, avb_contrast_samples=2000, prior_samples=4000)
     prior = GaussianPrior(VARIANCE)
     matching = learned(settings, q, prior, rng)
     weights = q.rsample(4000, generator=rng)
@@ -86,7 +88,7 @@ def test_the_contrast_misses_correlations_and_the_discriminator_adds_them(rng: G
     assert found == pytest.approx(-0.5 * log(1 - 0.8**2), abs=0.15)  # 0.51
     without = float((contrast.log_prob(weights) - prior.log_prob(weights)).mean())
     assert without < exact_kl(matrix) - 0.3
-    assert float(matching.term(q, prior, 4000, generator=rng)) == pytest.approx(exact_kl(matrix), abs=0.15)
+    assert float(matching.term(q, prior, generator=rng)) == pytest.approx(exact_kl(matrix), abs=0.15)
 
 
 def test_with_batch_statistics_the_ratio_is_that_of_the_whole_batch(rng: Generator) -> None:
@@ -95,22 +97,29 @@ def test_with_batch_statistics_the_ratio_is_that_of_the_whole_batch(rng: Generat
     Batches of 3, after 1,000 steps: the mean over batches of q is within 35 % of three times the KL, and the term within 35 % of it.
     """
     settings, q = posterior_of(
-        MATRIX, avb_batch_statistics=True, avb_batch_size=3, avb_steps=1000, avb_contrast_samples=None, avb_learning_rate=0.005
+        MATRIX,
+        avb_batch_statistics=True,
+        avb_batch_size=3,
+        avb_steps=1000,
+        avb_contrast_samples=None,
+        avb_learning_rate=0.005,
+        prior_samples=3,
     )
     prior = GaussianPrior(VARIANCE)
     matching = learned(settings, q, prior, rng)
     found = torch.stack([matching.discriminator(q.rsample(3, generator=rng)).detach().mean() for _ in range(200)])
     assert float(found.mean()) == pytest.approx(3 * exact_kl(MATRIX), rel=0.35)
-    terms = torch.stack([matching.term(q, prior, 3, generator=rng) for _ in range(200)]).detach()
+    terms = torch.stack([matching.term(q, prior, generator=rng) for _ in range(200)]).detach()
     assert float(terms.mean()) == pytest.approx(exact_kl(MATRIX), rel=0.35)
 
 
 def test_with_batch_statistics_and_contrast_the_term_is_the_kl(rng: Generator) -> None:
     """The contrast's batches have the same statistics as q's, so nothing is counted twice: within 0.2 of the KL."""
-    settings, q = posterior_of(MATRIX, avb_batch_statistics=True, avb_contrast_samples=2000, avb_batch_size=50, avb_learning_rate=0.003)
+    given = {"avb_contrast_samples": 2000, "avb_batch_size": 50, "avb_learning_rate": 0.003, "prior_samples": 50}
+    settings, q = posterior_of(MATRIX, avb_batch_statistics=True, **given)
     prior = GaussianPrior(VARIANCE)
     matching = learned(settings, q, prior, rng)
-    found = torch.stack([matching.term(q, prior, 50, generator=rng) for _ in range(50)])
+    found = torch.stack([matching.term(q, prior, generator=rng) for _ in range(50)])
     assert float(found.mean()) == pytest.approx(exact_kl(MATRIX), abs=0.2)
 
 
@@ -132,23 +141,24 @@ def test_a_chunked_discriminator_is_the_log_ratio(contrast: int | None, size: in
     assert float(exact.std()) > 0.7
     assert float((found - exact).square().mean().sqrt()) < 0.25
     kl = float((density - prior.log_prob(weights)).mean())
-    assert float(matching.term(q, prior, 2000, generator=rng)) == pytest.approx(kl, abs=0.15)
+    assert float(matching.term(q, prior, generator=rng)) == pytest.approx(kl, abs=0.15)
 
 
 @pytest.mark.parametrize("contrast", [None, 200])
 def test_the_prior_alone_makes_the_posterior_the_prior(contrast: int | None, rng: Generator) -> None:
     """From spreads of 0.4 to the prior's variance within 25 %, means to within 0.2 of zero."""
-    settings, _ = posterior_of(MATRIX, avb_contrast_samples=contrast, avb_batch_size=100, avb_steps=2, avb_learning_rate=0.02)
-    family, spec, prior = ImplicitFamily(settings, "avb"), WeightSpec.of(nn.Linear(1, 1)), GaussianPrior(VARIANCE)
+    given = {"avb_batch_size": 100, "avb_steps": 2, "avb_learning_rate": 0.02, "prior_samples": 50}
+    settings, _ = posterior_of(MATRIX, avb_contrast_samples=contrast, **given)
+    family, spec, prior = linear(2), WeightSpec.of(nn.Linear(1, 1)), GaussianPrior(VARIANCE)
     theta = torch.cat([0.4 * torch.eye(2).flatten(), OFFSET]).requires_grad_()
-    matching = AVBMatching(2, settings, learning_rate=0.01, generator=rng)
+    matching = AVBMatching(settings, MatchingContext(2, 0.01, None, None, rng))
     optimiser = torch.optim.Adam([theta], lr=0.02)
     found = []
     for step in range(250):
         q = family.at(theta, spec)
         matching.learn(q, prior, generator=rng)
         optimiser.zero_grad()
-        matching.term(q, prior, 50, generator=rng).backward()
+        matching.term(q, prior, generator=rng).backward()
         optimiser.step()
         if step >= 170:
             found.append(theta.detach().clone())

@@ -60,9 +60,9 @@ def test_learning_a_part_and_updating_with_the_rest_is_bayes_rule() -> None:
         assert ((q.mean - mean).abs() < 0.08 * scale).all()
         torch.testing.assert_close(q.scale.detach(), scale, rtol=0.04, atol=0)
 
-    check(*exact(rest.data.x, rest.data.y))
+    check(*exact(rest.examples.x, rest.examples.y))
     kept = cast(CoresetReplay, learner.strategy).coresets[0]
     assert len(kept.x) == 15
     walk(learner.begin_update(0), learner.model.task_map)
     check(*exact(x, y))
-    assert not torch.allclose(exact(x, y)[1], exact(rest.data.x, rest.data.y)[1], rtol=0.1)  # the coreset did matter
+    assert not torch.allclose(exact(x, y)[1], exact(rest.examples.x, rest.examples.y)[1], rtol=0.1)  # the coreset did matter

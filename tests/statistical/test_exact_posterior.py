@@ -6,16 +6,19 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.batches.task import TaskBatches
 from metareplay.benchmarks.base import TaskData
 from metareplay.likelihoods import Gaussian
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.posteriors.matching.direct import DirectMatching
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import PosteriorSettings
+from metareplay.seeding import generator_for
 from metareplay.strategies.baselines import Unbound
 from metareplay.task_maps.direct import PerTaskParameters
-from metareplay.training.loop import TaskTrainer
+from metareplay.training.loop import Job, TaskTrainer
+from metareplay.training.objective import Objective
 from metareplay.training.settings import TrainingSettings
 
 NOISE = 0.5
@@ -28,7 +31,7 @@ def _data(rng: Generator) -> TaskData:
     return TaskData(x, 1.5 * x - 0.7 + NOISE * torch.randn(12, 1, generator=rng))
 
 
-def _trainer(data: TaskData, training: TrainingSettings, posterior: PosteriorSettings, rng: Generator) -> TaskTrainer:
+def _trainer(data: TaskData, training: TrainingSettings, objective: Objective, rng: Generator) -> TaskTrainer:
     model = ContinualModel(
         lambda outputs: MLP((1,), (), outputs),
         GaussianFamily(),
@@ -38,7 +41,9 @@ def _trainer(data: TaskData, training: TrainingSettings, posterior: PosteriorSet
         lambda family, network, spec: None,
     )
     model.add_task(1, generator=rng)
-    return TaskTrainer(model, Unbound(GaussianPrior(PRIOR_VARIANCE)), 0, data, training, posterior, seed=0)
+    job = Job(0, TaskBatches(data, training.batch_size, generator_for(0, "batches", 0)), DirectMatching())
+    noise = generator_for(0, "noise", 0)
+    return TaskTrainer(model, Unbound(GaussianPrior(PRIOR_VARIANCE)), [job], data, training, objective, noise=noise)
 
 
 def _features(data: TaskData) -> Tensor:
@@ -58,8 +63,8 @@ def _expected_loss(trainer: TaskTrainer, data: TaskData) -> tuple[float, float]:
 @pytest.mark.parametrize("local", [False, True])
 def test_the_loss_is_the_negative_elbo(local: bool, rng: Generator) -> None:
     data = _data(rng)
-    settings = PosteriorSettings(train_samples=1000, local_reparametrisation=local, prior_scale=0.5)
-    trainer = _trainer(data, TrainingSettings(batch_size=4), settings, rng)
+    objective = Objective(train_samples=1000, local_reparametrisation=local, prior_scale=0.5)
+    trainer = _trainer(data, TrainingSettings(batch_size=4), objective, rng)
     expected_data, expected_prior = _expected_loss(trainer, data)
     terms = [
         [trainer.loss_terms(data.x[part], data.y[part]) for part in (slice(0, 4), slice(4, 8), slice(8, 12))] for _ in range(25)
@@ -72,9 +77,9 @@ def test_the_loss_is_the_negative_elbo(local: bool, rng: Generator) -> None:
     assert float(terms[0][0].replay) == 0
 
 
-def _found(data: TaskData, settings: PosteriorSettings, rng: Generator) -> MeanFieldGaussian:
+def _found(data: TaskData, objective: Objective, rng: Generator) -> MeanFieldGaussian:
     """What training finds: the mean of where the noisy descent walks around."""
-    trainer = _trainer(data, TrainingSettings(iterations=1200, batch_size=12, learning_rate=0.02), settings, rng)
+    trainer = _trainer(data, TrainingSettings(iterations=1200, batch_size=12, learning_rate=0.02), objective, rng)
     visited = []
     for step in trainer:
         if step.iteration > 600:
@@ -87,7 +92,7 @@ def _found(data: TaskData, settings: PosteriorSettings, rng: Generator) -> MeanF
 @pytest.mark.parametrize("local", [False, True])
 def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None:
     data = _data(rng)
-    q = _found(data, PosteriorSettings(train_samples=20, local_reparametrisation=local), rng)
+    q = _found(data, Objective(train_samples=20, local_reparametrisation=local), rng)
     features = _features(data)
     precision = features.square().sum(0) / NOISE**2 + 1 / PRIOR_VARIANCE  # diagonal, since the inputs are centred
     mean = (features * data.y).sum(0) / NOISE**2 / precision
@@ -100,7 +105,7 @@ def test_training_finds_the_best_product_of_a_correlated_posterior(local: bool, 
     """argmin_q KL(q || N(m, L^-1)) over products has the means m and the variances 1 / L_ii, narrower than the marginals (L^-1)_ii."""
     data = _data(rng)
     data = TaskData(data.x + 1.2, data.y)  # no longer centred: weight and bias depend on each other
-    q = _found(data, PosteriorSettings(train_samples=20, local_reparametrisation=local), rng)
+    q = _found(data, Objective(train_samples=20, local_reparametrisation=local), rng)
     features = _features(data)
     precision = features.T @ features / NOISE**2 + torch.eye(2) / PRIOR_VARIANCE
     mean = torch.linalg.solve(precision, (features * data.y).sum(0) / NOISE**2)

@@ -8,11 +8,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
-from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily, ImplicitSettings
+from metareplay.posteriors.matching.ssge import SSGEMatching, SSGESettings
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.products import SMALLEST_DIRECTION, NoisyProducts, _wishart_factor
-from metareplay.posteriors.settings import PosteriorSettings
 
 PRIOR = GaussianPrior(2.0)
 SHAPES: dict[str, dict[str, object]] = {
@@ -26,15 +25,18 @@ SHAPES: dict[str, dict[str, object]] = {
 
 def posterior(**given: object) -> tuple[SSGEMatching, Implicit]:
     """A generator for 505 weights, with a theta that takes gradients."""
-    settings = PosteriorSettings.model_validate({"latent_size": 2, "support_noise": None, "ssge_samples": 12, "ssge_ratio": 0.98, **given})
-    family, network = ImplicitFamily(settings), nn.Linear(100, 5)
+    estimate = {name: value for name, value in given.items() if name.startswith("ssge_")}
+    of_generator = {name: value for name, value in given.items() if name not in estimate}
+    settings = SSGESettings.model_validate({"prior_samples": 12, "ssge_samples": 12, "ssge_ratio": 0.98, **estimate})
+    family = ImplicitFamily(ImplicitSettings.model_validate({"latent_size": 2, "support_noise": None, **of_generator}))
+    network = nn.Linear(100, 5)
     theta = family.initial(network, WeightSpec.of(network), generator=Generator().manual_seed(1))
     theta = (theta + 0.3 * torch.randn(theta.shape, generator=Generator().manual_seed(2))).requires_grad_()
     return SSGEMatching(settings), family.at(theta, WeightSpec.of(network))
 
 
 def slope(matching: SSGEMatching, q: "Implicit | Formed | GivenNoise", generator: Generator) -> tuple[Tensor, Tensor]:
-    term = matching.term(q, PRIOR, 12, generator=generator)
+    term = matching.term(q, PRIOR, generator=generator)
     theta = q.theta if isinstance(q, Implicit) else q.q.theta
     return term.detach(), torch.autograd.grad(term, theta)[0]
 
@@ -149,7 +151,7 @@ def test_weights_that_are_no_numbers_are_passed_on(monkeypatch: pytest.MonkeyPat
     matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3)
     with torch.no_grad():
         q.theta.mul_(float("inf"))
-    assert not matching.term(q, PRIOR, 12, generator=Generator().manual_seed(3)).isfinite()
+    assert not matching.term(q, PRIOR, generator=Generator().manual_seed(3)).isfinite()
 
 
 def test_a_posterior_serves_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +163,7 @@ def test_a_posterior_serves_several_steps(monkeypatch: pytest.MonkeyPatch) -> No
         before = q.theta.detach().clone()
         for _ in range(2):
             optimiser.zero_grad()
-            matching.term(q, PRIOR, 12, generator=Generator().manual_seed(3)).backward()
+            matching.term(q, PRIOR, generator=Generator().manual_seed(3)).backward()
             optimiser.step()
         assert not torch.equal(q.theta, before)
         assert torch.equal(deepcopy(q).theta, q.theta)

@@ -5,11 +5,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.families.implicit import ImplicitFamily
-from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.families.implicit import ImplicitFamily, ImplicitSettings
+from metareplay.posteriors.matching.ssge import SSGEMatching, SSGESettings
 from metareplay.posteriors.matching.ssge_score import JITTER, median_distance, number_of_eigenfunctions, squared_distances, ssge_score
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import PosteriorSettings
 
 
 def gaussian(size: int, count: int, rng: Generator) -> tuple[Tensor, Tensor, Tensor]:
@@ -178,11 +177,14 @@ def test_the_median_is_over_pairs_of_different_samples() -> None:
     assert median_distance(squared_distances(points)) == pytest.approx(3.0)  # of 1, 3 and 4
 
 
-def linear_generator(matrix: Tensor, offset: Tensor, **settings: object) -> tuple[ImplicitFamily, WeightSpec, Tensor]:
+def linear_generator(matrix: Tensor, offset: Tensor) -> tuple[ImplicitFamily, WeightSpec, Tensor]:
     """w = A z + b is Gaussian: N(b, A A')."""
-    given = {"generator_hidden": (), "latent_size": 2, "support_noise": None, "ssge_samples": 200, "ssge_ratio": 0.99, **settings}
-    family, spec = ImplicitFamily(PosteriorSettings.model_validate(given)), WeightSpec.of(nn.Linear(1, 1))
-    return family, spec, torch.cat([matrix.flatten(), offset]).requires_grad_()
+    family = ImplicitFamily(ImplicitSettings(generator_hidden=(), latent_size=2, support_noise=None))
+    return family, WeightSpec.of(nn.Linear(1, 1)), torch.cat([matrix.flatten(), offset]).requires_grad_()
+
+
+def ssge(prior_samples: int, ssge_samples: int = 200) -> SSGEMatching:
+    return SSGEMatching(SSGESettings(prior_samples=prior_samples, ssge_samples=ssge_samples, ssge_ratio=0.99))
 
 
 def test_the_prior_term_has_the_gradient_of_the_kl(rng: Generator) -> None:
@@ -192,7 +194,7 @@ def test_the_prior_term_has_the_gradient_of_the_kl(rng: Generator) -> None:
     exact = torch.cat([(matrix / prior.variance - torch.linalg.inv(matrix).T).flatten(), offset / prior.variance])
     gradients = []
     for _ in range(20):
-        term = SSGEMatching(family.settings).term(family.at(theta, spec), prior, 1000, generator=rng)
+        term = ssge(1000).term(family.at(theta, spec), prior, generator=rng)
         gradients.append(torch.autograd.grad(term, theta)[0])
     found = torch.stack(gradients).mean(0)
     assert (found - exact).norm() < 0.15 * exact.norm()
@@ -203,7 +205,7 @@ def test_the_prior_term_is_taken_at_the_samples_of_the_estimate(samples: int) ->
     """At least S of them, however few the prior asks for, and the first S are those from which the score is estimated."""
     family, spec, theta = linear_generator(torch.tensor([[1.0, 0.3], [-0.4, 0.7]]), torch.tensor([0.5, -1.0]))
     posterior, prior = family.at(theta, spec), GaussianPrior(2.0)
-    term = SSGEMatching(family.settings).term(posterior, prior, samples, generator=Generator().manual_seed(5))
+    term = ssge(samples).term(posterior, prior, generator=Generator().manual_seed(5))
     weights = posterior.rsample(max(200, samples), generator=Generator().manual_seed(5))
     torch.testing.assert_close(term, -prior.log_prob(weights).mean())
     score = ssge_score(weights[:200], weights, ratio=0.99)
@@ -227,11 +229,11 @@ def test_far_samples_still_push_each_other_apart() -> None:
 def test_the_prior_alone_makes_the_posterior_the_prior(rng: Generator) -> None:
     """From a spread of 0.04 to the prior's 2 within 20 %, means to within 0.15 of zero."""
     prior = GaussianPrior(2.0)
-    family, spec, theta = linear_generator(0.2 * torch.eye(2), torch.tensor([0.5, -1.0]), ssge_samples=100)
+    family, spec, theta = linear_generator(0.2 * torch.eye(2), torch.tensor([0.5, -1.0]))
     optimiser = torch.optim.Adam([theta], lr=0.03)
     for _ in range(300):
         optimiser.zero_grad()
-        SSGEMatching(family.settings).term(family.at(theta, spec), prior, 50, generator=rng).backward()
+        ssge(50, ssge_samples=100).term(family.at(theta, spec), prior, generator=rng).backward()
         optimiser.step()
     matrix, offset = theta.detach()[:4].view(2, 2), theta.detach()[4:]
     assert (matrix @ matrix.T - prior.variance * torch.eye(2)).abs().max() < 0.2 * prior.variance

@@ -17,6 +17,7 @@ from metareplay.posteriors.families.radial import Radial
 from metareplay.posteriors.matching.direct import prior_matching
 from metareplay.posteriors.priors.earlier import as_prior
 from metareplay.seeding import generator_for
+from metareplay.strategies.base import StrategyContext
 from metareplay.strategies.coresets import CoresetReplay
 
 SETTINGS: dict[str, Any] = {
@@ -64,7 +65,7 @@ def test_training_sees_all_but_the_coreset() -> None:
     learner = learner_of()
     for task, classes in enumerate(CLASSES):
         trainer = learner.begin_task(data(task), classes)
-        kept, rest = coresets(learner).coresets[task], trainer.data
+        kept, rest = coresets(learner).coresets[task], trainer.examples
         assert len(kept.x) == 3
         assert sorted([*kept.x[:, 1].tolist(), *rest.x[:, 1].tolist()]) == list(range(10))
         for part in (kept, rest):
@@ -92,7 +93,7 @@ def test_one_example_cannot_be_split() -> None:
     with pytest.raises(DataError, match="one training example; with a coreset it needs at least two"):
         learner.begin_task(data(0, 1), 2)
     assert learner.num_tasks == 0
-    assert coresets(learner).memory() == {}
+    assert coresets(learner).state() == {}
 
 
 def gaussian(theta: Tensor) -> MeanFieldGaussian:
@@ -108,6 +109,7 @@ def test_the_loss_of_fine_tuning_by_hand(changes: dict[str, Any], scale: float, 
     before, strategy = thetas(learner), coresets(learner)
     kept = [strategy.coresets[task] for task in range(3)]
     walk = iter(trainer := learner.begin_update())
+    assert trainer.tasks == [0, 1, 2]
     first = next(walk)
     torch.testing.assert_close(first.terms.prior, torch.tensor(0.0), atol=1e-4, rtol=0)  # q is still q~
     noise = trainer.noise.get_state()
@@ -130,7 +132,6 @@ def test_the_loss_of_fine_tuning_by_hand(changes: dict[str, Any], scale: float, 
     torch.testing.assert_close(second.terms.prior, expected_prior, rtol=1e-3, atol=1e-4)
     assert float(expected_prior) > 0
     assert float(second.terms.replay) == 0
-    assert second.task == 3
 
 
 @pytest.mark.parametrize(
@@ -241,13 +242,13 @@ def test_regression_is_updated_on_its_own_coresets() -> None:
 def test_memory_holds_examples_labels_and_uses() -> None:
     strategy = coresets(learner := learned())
     list(learner.begin_update(2))
-    again = CoresetReplay(strategy.settings, cast(Any, strategy.prior), seed=9)
-    again.recall(strategy.memory())
+    again = CoresetReplay(strategy.settings, StrategyContext(cast(Any, strategy.prior), seed=9))
+    again.load_state(learner.model, strategy.state())
     assert again.uses == {0: 0, 1: 0, 2: 1}
     for task, coreset in strategy.coresets.items():
         assert torch.equal(again.coresets[task].x, coreset.x)
         assert torch.equal(again.coresets[task].y, coreset.y)
-    again.recall({})
+    again.load_state(learner.model, {})
     assert (again.coresets, again.uses) == ({}, {})
 
 

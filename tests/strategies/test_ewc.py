@@ -8,6 +8,7 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
 from metareplay.benchmarks.base import Scenario, TaskData
+from metareplay.errors import ConfigError
 from metareplay.inference.predictive import output_samples, predictive_outputs
 from metareplay.learner.build import build_model, build_strategy
 from metareplay.learner.config import build_config
@@ -301,10 +302,16 @@ def test_training_leaves_precisions_alone_until_the_task_is_done(rng: Generator)
     assert (learner.model.task_map.theta(0).detach().chunk(2)[1] > 1).any()
 
 
-@pytest.mark.parametrize("key", ["strategy.penalty", "strategy.old_tasks", "posterior.train_samples", "posterior.prior_scale"])
-def test_senseless_settings_are_refused(key: str) -> None:
-    with pytest.raises(Exception, match="means nothing here: ewc-dirac predicts with the point"):
-        build_config({"method": "ewc-dirac"}, {"strategy.linearised": False}, "test")
-    value = {"strategy.penalty": "w2", "strategy.old_tasks": 1, "posterior.train_samples": 2, "posterior.prior_scale": 0.1}[key]
-    with pytest.raises(Exception, match="means nothing here"):
-        build_config({"method": "ewc-multihead"}, {key: value}, "test")
+@pytest.mark.parametrize(
+    ("method", "key", "value", "reason"),
+    [
+        ("ewc-dirac", "strategy.linearised", False, "Gaussian posteriors built by EWC; ewc-dirac has point estimates held by EWC"),
+        ("ewc-multihead", "strategy.penalty", "w2", "posterior replay, .*; ewc-multihead uses online EWC"),
+        ("ewc-multihead", "strategy.old_tasks", 1, "posterior replay, .*; ewc-multihead uses online EWC"),
+        ("ewc-multihead", "posterior.train_samples", 2, "Gaussian posteriors, .*; ewc-multihead has Gaussian posteriors built by EWC"),
+        ("ewc-multihead", "posterior.prior_scale", 0.1, "Gaussian posteriors, .*; ewc-multihead has Gaussian posteriors built by EWC"),
+    ],
+)
+def test_settings_of_other_parts_are_refused(method: str, key: str, value: object, reason: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key} belongs to {reason}\. Remove it, or choose a method such as "):
+        build_config({"method": method}, {key: value}, "test")

@@ -25,9 +25,9 @@ from metareplay.posteriors.divergences import kl
 from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.seeding import generator_for
 from metareplay.strategies import fisher
-from metareplay.strategies.fisher import posterior_information, squared_scores, summed_squared_gradients
+from metareplay.strategies.base import CURRENT
+from metareplay.strategies.fisher import FisherSettings, posterior_information, squared_scores, summed_squared_gradients
 from metareplay.strategies.posterior_replay import PosteriorReplay
-from metareplay.strategies.settings import StrategySettings
 
 SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
 GENERATORS: dict[str, dict[str, Any]] = {
@@ -123,7 +123,7 @@ def test_a_gaussian_stores_nothing_and_is_near_its_kl(targets: str, method: str,
     assert quadratic is not None
     assert divergence is not None
     torch.testing.assert_close(quadratic, divergence, rtol=0.05, atol=0)
-    assert strategy.memory() == {}
+    assert all(name.startswith(CURRENT) for name in strategy.state())
 
 
 def test_the_information_of_a_flow_comes_from_its_density(rng: Generator) -> None:
@@ -166,7 +166,7 @@ def test_the_information_equals_a_hand_computation(name: str, samples: int, rng:
     model, _ = parts(name)
     for _ in range(2):
         model.add_task(2, generator=rng)
-    data, settings = some_data(7, 2, rng), StrategySettings(fisher_weight_samples=samples)
+    data, settings = some_data(7, 2, rng), FisherSettings(fisher_weight_samples=samples)
     found = posterior_information(model, 1, data, settings, 4.0, generator=Generator().manual_seed(1))
     drawn = 1 if name == "pr-dirac" else samples
     torch.testing.assert_close(found, by_hand(model, 1, data, drawn, 4.0, seed=1))  # each parameter makes one weight: signs matter not
@@ -176,10 +176,10 @@ def test_the_information_equals_a_hand_computation(name: str, samples: int, rng:
 def test_the_information_of_a_generator_equals_a_hand_computation(name: str, rng: Generator) -> None:
     model, _ = parts(name)
     model.add_task(2, generator=rng)
-    data, settings = some_data(5, 2, rng), StrategySettings(fisher_weight_samples=2)
+    data, settings = some_data(5, 2, rng), FisherSettings(fisher_weight_samples=2)
     found = posterior_information(model, 0, data, settings, 1e12, generator=Generator().manual_seed(1))
     torch.testing.assert_close(found, by_hand(model, 0, data, 2, 1e12, seed=1), rtol=1e-4, atol=1e-7)  # without the prior: exact
-    settings = StrategySettings(fisher_weight_samples=1000)
+    settings = FisherSettings(fisher_weight_samples=1000)
     found = posterior_information(model, 0, data, settings, 1e-4, generator=Generator().manual_seed(1))
     expected = by_hand(model, 0, TaskData(data.x[:0], data.y[:0]), 1000, 1e-4, seed=1)
     # the prior's part dominates; a square of a sum with random signs has a standard deviation of at most root(2) times its mean
@@ -191,7 +191,7 @@ def test_some_examples_stand_for_all(rng: Generator) -> None:
     model.add_task(2, generator=rng)
     data = some_data(9, 2, rng)
     chosen = torch.tensor([0, 4, 8])
-    found = posterior_information(model, 0, data, StrategySettings(fisher_samples=3), 1e12, generator=rng)
+    found = posterior_information(model, 0, data, FisherSettings(fisher_samples=3), 1e12, generator=rng)
     torch.testing.assert_close(found, 3 * by_hand(model, 0, TaskData(data.x[chosen], data.y[chosen]), 1, 1e12, seed=0))
 
 
@@ -212,7 +212,7 @@ def test_layers_that_cannot_be_batched(rng: Generator) -> None:
     model.factory = Recurrent
     model.add_task(2, generator=rng)
     data = some_data(4, 2, rng)
-    found = posterior_information(model, 0, data, StrategySettings(fisher_weight_samples=2), 4.0, generator=Generator().manual_seed(1))
+    found = posterior_information(model, 0, data, FisherSettings(fisher_weight_samples=2), 4.0, generator=Generator().manual_seed(1))
     torch.testing.assert_close(found, by_hand(model, 0, data, 2, 4.0, seed=1))
 
 
@@ -240,7 +240,8 @@ def test_the_members_of_an_ensemble_have_their_own_information(rng: Generator) -
         torch.testing.assert_close(3 * found, expected)  # the penalty is the mean over the members
     strategy.information = torch.ones(1, 3 * model.spec.numel) / 3
     plain = parts("pr-ensemble", posterior__members=3, strategy__strength=2.0, strategy__penalty="mse")[1]
-    plain.before_task(model, 1)
+    for each in (strategy, plain):
+        each.before_task(model, 1)
     shake(model, rng)
     quadratic, squared = (each.penalty(model, 1, generator=rng) for each in (strategy, plain))
     assert quadratic is not None
@@ -307,12 +308,12 @@ def test_information_moves_with_its_parameters_when_outputs_grow(name: str, rng:
 def test_old_information_has_to_be_at_hand(rng: Generator) -> None:
     model, strategy = parts()
     learn(model, strategy, (2, 2), rng)
-    kept = strategy.memory()
-    strategy.recall({})
+    kept = {name: tensor for name, tensor in strategy.state().items() if not name.startswith(CURRENT)}
+    strategy.load_state(model, {})
     model.add_task(2, generator=rng)
     with pytest.raises(ConfigError, match="needs the Fisher information of all 2 earlier tasks, but only 0 are at hand"):
         strategy.before_task(model, 2)
-    strategy.recall(kept)
+    strategy.load_state(model, kept)
     with pytest.raises(ConfigError, match="but only 1 are at hand"):
         strategy.before_task(model, 2)
 
@@ -320,7 +321,7 @@ def test_old_information_has_to_be_at_hand(rng: Generator) -> None:
 def test_without_strength_nothing_is_computed(rng: Generator) -> None:
     model, strategy = parts(strategy__strength=0)
     learn(model, strategy, (2, 2), rng)
-    assert strategy.memory() == {}
+    assert strategy.state() == {}
     assert strategy.penalty(model, 1, generator=rng) is None
 
 
@@ -363,10 +364,10 @@ def test_a_refused_task_leaves_old_information_as_it_was() -> None:
     x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 2
     settings = {"training.iterations": 4, "strategy.penalty": "fisher", "hypernet.kind": "plain", "hypernet.hidden": [4]}
     model = ContinualClassifier("pr-dirac", "mlp-4", settings=settings).learn_task(x, y)
-    before = model._trained().strategy.memory()["information"].clone()
+    before = model._trained().strategy.state()["information"].clone()
     model._trained().config = model._trained().config.model_copy(
         update={"hypernet": model._trained().config.hypernet.model_copy(update={"smaller_than_network": True})}
     )
     with pytest.raises(ConfigError, match="smaller"):
         model.learn_task(x, np.arange(30) % 5)
-    assert torch.equal(model._trained().strategy.memory()["information"], before)
+    assert torch.equal(model._trained().strategy.state()["information"], before)

@@ -15,13 +15,12 @@ from metareplay.model import ContinualModel, HeadLayout
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.base import HasLogProb, PosteriorFamily
 from metareplay.posteriors.families.dirac import DiracFamily
-from metareplay.posteriors.families.flow import Flow, FlowFamily
+from metareplay.posteriors.families.flow import Flow, FlowFamily, FlowSettings
 from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
 from metareplay.posteriors.priors.earlier import MixturePrior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import PosteriorSettings
 from metareplay.strategies.posterior_replay import PosteriorReplay
-from metareplay.strategies.settings import StrategySettings
+from metareplay.strategies.replay_settings import ReplaySettings
 from metareplay.task_maps.chunked import ChunkedHypernetwork
 from metareplay.task_maps.hypernetwork import Hypernetwork
 from metareplay.task_maps.replay_distance import SquaredChange
@@ -59,7 +58,7 @@ def shake(model: ContinualModel, rng: Generator) -> None:
 
 
 def replay(**settings: object) -> PosteriorReplay:
-    return PosteriorReplay(StrategySettings.model_validate(settings), GaussianPrior(2.0), seed=0)
+    return PosteriorReplay(ReplaySettings.model_validate(settings), GaussianPrior(2.0), seed=0)
 
 
 def explicit(kind: str, family: PosteriorFamily, old: Tensor, new: Tensor) -> Tensor:
@@ -115,7 +114,7 @@ def test_the_first_task_has_no_penalty(rng: Generator) -> None:
     model, strategy = make_model(GaussianFamily(), rng, classes=(2,)), replay()
     strategy.before_task(model, 0)
     assert strategy.penalty(model, 0, generator=rng) is None
-    assert strategy.tensors() == {}
+    assert strategy.state() == {}
 
 
 def test_without_strength_there_is_no_penalty(rng: Generator) -> None:
@@ -238,7 +237,7 @@ def test_prior_and_data_are_the_tasks_own() -> None:
 # A prior that is a mixture of the fixed one and earlier posteriors.
 
 
-DENSITIES = {"gaussian": GaussianFamily(), "flow": FlowFamily(PosteriorSettings(flow_transforms=2, flow_hidden=(3,)))}
+DENSITIES = {"gaussian": GaussianFamily(), "flow": FlowFamily(FlowSettings(flow_transforms=2, flow_hidden=(3,)))}
 every_density = pytest.mark.parametrize("kind", DENSITIES)
 
 
@@ -293,10 +292,10 @@ def test_weights_that_an_earlier_task_did_not_have_follow_the_fixed_prior(kind: 
 
 def test_a_checkpoint_holds_the_mixture(rng: Generator) -> None:
     model, strategy = mixture_before_the_last_task(rng)
-    stored = {name: tensor.clone() for name, tensor in strategy.tensors().items()}
+    stored = {name: tensor.clone() for name, tensor in strategy.state().items()}
     shake(model, rng)
     other = replay(strength=0.0, prior_from_earlier=0.4)
-    other.restore(model, OLD, stored)
+    other.load_state(model, stored)
     weights = torch.randn(3, model.spec.numel, generator=rng)
     first, second = strategy.prior_for(OLD), other.prior_for(OLD)
     assert isinstance(first, MixturePrior)

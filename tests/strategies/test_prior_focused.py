@@ -13,7 +13,7 @@ from metareplay.learner.learner import ContinualLearner
 from metareplay.model import ContinualModel, HeadLayout
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.implicit import Implicit
-from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.matching.ssge import SSGEMatching, SSGESettings
 from metareplay.posteriors.priors.earlier import LastPosterior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.prior_focused import PriorFocused
@@ -77,19 +77,17 @@ def test_old_weights_follow_the_last_implicit_posterior(given: dict[str, Any], r
     assert torch.equal(prior.rsample(4000, generator=Generator().manual_seed(2)), samples)
 
 
-SSGE = {"posterior.ssge_samples": 30, "posterior.ssge_width": None, "posterior.ssge_ratio": 0.99}
-
-
 @pytest.mark.parametrize("given", [*KINDS, {**KINDS[2], "posterior.support_noise": 0.5}], ids=["plain", "noisy", "chunked", "noisy chunks"])
 def test_the_order_of_the_weights_does_not_matter_to_ssge(given: dict[str, Any], rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights as they are generated, where that saves moving them, or as they stand in the network: the same value and gradient."""
-    model, strategy, _ = grown_twice({**given, **SSGE}, rng)
+    model, strategy, _ = grown_twice(given, rng)
     posterior, prior, found = model.posterior(2), strategy.prior_for(2), []
-    settings = cast(Implicit, posterior).settings
+    assert isinstance(posterior, Implicit)
+    settings = SSGESettings(ssge_samples=30, ssge_ratio=0.99, prior_samples=40)
     moved = SSGEMatching(settings)._oldest_first(posterior, prior)[0] is posterior
     assert moved == ("posterior.generator_chunk_size" not in given)
     for _ in range(2):
-        value = SSGEMatching(settings).term(posterior, prior, 40, generator=Generator().manual_seed(1))
+        value = SSGEMatching(settings).term(posterior, prior, generator=Generator().manual_seed(1))
         found.append((value.detach(), *torch.autograd.grad(value, list(model.task_map.parameters()), retain_graph=True, allow_unused=True)))
         monkeypatch.setattr(SSGEMatching, "_oldest_first", lambda self, q, p: (q, p))
     for one, another in zip(*found, strict=True):
@@ -100,9 +98,9 @@ def test_a_checkpoint_holds_the_sampled_prior(rng: Generator) -> None:
     model, strategy, _ = grown_twice({}, rng)
     config = build_config({"method": "pf-ssge", "network": "mlp-4"}, {"posterior.prior_variance": 4.0}, "test")
     other = cast(PriorFocused, build_strategy(config))
-    stored = {name: tensor.clone() for name, tensor in strategy.tensors().items()}
+    stored = {name: tensor.clone() for name, tensor in strategy.state().items()}
     model.task_map.theta(2).data.add_(1.0)
-    other.restore(model, 2, stored)
+    other.load_state(model, stored)
     matching = build_matching(config, model.spec.numel, generator=rng)
     assert isinstance(matching, SSGEMatching)
     weights = torch.randn(3, model.spec.numel, generator=rng)
@@ -118,12 +116,12 @@ def test_a_checkpoint_holds_the_prior(rng: Generator) -> None:
         model.add_task(2, generator=rng)
         strategy.before_task(model, task)
     other = cast(PriorFocused, build_strategy(config))
-    other.restore(model, 1, strategy.tensors())
+    other.load_state(model, strategy.state())
     assert isinstance(strategy.last, MeanFieldGaussian)
     assert isinstance(other.last, MeanFieldGaussian)
     assert torch.equal(other.last.mean, strategy.last.mean)
     assert torch.equal(other.last.scale, strategy.last.scale)
-    other.restore(model, 0, {})
+    other.load_state(model, {})
     assert other.last is None
 
 

@@ -17,8 +17,7 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import run_flat
 from metareplay.posteriors.families.dirac import DiracFamily
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.strategies.rehearsal import ExperienceReplay
-from metareplay.strategies.settings import StrategySettings
+from metareplay.strategies.rehearsal import ExperienceReplay, RehearsalSettings
 from metareplay.task_maps.direct import SharedParameters
 
 CLASSES = (2, 3, 2, 2)
@@ -36,7 +35,7 @@ def make_model(likelihood: Likelihood | None = None, layout: HeadLayout = HeadLa
 
 
 def replay(seed: int = 0, **settings: object) -> ExperienceReplay:
-    return ExperienceReplay(StrategySettings.model_validate(settings), GaussianPrior(2.0), seed=seed)
+    return ExperienceReplay(RehearsalSettings.model_validate(settings), GaussianPrior(2.0), seed=seed)
 
 
 def data(task: int, size: int = 40) -> TaskData:
@@ -206,21 +205,21 @@ def test_no_strength_needs_no_coreset(rng: Generator) -> None:
         model.add_task(2, generator=rng)
         strategy.before_task(model, task)
         assert strategy.penalty(model, task, generator=rng) is None
-        assert strategy.tensors() == {}
+        assert strategy.state() == {}
 
 
 def test_a_checkpoint_holds_coresets_and_the_old_model(rng: Generator) -> None:
     strategy = replay(coreset_size=5)
     model, _ = learned(strategy, rng)
-    stored = strategy.tensors()
-    assert {name: tuple(tensor.shape) for name, tensor in stored.items()} == {"checkpoint": (model.spec.numel,)}
-    assert {name: tuple(tensor.shape) for name, tensor in strategy.memory().items()} == {f"coreset.{task}": (5, 2) for task in range(4)}
+    stored = strategy.state()
+    lasting = {f"coreset.{task}": (5, 2) for task in range(4)}
+    assert {name: tuple(tensor.shape) for name, tensor in stored.items()} == {**lasting, "current.checkpoint": (model.spec.numel,)}
     again = replay(coreset_size=5)
-    again.recall(strategy.memory())
-    again.restore(model, 3, stored)
+    again.load_state(model, stored)
     for old in range(3):
         assert torch.equal(again.teacher[old], strategy.teacher[old])
-    again.restore(model, 3, {})
+    again.load_state(model, {})
+    assert again.coresets == {}
     assert again.penalty(model, 3, generator=rng) is None
 
 
@@ -252,7 +251,7 @@ def test_a_refused_task_leaves_no_coreset() -> None:
     model = ContinualClassifier("exp-replay", "mlp-4", settings={"training.iterations": 4})
     model.learn_task(x, y)
     learner = model._trained()
-    before = set(learner.strategy.memory())
+    before = set(learner.strategy.state())
     with pytest.raises(DataError):
         model.learn_task(x[:, :3], y + 2)
-    assert set(learner.strategy.memory()) == before == {"coreset.0"}
+    assert set(learner.strategy.state()) == before == {"coreset.0"}

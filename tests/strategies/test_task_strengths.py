@@ -18,7 +18,7 @@ from metareplay.posteriors.divergences import replay_divergence
 from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.posterior_replay import PosteriorReplay
-from metareplay.strategies.settings import StrategySettings
+from metareplay.strategies.replay_settings import ReplaySettings
 from metareplay.task_maps.chunked import ChunkedHypernetwork
 from metareplay.task_maps.hypernetwork import Hypernetwork
 from metareplay.task_maps.replay_distance import small_matrices_pay
@@ -51,7 +51,7 @@ def shaken(rng: Generator, strategies: list[PosteriorReplay], hidden: int = 5) -
 
 
 def replay(**settings: object) -> PosteriorReplay:
-    return PosteriorReplay(StrategySettings.model_validate(settings), GaussianPrior(), seed=0)
+    return PosteriorReplay(ReplaySettings.model_validate(settings), GaussianPrior(), seed=0)
 
 
 def changes(kind: str, model: ContinualModel, old: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ def trainer_of(method: str, settings: dict[str, Any]) -> TaskTrainer:
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])
 def test_inputs_that_are_not_finite_stop_before_the_first_step(method: str, value: float) -> None:
     trainer = trainer_of(method, {})
-    trainer.data.x[3] = value
+    trainer.examples.x[3] = value
     before = {name: tensor.clone() for name, tensor in trainer.model.tensors().items()}
     with pytest.raises(TrainingDiverged, match=r"loss of task 0 became .* in iteration 1 .*training\.learning_rate"):
         list(trainer)

@@ -6,12 +6,15 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.batches.task import TaskBatches
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.posteriors.base import Posterior, Prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.training.loop import TaskTrainer
+from metareplay.seeding import generator_for
+from metareplay.training.loop import Job, TaskTrainer
+from metareplay.training.objective import Objective
 
 
 @final
@@ -29,9 +32,10 @@ class Spy:
         with torch.no_grad():
             self.learned = self.learned + q.rsample(self.draws, generator=generator).mean()
 
-    def term(self, q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
-        self.calls.append(f"term {samples}")
-        return q.rsample(samples, generator=generator).square().sum() * self.learned
+    def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
+        self.calls.append("term")
+        assert isinstance(p, GaussianPrior)
+        return q.rsample(3, generator=generator).square().sum() * self.learned
 
     def tensors(self) -> dict[str, Tensor]:
         return {"learned": self.learned}
@@ -42,19 +46,20 @@ class Spy:
 
 def trainer_of(method: str, spy: Spy, **given: object) -> TaskTrainer:
     settings = {"method": method, "network": "mlp-3", "training.iterations": 6, "training.batch_size": 4, **given}
-    settings |= {"posterior.prior_samples": 3} if method == "sp-radial" else {}
     config = build_config({}, settings, "test")
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,))
     learner.model.add_task(2, generator=Generator().manual_seed(0))
     x = torch.randn(8, 2, generator=Generator().manual_seed(1))
     data = TaskData(x, torch.arange(8) % 2)
-    return TaskTrainer(learner.model, learner.strategy, 0, data, config.training, config.posterior, seed=0, matching=spy)
+    job = Job(0, TaskBatches(data, config.training.batch_size, generator_for(0, "batches", 0)), spy)
+    noise, objective = generator_for(0, "noise", 0), Objective.of(config)
+    return TaskTrainer(learner.model, learner.strategy, [job], data, config.training, objective, noise=noise)
 
 
 def test_it_learns_once_before_the_term_of_each_step() -> None:
     spy = Spy()
     list(trainer_of("sp-radial", spy))
-    assert spy.calls == ["learn", "term 3"] * 6
+    assert spy.calls == ["learn", "term"] * 6
 
 
 @pytest.mark.parametrize(("method", "given"), [("sp-dirac", {}), ("sp-bbb", {"posterior.prior_scale": 0.0})])

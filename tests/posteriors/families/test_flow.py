@@ -11,11 +11,10 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.divergences import kl, monte_carlo_kl, replay_divergence
 from metareplay.posteriors.families import flow as flows
-from metareplay.posteriors.families.flow import Flow, FlowFamily, couplings
+from metareplay.posteriors.families.flow import Flow, FlowFamily, FlowSettings, couplings
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.matching.direct import prior_matching
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import PosteriorSettings
 
 
 def wild_flow(weights: int, rng: Generator, transforms: int = 4, strength: float = 1.5) -> Flow:
@@ -115,7 +114,7 @@ def test_prior_matching_meets_the_closed_form(rng: Generator) -> None:
 def test_a_flow_starts_like_a_gaussian(rng: Generator) -> None:
     network = MLP((8,), (10,), 4)
     spec = WeightSpec.of(network)
-    family = FlowFamily(PosteriorSettings(keep_network_init=True))
+    family = FlowFamily(FlowSettings(keep_network_init=True))
     flow = family.at(family.initial(network, spec, generator=rng), spec)
     samples = flow.rsample(2000, generator=rng)
     own = spec.flatten(network)
@@ -124,7 +123,7 @@ def test_a_flow_starts_like_a_gaussian(rng: Generator) -> None:
 
 
 def test_outputs_that_come_later_leave_old_weights_alone(rng: Generator) -> None:
-    family = FlowFamily(PosteriorSettings())
+    family = FlowFamily(FlowSettings())
     small, large = MLP((3,), (4,), 2), MLP((3,), (4,), 5)
     spec = WeightSpec.of(small)
     larger = WeightSpec.of(large).grown_from(spec)
@@ -144,20 +143,20 @@ def test_outputs_that_come_later_leave_old_weights_alone(rng: Generator) -> None
 def test_a_flow_that_is_too_large_is_refused_with_numbers() -> None:
     spec = WeightSpec.of(MLP((784,), (400, 400), 2))
     with pytest.raises(ConfigError, match=r"flow over the 475,202 weights of this network has [\d,]+ parameters, more than 20,000,000"):
-        FlowFamily(PosteriorSettings()).num_parameters(spec)
+        FlowFamily(FlowSettings()).num_parameters(spec)
 
 
 @pytest.mark.parametrize("hidden", [(), (3,), (4, 5)])
 @pytest.mark.parametrize("transforms", [1, 2, 5])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_parameters_are_counted_before_they_are_made(hidden: tuple[int, ...], transforms: int, outputs: int) -> None:
-    family, spec = FlowFamily(PosteriorSettings(flow_hidden=hidden, flow_transforms=transforms)), WeightSpec.of(MLP((3,), (2,), outputs))
+    family, spec = FlowFamily(FlowSettings(flow_hidden=hidden, flow_transforms=transforms)), WeightSpec.of(MLP((3,), (2,), outputs))
     assert family.num_parameters(spec) == 2 * spec.numel + couplings(spec.numel, transforms, hidden, "tanh").spec.numel
 
 
 def test_one_weight_cannot_be_coupled() -> None:
     with pytest.raises(ConfigError, match="has only one"):
-        FlowFamily(PosteriorSettings()).num_parameters(WeightSpec.of(torch.nn.Linear(1, 1, bias=False)))
+        FlowFamily(FlowSettings()).num_parameters(WeightSpec.of(torch.nn.Linear(1, 1, bias=False)))
 
 
 def test_without_zuko_the_command_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
 from metareplay.posteriors.priors.gaussian import GaussianPrior
+from metareplay.posteriors.settings import NetworkStartSettings
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_theta_starts_uniform(network: MLP, rng: Generator) -> None:
 
 
 def test_means_can_start_where_the_network_does(network: MLP, rng: Generator) -> None:
-    spec, family = WeightSpec.of(network), GaussianFamily(keep_network_init=True)
+    spec, family = WeightSpec.of(network), GaussianFamily(NetworkStartSettings(keep_network_init=True))
     theta = family.initial(network, spec, generator=rng)
     assert torch.equal(theta[: spec.numel], spec.flatten(network))
     other = GaussianFamily().initial(network, spec, generator=Generator().manual_seed(0))

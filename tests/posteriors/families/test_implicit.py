@@ -8,10 +8,9 @@ from torch import Generator, Tensor
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec, run_flat
-from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
-from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily, ImplicitSettings
+from metareplay.posteriors.matching.ssge import SSGEMatching, SSGESettings
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import PosteriorSettings
 
 NETWORK = MLP((3,), (4,), 2)
 SPEC = WeightSpec.of(NETWORK)  # 26 weights
@@ -29,7 +28,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def family_of(kind: str, **more: Any) -> ImplicitFamily:
-    return ImplicitFamily(PosteriorSettings(**{"latent_size": 6, "support_noise": 0.1, **KINDS[kind], **more}))
+    return ImplicitFamily(ImplicitSettings(**{"latent_size": 6, "support_noise": 0.1, **KINDS[kind], **more}))
 
 
 def start(kind: str, **more: Any) -> tuple[ImplicitFamily, Tensor, Implicit]:
@@ -123,7 +122,7 @@ def test_the_prior_term_is_the_cross_entropy_with_another_gradient(kind: str) ->
     family, theta, _ = start(kind)
     theta.requires_grad_()
     posterior, prior = family.at(theta, SPEC), GaussianPrior(2.0)
-    found = SSGEMatching(family.settings).term(posterior, prior, 12, generator=Generator().manual_seed(3))
+    found = SSGEMatching(SSGESettings(prior_samples=12)).term(posterior, prior, generator=Generator().manual_seed(3))
     cross_entropy = -prior.log_prob(posterior.rsample(12, generator=Generator().manual_seed(3))).mean()
     torch.testing.assert_close(found, cross_entropy)
     whole, part = (torch.autograd.grad(term, theta)[0] for term in (found, cross_entropy))
@@ -134,4 +133,4 @@ def test_the_prior_term_is_the_cross_entropy_with_another_gradient(kind: str) ->
 def test_a_posterior_that_is_not_finite_has_no_finite_prior_term(rng: Generator) -> None:
     family, theta, _ = start("plain")
     theta[0] = float("nan")
-    assert not SSGEMatching(family.settings).term(family.at(theta, SPEC), GaussianPrior(), 3, generator=rng).isfinite()
+    assert not SSGEMatching(SSGESettings(prior_samples=3)).term(family.at(theta, SPEC), GaussianPrior(), generator=rng).isfinite()

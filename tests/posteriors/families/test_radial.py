@@ -14,6 +14,7 @@ from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGau
 from metareplay.posteriors.families.radial import Radial, RadialFamily
 from metareplay.posteriors.matching.direct import prior_matching
 from metareplay.posteriors.priors.gaussian import GaussianPrior
+from metareplay.posteriors.settings import NetworkStartSettings
 
 SIZES = (300, 20, 7)
 
@@ -46,8 +47,8 @@ def test_layers_have_radii_of_their_own(posterior: Radial, rng: Generator) -> No
 def test_theta_is_read_as_a_gaussians() -> None:
     network = MLP((3,), (4,), 2)
     spec = WeightSpec.of(network)
-    gaussian = GaussianFamily(keep_network_init=True)
-    family = RadialFamily(gaussian)
+    settings = NetworkStartSettings(keep_network_init=True)
+    gaussian, family = GaussianFamily(settings), RadialFamily(settings)
     theta = family.initial(network, spec, generator=Generator().manual_seed(0))
     assert torch.equal(theta, gaussian.initial(network, spec, generator=Generator().manual_seed(0)))
     found, expected = family.at(theta, spec), gaussian.at(theta, spec)
@@ -116,7 +117,7 @@ def test_outputs_that_came_later_have_a_radius_of_their_own(rng: Generator) -> N
     small, large = (WeightSpec.of(MLP((3,), (4,), outputs)) for outputs in (2, 5))
     spec = large.grown_from(small)
     theta = torch.zeros(2 * spec.numel)
-    family = RadialFamily(GaussianFamily())
+    family = RadialFamily()
     old, grown = family.at(theta[: 2 * small.numel], small), family.at(theta, spec)
     head = small.unflatten(old.rsample(20000, generator=rng))["layers.1.weight"]  # (n, 2, 4)
     later = spec.unflatten(grown.rsample(20000, generator=rng))["layers.1.weight"]  # (n, 5, 4)

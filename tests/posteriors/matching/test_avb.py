@@ -9,12 +9,11 @@ from torch import Generator, Tensor
 from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.base import Prior
+from metareplay.posteriors.base import MatchingContext, Prior
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
-from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
-from metareplay.posteriors.matching.avb import AVBMatching, Discriminator
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily, ImplicitSettings
+from metareplay.posteriors.matching.avb import AVBMatching, AVBSettings, Discriminator
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import PosteriorSettings
 
 NETWORK = MLP((3,), (4,), 2)
 SPEC = WeightSpec.of(NETWORK)  # 26 weights
@@ -30,18 +29,18 @@ KINDS: dict[str, dict[str, Any]] = {
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
-def settings_of(kind: str, **more: Any) -> PosteriorSettings:
-    return PosteriorSettings(
-        **{"latent_size": 6, "avb_hidden": (5,), "avb_batch_size": 8, "avb_contrast_samples": 20, **KINDS[kind], **more}
-    )
+def settings_of(kind: str, **more: Any) -> AVBSettings:
+    return AVBSettings(**{"avb_hidden": (5,), "avb_batch_size": 8, "avb_contrast_samples": 20, **KINDS[kind], **more})
 
 
-def start(kind: str, **more: Any) -> tuple[AVBMatching, Tensor, Implicit]:
-    settings = settings_of(kind, **more)
-    family = ImplicitFamily(settings, "avb")
+def matching_of(settings: AVBSettings, generator: Generator, clip_norm: float | None = None) -> AVBMatching:
+    return AVBMatching(settings, MatchingContext(SPEC.numel, 0.01, None, clip_norm, generator))
+
+
+def start(kind: str, support_noise: float | None = 0.02, **more: Any) -> tuple[AVBMatching, Tensor, Implicit]:
+    family = ImplicitFamily(ImplicitSettings(latent_size=6, support_noise=support_noise))
     theta = family.initial(NETWORK, SPEC, generator=Generator().manual_seed(0)).requires_grad_()
-    matching = AVBMatching(SPEC.numel, settings, learning_rate=0.01, generator=Generator().manual_seed(1))
-    return matching, theta, family.at(theta, SPEC)
+    return matching_of(settings_of(kind, **more), Generator().manual_seed(1)), theta, family.at(theta, SPEC)
 
 
 def parameters(matching: AVBMatching) -> Tensor:
@@ -103,14 +102,14 @@ def test_the_loss_of_a_step_is_that_of_the_paper(rng: Generator) -> None:
 
 @every_kind
 def test_learning_reaches_the_discriminator_alone_and_the_term_the_posterior_alone(kind: str, rng: Generator) -> None:
-    matching, theta, q = start(kind)
+    matching, theta, q = start(kind, prior_samples=4)
     before = parameters(matching)
     matching.learn(q, GaussianPrior(), generator=rng)
     assert theta.grad is None
     assert not torch.equal(parameters(matching), before)
     matching.optimiser.zero_grad()
     learned = parameters(matching)
-    matching.term(q, GaussianPrior(), 4, generator=rng).backward()
+    matching.term(q, GaussianPrior(), generator=rng).backward()
     assert all(parameter.grad is None for parameter in matching.parameters)
     assert torch.equal(parameters(matching), learned)
     assert theta.grad is not None
@@ -120,9 +119,9 @@ def test_learning_reaches_the_discriminator_alone_and_the_term_the_posterior_alo
 
 def test_the_contrast_takes_the_terms_of_the_paper(rng: Generator) -> None:
     """log r - log p + f~_D at the samples, and log q - log p if f~_D were log q - log r."""
-    matching, _, q = start("plain")
+    matching, _, q = start("plain", prior_samples=6)
     state, prior = rng.get_state(), GaussianPrior(2.0)
-    found = matching.term(q, prior, 6, generator=rng)
+    found = matching.term(q, prior, generator=rng)
     rng.set_state(state)
     others, weights = q.rsample(20, generator=rng).detach(), q.rsample(6, generator=rng).detach()
     r = MeanFieldGaussian(others.mean(0), others.std(0))
@@ -137,7 +136,7 @@ def test_it_goes_on_from_its_tensors_to_the_last_bit(kind: str) -> None:
     for _ in range(3):
         whole.learn(q, GaussianPrior(), generator=noise)
     stored = {name: tensor.clone() for name, tensor in whole.tensors().items()}
-    other = AVBMatching(SPEC.numel, whole.settings, learning_rate=0.01, generator=Generator().manual_seed(9))
+    other = matching_of(whole.settings, Generator().manual_seed(9))
     other.restore(stored)
     again = Generator()
     again.set_state(noise.get_state())
@@ -150,7 +149,7 @@ def test_it_goes_on_from_its_tensors_to_the_last_bit(kind: str) -> None:
 
 def test_its_gradients_are_clipped_like_the_others(rng: Generator) -> None:
     _, _, q = start("plain")
-    clipped = AVBMatching(SPEC.numel, settings_of("plain"), learning_rate=0.01, clip_norm=1e-3, generator=rng)
+    clipped = matching_of(settings_of("plain"), rng, clip_norm=1e-3)
     clipped.learn(q, GaussianPrior(), generator=rng)
     norm = torch.cat([parameter.grad.flatten() for parameter in clipped.parameters if parameter.grad is not None]).norm()
     assert float(norm) == pytest.approx(1e-3, rel=1e-3)
@@ -164,21 +163,21 @@ class OnlyDensity:
 
 
 def test_without_contrast_the_prior_must_have_samples(rng: Generator) -> None:
-    matching, _, q = start("plain")
+    matching, _, q = start("plain", prior_samples=2)
     prior: Prior = OnlyDensity()
     matching.learn(q, prior, generator=rng)
-    assert matching.term(q, prior, 2, generator=rng).isfinite()
+    assert matching.term(q, prior, generator=rng).isfinite()
     bare, _, q = start("no-contrast")
     with pytest.raises(ConfigError, match="needs samples of the prior, and OnlyDensity has none"):
         bare.learn(q, prior, generator=rng)
 
 
 def test_a_weight_that_does_not_vary_is_no_trouble(rng: Generator) -> None:
-    matching, theta, q = start("plain", support_noise=None)
+    matching, theta, q = start("plain", support_noise=None, prior_samples=3)
     with torch.no_grad():
         theta.zero_()
     matching.learn(q, GaussianPrior(), generator=rng)
-    term = matching.term(q, GaussianPrior(), 3, generator=rng)
+    term = matching.term(q, GaussianPrior(), generator=rng)
     (gradient,) = torch.autograd.grad(term, theta)
     assert term.isfinite()
     assert gradient.isfinite().all()

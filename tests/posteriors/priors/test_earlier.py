@@ -12,14 +12,13 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import HasLogProb, Prior
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
-from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily
+from metareplay.posteriors.families.implicit import Implicit, ImplicitFamily, ImplicitSettings
 from metareplay.posteriors.matching.direct import prior_matching
-from metareplay.posteriors.matching.ssge import SSGEMatching
+from metareplay.posteriors.matching.ssge import SSGEMatching, SSGESettings
 from metareplay.posteriors.matching.ssge_score import ssge_score
 from metareplay.posteriors.priors.earlier import LastPosterior, MixturePrior, with_fixed_prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.priors.tempered import Tempered, tempered
-from metareplay.posteriors.settings import PosteriorSettings
 
 SPEC = WeightSpec.of(MLP((1,), (), 2))  # 4 weights: w1, w2, b1, b2
 NEW = torch.tensor([False, True, False, True])  # the second output came later
@@ -28,12 +27,12 @@ MANY = {"ssge_samples": 500, "ssge_width": 2.0, "ssge_ratio": 0.999}
 
 
 def ssge(**settings: Any) -> SSGEMatching:
-    return SSGEMatching(PosteriorSettings.model_validate({"ssge_samples": 200, "ssge_ratio": 0.99, **settings}))
+    return SSGEMatching(SSGESettings.model_validate({"ssge_samples": 200, "ssge_ratio": 0.99, **settings}))
 
 
 def linear(matrix: Tensor, offset: Tensor) -> Implicit:
     """w = A z + b is Gaussian: N(b, A A')."""
-    settings = PosteriorSettings(generator_hidden=(), latent_size=matrix.shape[1], support_noise=None)
+    settings = ImplicitSettings(generator_hidden=(), latent_size=matrix.shape[1], support_noise=None)
     return ImplicitFamily(settings).at(torch.cat([matrix.flatten(), offset]).requires_grad_(), SPEC)
 
 
@@ -92,7 +91,7 @@ def test_the_cross_entropy_of_two_gaussians_has_its_analytic_gradient(rng: Gener
 
 def test_the_prior_term_is_the_entropy_and_the_cross_entropy() -> None:
     q = linear(torch.eye(4), torch.zeros(4))
-    found = ssge().term(q, LAST, 5, generator=Generator().manual_seed(3))
+    found = ssge(prior_samples=5).term(q, LAST, generator=Generator().manual_seed(3))
     again = Generator().manual_seed(3)
     weights = q.rsample(200, generator=again)
     score = ssge_score(q.rsample(200, generator=again), weights, ratio=0.99, around_gaussian=True)
@@ -106,7 +105,7 @@ def test_nothing_pulls_where_the_posterior_is_the_prior(rng: Generator) -> None:
     matrix, offset = torch.diag(torch.tensor([0.5, 2.0, 0.8, 1.0])), torch.tensor([1.0, 0.0, -1.0, 0.0])
     q, prior = linear(matrix, offset), LastPosterior(linear(matrix, offset), FIXED, torch.zeros(4, dtype=torch.bool))
     few = ssge(ssge_samples=10, ssge_width=1.0)
-    terms = (few.term(q, prior, 1, generator=rng) for _ in range(300))
+    terms = (few.term(q, prior, generator=rng) for _ in range(300))
     found = torch.stack([torch.autograd.grad(term, q.theta)[0] for term in terms])
     assert (found.mean(0).abs() < 4 * found.std(0) / 300**0.5).all()
 
@@ -120,7 +119,7 @@ def test_the_value_is_the_cross_entropy_of_the_new_weights(rng: Generator) -> No
 
 def test_a_prior_that_is_not_finite_has_no_finite_term(rng: Generator) -> None:
     broken = LastPosterior(linear(torch.full((4, 4), float("nan")), torch.zeros(4)), FIXED, NEW)
-    assert not ssge().term(linear(torch.eye(4), torch.zeros(4)), broken, 3, generator=rng).isfinite()
+    assert not ssge(prior_samples=3).term(linear(torch.eye(4), torch.zeros(4)), broken, generator=rng).isfinite()
 
 
 def test_a_gaussian_needs_a_density(rng: Generator) -> None:

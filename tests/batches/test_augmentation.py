@@ -3,7 +3,7 @@
 import torch
 
 from metareplay.batches.augment import CROP_PADDING, crop_and_flip
-from metareplay.batches.task import OwnBatches
+from metareplay.batches.task import TaskBatches
 from metareplay.benchmarks.base import TaskData
 
 
@@ -47,11 +47,11 @@ def test_the_input_is_left_alone() -> None:
 
 def test_batches_are_augmented_and_continue_where_a_checkpoint_stopped() -> None:
     data = TaskData(torch.rand(20, 3, 6, 6, generator=_generator()), torch.arange(20))
-    batches = OwnBatches(data, 8, _generator(2), "crop-flip")
+    batches = TaskBatches(data, 8, _generator(2), "crop-flip")
     batches.next()
     stored = {name: tensor.clone() for name, tensor in batches.tensors().items()}
     rest = [batches.next() for _ in range(5)]
-    again = OwnBatches(data, 8, _generator(9), "crop-flip")
+    again = TaskBatches(data, 8, _generator(9), "crop-flip")
     again.restore(stored)
     for expected, found in zip(rest, (again.next() for _ in range(5)), strict=True):
         assert torch.equal(expected.x, found.x)
@@ -61,5 +61,5 @@ def test_batches_are_augmented_and_continue_where_a_checkpoint_stopped() -> None
 
 def test_without_a_name_nothing_is_varied() -> None:
     data = TaskData(torch.rand(20, 3, 6, 6, generator=_generator()), torch.arange(20))
-    batch = OwnBatches(data, 8, _generator(2)).next()
+    batch = TaskBatches(data, 8, _generator(2)).next()
     assert torch.equal(batch.x, data.x[batch.y])

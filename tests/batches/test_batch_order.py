@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from metareplay.batches.task import BatchOrder
+from metareplay.batches.base import BatchOrder
 from metareplay.errors import CheckpointError
 from metareplay.seeding import generator_for
 

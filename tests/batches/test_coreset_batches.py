@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from metareplay.batches.base import BatchOrder
 from metareplay.batches.coresets import CoresetBatches, Others, coreset_batches
-from metareplay.batches.task import BatchOrder
 from metareplay.benchmarks.base import TaskData
 from metareplay.seeding import generator_for
 
