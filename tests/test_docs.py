@@ -75,7 +75,7 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language in ("python", "py"):
             code = compile("\n" * (block.line - 1) + block.code, str(path), "exec")  # errors then name the document's own line
-            if block.run:
+            if block.run and path.name != "add_a_method.md":  # a package of its own, see test_add_a_method.py
                 exec(code, namespace)
 
 
