@@ -37,7 +37,7 @@ def blobs(classes: int = 2, *, task: int = 0, rows: int = 60, features: int = 3)
 
 def classifier(method: str = "pr-bbb", **settings: Any) -> ContinualClassifier:
     given = {**QUICK, **{key.replace("__", "."): value for key, value in settings.items()}}
-    if METHODS[method].shared_softmax:
+    if METHODS[method].outputs == "shared":
         given["total_outputs"] = 12
     return ContinualClassifier(method, "mlp-8", seed=1, settings=given)
 

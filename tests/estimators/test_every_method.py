@@ -26,7 +26,7 @@ def blobs(classes: int, task: int) -> tuple[npt.NDArray[np.float64], npt.NDArray
 
 
 def grown(method: str) -> ContinualClassifier:
-    total = {"total_outputs": 30} if METHODS[method].shared_softmax else {}
+    total = {"total_outputs": 30} if METHODS[method].outputs == "shared" else {}
     model = ContinualClassifier(method, "mlp-10", settings={**QUICK, **total})
     for task, width in enumerate(WIDTHS):
         model.learn_task(*blobs(width, task))

@@ -12,7 +12,7 @@ from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.learner.config import RunConfig
 from metareplay.report.page import write_report
-from metareplay.training.progress import NullObserver
+from metareplay.training.progress import NullObserver, Stage
 
 
 class Watcher(NullObserver):
@@ -22,11 +22,11 @@ class Watcher(NullObserver):
         self.begun: list[tuple[int, str, int, int]] = []
         self.ended: list[tuple[int, int]] = []
 
-    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        self.begun.append((task, name, iteration, iterations))
+    def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
+        self.begun.append((stage.number, stage.name, iteration, iterations))
 
-    def task_ends(self, task: int, scores: Sequence[float]) -> None:
-        self.ended.append((task, len(scores)))
+    def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
+        self.ended.append((stage.number, len(scores)))
 
 
 SETTINGS = {

@@ -15,11 +15,11 @@ from metareplay.experiments.run import Run
 from metareplay.learner.config import RunConfig
 from metareplay.strategies.base import LossTerms
 from metareplay.training.loop import Step
-from metareplay.training.progress import LiveProgress, NullObserver
+from metareplay.training.progress import LiveProgress, NullObserver, Stage
 
 
-def step(iteration: int, iterations: int = 10, task: int = 1) -> Step:
-    return Step(task, iteration, iterations, LossTerms(torch.tensor(1.5), torch.tensor(2.5), torch.tensor(0.25)))
+def step(iteration: int, iterations: int = 10) -> Step:
+    return Step(iteration, iterations, LossTerms(torch.tensor(1.5), torch.tensor(2.5), torch.tensor(0.25)))
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -39,7 +39,7 @@ def test_progress_shows_tasks_and_scores(
 
 def test_a_progress_file_says_how_far_and_goes_away(tmp_path: Path) -> None:
     watcher = ProgressFile(tmp_path / "progress.json")
-    watcher.task_begins(1, "b", 4, 0, 10)
+    watcher.stage_begins(Stage(1, 4, "b"), 0, 10)
     watcher.step(step(5))
     assert json.loads((tmp_path / "progress.json").read_text()) == {"task": 1, "share": (1 + 0.5) / 4}
     watcher.close()
@@ -54,13 +54,13 @@ def test_several_pass_everything_on(tmp_path: Path) -> None:
         def message(self, text: str) -> None:
             self.heard.append(text)
 
-        def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-            self.heard.append(name)
+        def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
+            self.heard.append(stage.name)
 
         def step(self, step: Step) -> None:
             self.heard.append(f"step {step.iteration}")
 
-        def task_ends(self, task: int, scores: object) -> None:
+        def stage_ends(self, stage: Stage, scores: object) -> None:
             self.heard.append("end")
 
         def close(self) -> None:
@@ -69,9 +69,9 @@ def test_several_pass_everything_on(tmp_path: Path) -> None:
     ears = [Ear(), Ear()]
     both = ObserverList(ears)
     both.message("hello")
-    both.task_begins(0, "first", 1, 0, 1)
+    both.stage_begins(Stage(0, 1, "first"), 0, 1)
     both.step(step(1))
-    both.task_ends(0, [1.0])
+    both.stage_ends(Stage(0, 1, "first"), [1.0])
     both.close()
     assert [ear.heard for ear in ears] == [["hello", "first", "step 1", "end", "closed"]] * 2
 
@@ -83,10 +83,11 @@ def test_tensorboard_writes_the_curves(tmp_path: Path) -> None:
 
     watcher = TensorBoard(tmp_path / "board", every=5)
     for task in range(2):
-        watcher.task_begins(task, "name", 2, 0, 10)
+        stage = Stage(task, 2, "name")
+        watcher.stage_begins(stage, 0, 10)
         for iteration in range(1, 11):
-            watcher.step(step(iteration, task=task))
-        watcher.task_ends(task, [90.0] * (task + 1))
+            watcher.step(step(iteration))
+        watcher.stage_ends(stage, [90.0] * (task + 1))
     watcher.close()
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()

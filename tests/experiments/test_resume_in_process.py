@@ -23,7 +23,7 @@ from metareplay.learner.store import load_model
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import CheckpointFolder
 from metareplay.training.loop import Step
-from metareplay.training.progress import NullObserver
+from metareplay.training.progress import NullObserver, Stage
 
 pytestmark = pytest.mark.usefixtures("small_maps")
 STEPS = 24  # three tasks of eight
@@ -51,8 +51,8 @@ class Counter(NullObserver):
     def message(self, text: str) -> None:
         self.messages.append(text)
 
-    def task_begins(self, task: int, name: str, num_tasks: int, iteration: int, iterations: int) -> None:
-        self.begun.append((task, iteration))
+    def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
+        self.begun.append((stage.number, iteration))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def stop_at_each(config: RunConfig, folder: Path, moments: Sequence[int]) -> Non
         stop_after(config, folder, after - before, resume=before > 0)
     counter = Counter()
     Run(Plan.of(config, folder), observer=counter).execute(resume=True)
-    assert counter.steps == STEPS + TUNING * config.kind().coresets - moments[-1]
+    assert counter.steps == STEPS + TUNING * (config.kind().strategy == "coreset-replay") - moments[-1]
 
 
 CHANGING_RATES: dict[str, Any] = {
@@ -131,7 +131,7 @@ def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
 ) -> None:
     config = tiny_config(method)
     Run(Plan.of(config, tmp_path / "whole")).execute()
-    tuning = (24, 25, 30, 32) if METHODS[method].coresets else ()  # before its first step, within it, after its last
+    tuning = (24, 25, 30, 32) if METHODS[method].strategy == "coreset-replay" else ()  # before its first step, within it, after its last
     stored = build_config({}, flatten(yaml.safe_load((tmp_path / "whole" / "config.yaml").read_text())), "stored")
     assert stored == config
     stop_at_each(stored, tmp_path / "broken", (2, 8, 13, 16, 23, *tuning))

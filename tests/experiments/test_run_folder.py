@@ -20,7 +20,7 @@ from metareplay.inference.criteria import criteria_for
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.settings import flatten
 from metareplay.training.checkpoint import CheckpointFolder
-from metareplay.training.progress import NullObserver
+from metareplay.training.progress import NullObserver, Stage
 
 SCHEMA = {
     "schema",
@@ -252,7 +252,7 @@ def test_the_observer_is_closed_whatever_happens(tmp_path: Path, tiny_config: Ca
     class Watcher(NullObserver):
         closed = 0
 
-        def task_ends(self, task: int, scores: Any) -> None:
+        def stage_ends(self, stage: Stage, scores: Any) -> None:
             raise RuntimeError("a bug in the observer")
 
         def close(self) -> None:

@@ -8,7 +8,7 @@ import torch
 from metareplay.benchmarks.base import TaskData
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.errors import ConfigError
-from metareplay.learner.build import build_family, build_hypernetwork, final_sizes
+from metareplay.learner.build import build_family, final_sizes
 from metareplay.learner.config import RunConfig, build_config, setting_descriptions
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.methods import METHODS
@@ -16,6 +16,9 @@ from metareplay.learner.recipe_book import CUSTOM, Recipe, all_recipes, default_
 from metareplay.nets.registry import network_factory
 from metareplay.nets.weights import WeightSpec
 from metareplay.paper.tables import paper_tables
+from metareplay.strategies.replay_settings import ReplaySettings
+from metareplay.task_maps.generated import build_hypernetwork
+from metareplay.task_maps.settings import HeadsSettings, HypernetSettings
 
 RECIPES = all_recipes()
 NAMES = [recipe.name for recipe in RECIPES]
@@ -23,7 +26,7 @@ IMAGES = [recipe for recipe in RECIPES if recipe.benchmark in BENCHMARKS and len
 IMAGE_SETS = ("split-mnist", "permuted-mnist-10", "permuted-mnist-100", "split-cifar-10", "split-cifar-100")
 LARGER = ("permuted-mnist-10/pr-dirac/mlp-100-100", "permuted-mnist-10/pr-bbb/mlp-100-100")
 """Published hypernetworks that are not smaller than what they generate."""
-GENERATED = [recipe for recipe in IMAGES if METHODS[recipe.method].has_hypernetwork]
+GENERATED = [recipe for recipe in IMAGES if METHODS[recipe.method].task_map_part.generated]
 
 
 def resolved(recipe: Recipe) -> RunConfig:
@@ -40,12 +43,13 @@ def frozen(value: Any) -> Any:
 def sizes(config: RunConfig) -> tuple[int, int, int]:
     """Parameters of the hypernetwork with the embeddings of all tasks, of one task's posterior, and of the main network."""
     info = BENCHMARKS[config.benchmark].with_settings(config.tasks)
-    outputs = (info.num_classes // info.num_tasks or 10) * (info.num_tasks if config.heads == "multi" else 1)
+    heads = (config.find(HeadsSettings) or HeadsSettings()).heads
+    outputs = (info.num_classes // info.num_tasks or 10) * (info.num_tasks if heads == "multi" else 1)
     with torch.device("meta"):  # shapes are enough
         network = network_factory(config.network, info.input_shape)(outputs)
     spec, generator = WeightSpec.of(network), torch.Generator().manual_seed(0)
     posterior = build_family(config).num_parameters(spec)
-    hypernetwork = build_hypernetwork(config.hypernet, posterior, generator)
+    hypernetwork = build_hypernetwork(config.get(HypernetSettings), posterior, generator)
     tasks = 1 if config.kind().task_map == "per-task-hypernetwork" else info.num_tasks
     return hypernetwork.num_parameters() + tasks * hypernetwork.per_task_parameters(), posterior, spec.numel
 
@@ -90,12 +94,12 @@ def test_a_fast_recipe_is_the_default_and_is_small(recipe: Recipe) -> None:
     published, source = default_settings(*given, published=True)
     assert source.startswith("published with the paper")
     assert published != default_settings(*given)[0]
-    assert resolved(recipe).hypernet.smaller_than_network
+    assert resolved(recipe).get(HypernetSettings).smaller_than_network
 
 
 def test_stochastic_recipes_and_no_others_say_so() -> None:
-    strategies = {recipe.name: resolved(recipe).strategy for recipe in RECIPES}
-    stochastic = {recipe.name for recipe in RECIPES if METHODS[recipe.method].stochastic}
+    strategies = {recipe.name: resolved(recipe).find(ReplaySettings) or ReplaySettings() for recipe in RECIPES}
+    stochastic = {recipe.name for recipe in RECIPES if METHODS[recipe.method].strategy == "stochastic-posterior-replay"}
     assert {name for name, strategy in strategies.items() if strategy.old_tasks is not None} == stochastic
     assert {name for name, strategy in strategies.items() if strategy.targets == "recomputed"} == stochastic
 
@@ -104,7 +108,7 @@ def test_stochastic_recipes_and_no_others_say_so() -> None:
 def test_image_hypernetworks_are_smaller_than_the_posterior_or_the_network(recipe: Recipe) -> None:
     config = resolved(recipe)
     trained, posterior, network = sizes(config)
-    wanted = [config.hypernet.smaller_than_posterior, config.hypernet.smaller_than_network]
+    wanted = [config.get(HypernetSettings).smaller_than_posterior, config.get(HypernetSettings).smaller_than_network]
     assert any(wanted) != (recipe.name in LARGER)
     assert all(trained < limit for limit, each in zip((posterior, network), wanted, strict=True) if each)
 
@@ -115,8 +119,8 @@ def test_the_published_hypernetwork_that_is_larger_is_so_by_the_tasks_chunk_embe
     for name in LARGER:
         config = resolved(RECIPES[NAMES.index(name)])
         trained, posterior, _ = sizes(config)
-        chunks = -(-posterior // (config.hypernet.chunk_size or 1))
-        own = 10 * (config.hypernet.task_embedding_size + chunks * config.hypernet.chunk_embedding_size)
+        chunks = -(-posterior // (config.get(HypernetSettings).chunk_size or 1))
+        own = 10 * (config.get(HypernetSettings).task_embedding_size + chunks * config.get(HypernetSettings).chunk_embedding_size)
         assert posterior < trained
         assert trained - own < posterior
 
@@ -178,7 +182,7 @@ def test_all_tasks_count_from_the_first_on() -> None:
         learner.begin_task(pair, 2, expected_tasks=5)
 
 
-GENERATING = [name for name, method in METHODS.items() if method.has_hypernetwork and not name.endswith(("-sr", "-cs"))]
+GENERATING = [name for name, method in METHODS.items() if method.task_map_part.generated and not name.endswith(("-sr", "-cs"))]
 """Methods of different sizes: random tasks and coresets do not change them."""
 
 
