@@ -300,7 +300,7 @@ def test_wrong_settings_are_refused_at_once() -> None:
         ContinualClassifier(settings={"training.iteration": 5})
     with pytest.raises(ConfigError, match="did you mean pr-bbb"):
         ContinualClassifier("pr-bb")
-    with pytest.raises(ConfigError, match="sp-bbb has no hypernetwork"):
+    with pytest.raises(ConfigError, match="hypernet.hidden belongs to a hypernetwork .*; sp-bbb stores theta in separate parameters"):
         ContinualRegressor("sp-bbb", settings={"hypernet.hidden": [5]})
 
 
