@@ -35,7 +35,11 @@ def learner_for(
     settings = {key.replace("__", "."): value for key, value in given.items()}
     config = build_config(
         defaults,
-        {"training.iterations": 10**9, **({"hypernet.smaller_than_posterior": False} if many_tasks else {}), **settings},
+        {
+            "training.iterations": 10**9,
+            **({"hypernet.smaller_than_posterior": False} if many_tasks else {}),
+            **settings,
+        },
         "benchmarks",
     )
     return ContinualLearner(config, "classification", Scenario.CLASS, SHAPE, total_outputs=10)
@@ -67,7 +71,9 @@ def plain_steps(network: str = "mlp-400-400", batch_size: int = 128, classes: in
             yield
 
 
-def in_turns(actions: Mapping[str, Callable[[], object]], rounds: int, least_seconds: float = 0.02) -> dict[str, list[float]]:
+def in_turns(
+    actions: Mapping[str, Callable[[], object]], rounds: int, least_seconds: float = 0.02
+) -> dict[str, list[float]]:
     """Seconds of one call of each action, in so many rounds; each round calls every action, so that noise hits all alike."""
     calls = {}
     for name, action in actions.items():  # also the warm-up

@@ -33,7 +33,9 @@ def table(rounds: int) -> str:
     torch.set_num_threads(1)
     mean, rho = (torch.randn(WEIGHTS, requires_grad=True) for _ in range(2))
     noise = torch.randn(WEIGHTS)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # what an earlier process compiled would hide the warm-up
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = (
+        tempfile.mkdtemp()
+    )  # what an earlier process compiled would hide the warm-up
     compiled = torch.compile(plain)
     began = time.perf_counter()
     torch.autograd.grad(compiled(mean, rho, noise), (mean, rho))
@@ -44,11 +46,19 @@ def table(rounds: int) -> str:
     for name, function in functions.items():
         found = torch.autograd.grad(function(mean, rho, noise), (mean, rho))
         errors[name] = max(float((own - right).abs().max()) for own, right in zip(found, exact, strict=True))
-    actions = {name: (lambda own=own: torch.autograd.grad(own(mean, rho, noise), (mean, rho))) for name, own in functions.items()}
+    actions = {
+        name: (lambda own=own: torch.autograd.grad(own(mean, rho, noise), (mean, rho)))
+        for name, own in functions.items()
+    }
     steps = steps_in_task(learner_for("fine-tuning", training__batch_size=128), 0)
     seconds = in_turns({**actions, "fine-tuning": lambda: next(steps)}, rounds)
-    lines = ["| elementwise part of a Gaussian step, 478,410 weights | fine-tuning steps | largest error of a gradient |", "|---|---|---|"]
-    lines += [f"| {name} | {ratio(seconds[name], seconds['fine-tuning']):.2f} | {errors[name]:.1e} |" for name in functions]
+    lines = [
+        "| elementwise part of a Gaussian step, 478,410 weights | fine-tuning steps | largest error of a gradient |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {ratio(seconds[name], seconds['fine-tuning']):.2f} | {errors[name]:.1e} |" for name in functions
+    ]
     saved = sorted(a - b for a, b in zip(seconds["here"], seconds["compiled"], strict=True))[rounds // 2]
     after = f"after {warm_up / saved:,.0f} steps" if saved > 0 else "never"
     return "\n".join([*lines, "", f"Compiling takes {warm_up:.0f} s, which is saved {after}."])

@@ -26,7 +26,10 @@ LATER = (19, 99)
 def table(rounds: int) -> str:
     """Later tasks' steps over those of task 2, on one core, in Markdown."""
     torch.set_num_threads(1)
-    lines = ["| penalty and shape | task 20 / task 2 | task 100 / task 2 | floor, task 100 / task 2 |", "|---|---|---|---|"]
+    lines = [
+        "| penalty and shape | task 20 / task 2 | task 100 / task 2 | floor, task 100 / task 2 |",
+        "|---|---|---|---|",
+    ]
     for name, (method, network, given) in SHAPES.items():
         steps = {
             task: steps_in_task(learner_for(method, network, many_tasks=True, training__batch_size=128, **given), task)

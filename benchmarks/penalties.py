@@ -65,7 +65,9 @@ def measure(benchmark: Benchmark, penalty: str, way: str, iterations: int) -> st
         taken = seconds(lambda trainer=trainer: [None for _ in trainer])
         cost = (taken / iterations) / ((before + seconds(lambda: [next(steps) for _ in range(100)])) / 200)
         last = len(tests) == len(benchmark)
-        matrix.append([judge.given(old, tests[old]) if last or old == len(tests) - 1 else 0.0 for old in range(len(tests))])
+        matrix.append(
+            [judge.given(old, tests[old]) if last or old == len(tests) - 1 else 0.0 for old in range(len(tests))]
+        )
     forgotten = during(matrix) - final(matrix)
     return f"| {penalty} | {way} | {cost:.2f} | {during(matrix):.2f} | {final(matrix):.2f} | {forgotten:.2f} |"
 
@@ -74,7 +76,10 @@ def table(data_dir: str | None, iterations: int = 500) -> str:
     """All rows."""
     torch.set_num_threads(1)
     benchmark = build_benchmark("permuted-mnist-10", data_dir=None if data_dir is None else Path(data_dir))
-    lines = ["| penalty | computed | fine-tuning steps, task 10 | TGiven-During | TGiven-Final | forgotten |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| penalty | computed | fine-tuning steps, task 10 | TGiven-During | TGiven-Final | forgotten |",
+        "|---|---|---|---|---|---|",
+    ]
     for penalty in STRENGTHS:
         for way in WAYS:
             if way == "no penalty" and penalty != "w2":

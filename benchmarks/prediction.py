@@ -53,8 +53,14 @@ def seconds(action: Callable[[], object]) -> float:
 def test_inputs(data_dir: Path | None, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs of all tasks, their classes within the task, and their tasks."""
     stream = build_benchmark("split-mnist", data_dir=data_dir)
-    rows = [torch.randperm(len(task.test.x), generator=torch.Generator().manual_seed(0))[: count // len(stream)] for task in stream]
-    x, y = (torch.cat([getattr(task.test, name)[own] for task, own in zip(stream, rows, strict=True)]) for name in ("x", "y"))
+    rows = [
+        torch.randperm(len(task.test.x), generator=torch.Generator().manual_seed(0))[: count // len(stream)]
+        for task in stream
+    ]
+    x, y = (
+        torch.cat([getattr(task.test, name)[own] for task, own in zip(stream, rows, strict=True)])
+        for name in ("x", "y")
+    )
     return x, y, torch.repeat_interleave(torch.arange(len(stream)), torch.tensor([len(own) for own in rows]))
 
 
@@ -86,13 +92,18 @@ def measure(model: ContinualModel, x: Tensor, y: Tensor, true: Tensor) -> None:
         "|---|---|---|---|---|---|",
     ]
     for way, (given, names) in WAYS.items():
-        settings = learner_for("pr-bbb", **{f"inference__{key}": value for key, value in given.items()}).config.inference
+        settings = learner_for(
+            "pr-bbb", **{f"inference__{key}": value for key, value in given.items()}
+        ).config.inference
         predictor = ClassPredictor(model, settings, seed=0)
         said: list[dict[str, Tensor]] = []
         before = seconds(fine_tuning)
         taken = seconds(lambda predictor=predictor, names=names, said=said: said.extend(_asked(predictor, x, names)))
         times.append((before + seconds(fine_tuning)) / 60)
-        given_right = torch.stack([found[LOG_PREDICTIVE].argmax(-1) for found in said]).gather(0, true.unsqueeze(0)).squeeze(0) == y
+        given_right = (
+            torch.stack([found[LOG_PREDICTIVE].argmax(-1) for found in said]).gather(0, true.unsqueeze(0)).squeeze(0)
+            == y
+        )
         inferred, same = dict.fromkeys(("ent", "agree"), "–"), []
         for name in names:
             task, label = decisions(said, name)
@@ -100,8 +111,13 @@ def measure(model: ContinualModel, x: Tensor, y: Tensor, true: Tensor) -> None:
             inferred[name] = percent((task == true) & (label == y))
             same.append(f"{percent((task == plain[name][0]) & (label == plain[name][1]))} % ({name})")
         as_all = "–" if way == ALL else ", ".join(same)
-        lines.append(f"| {way} | {taken / times[-1]:,.0f} | {percent(given_right)} | {inferred['ent']} | {inferred['agree']} | {as_all} |")
-    print(f"{len(x):,} inputs, {model.num_tasks} tasks, K = 100, one core; a fine-tuning step takes {1000 * min(times):.1f} to", end=" ")
+        lines.append(
+            f"| {way} | {taken / times[-1]:,.0f} | {percent(given_right)} | {inferred['ent']} | {inferred['agree']} | {as_all} |"
+        )
+    print(
+        f"{len(x):,} inputs, {model.num_tasks} tasks, K = 100, one core; a fine-tuning step takes {1000 * min(times):.1f} to",
+        end=" ",
+    )
     print(f"{1000 * max(times):.1f} ms.\n", *lines, sep="\n", flush=True)
 
 

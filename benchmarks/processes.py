@@ -27,7 +27,18 @@ FAST = "pr-bbb, fast"
 
 def run(*arguments: str, out: Path) -> dict[str, object]:
     """Results of one ``metareplay run`` on one core."""
-    command = [sys.executable, "-m", "metareplay", "run", *arguments, "--set", "threads=1", "--out", str(out), "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "metareplay",
+        "run",
+        *arguments,
+        "--set",
+        "threads=1",
+        "--out",
+        str(out),
+        "--quiet",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
     found: dict[str, object] = json.loads((out / "results.json").read_text())
     return found
@@ -37,7 +48,9 @@ def prediction_table(data_dir: str | None) -> str:
     """What ``python -m benchmarks.prediction`` prints; it learns a model first."""
     given = () if data_dir is None else ("--data-dir", data_dir)
     command = [sys.executable, "-m", "benchmarks.prediction", *given]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout.strip()
+    return subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ).stdout.strip()
 
 
 def memory_table(data_dir: str | None) -> str:
@@ -45,11 +58,22 @@ def memory_table(data_dir: str | None) -> str:
     if data_dir is None:
         return "Not measured: say where MNIST lies with METAREPLAY_DATA."
     lines = ["| method | peak resident memory, MiB |", "|---|---|"]
-    given = ("--network", "mlp-400-400", "--data-dir", data_dir, "--set", "training.iterations=20", "--set", "inference.test_inputs=1000")
+    given = (
+        "--network",
+        "mlp-400-400",
+        "--data-dir",
+        data_dir,
+        "--set",
+        "training.iterations=20",
+        "--set",
+        "inference.test_inputs=1000",
+    )
     for method in (*METHODS, FAST):
         with tempfile.TemporaryDirectory() as folder:
             which = () if method == FAST else ("--published",)
-            found = run("split-mnist", "--method", method.removesuffix(", fast"), *given, *which, out=Path(folder) / "run")
+            found = run(
+                "split-mnist", "--method", method.removesuffix(", fast"), *given, *which, out=Path(folder) / "run"
+            )
             lines.append(f"| {method} | {found['peak_memory_mib']:.0f} |")
     return "\n".join(lines)
 
@@ -77,7 +101,18 @@ def start_table(rounds: int = 5) -> str:
         return median(times[1:])
 
     helped, torch_alone = seconds("-m", "metareplay", "--help"), seconds("-c", "import torch")
-    package, classifier = seconds("-c", "import metareplay"), seconds("-c", "import torch; from metareplay import ContinualClassifier")
-    lines = ["| what | seconds |", "|---|---|", f"| `metareplay --help` | {helped:.2f} |", f"| `import torch` | {torch_alone:.2f} |"]
-    lines += [f"| `import metareplay` | {package:.2f} |", f"| `ContinualClassifier` beyond torch | {classifier - torch_alone:.2f} |"]
+    package, classifier = (
+        seconds("-c", "import metareplay"),
+        seconds("-c", "import torch; from metareplay import ContinualClassifier"),
+    )
+    lines = [
+        "| what | seconds |",
+        "|---|---|",
+        f"| `metareplay --help` | {helped:.2f} |",
+        f"| `import torch` | {torch_alone:.2f} |",
+    ]
+    lines += [
+        f"| `import metareplay` | {package:.2f} |",
+        f"| `ContinualClassifier` beyond torch | {classifier - torch_alone:.2f} |",
+    ]
     return "\n".join(lines)

@@ -14,18 +14,55 @@ GROUPS: dict[str, frozenset[str]] = {
     "matrix products": frozenset({"mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "dot", "addbmm"}),
     "random numbers": frozenset({"normal_", "uniform_", "random_", "randperm", "bernoulli_", "_standard_gamma"}),
     "copies": frozenset(
-        {"copy_", "cat", "index", "index_add_", "scatter_add_", "index_put_", "_index_put_impl_", "gather", "fill_", "index_select"}
+        {
+            "copy_",
+            "cat",
+            "index",
+            "index_add_",
+            "scatter_add_",
+            "index_put_",
+            "_index_put_impl_",
+            "gather",
+            "fill_",
+            "index_select",
+        }
     ),
     "optimiser": frozenset({"_fused_adam_"}),
 }
 """Operations by the names of their kernels; whatever else computes is "elementwise, sums"."""
 OTHER, REST = "elementwise, sums", "bookkeeping"
 COLUMNS = (*list(GROUPS)[:3], OTHER, "optimiser", REST)
-VIEWS = frozenset({"view", "reshape", "expand", "transpose", "t", "as_strided", "slice", "select", "unsqueeze", "squeeze", "detach"})
-MORE_VIEWS = frozenset(
-    {"split", "split_with_sizes", "narrow", "unbind", "flatten", "unflatten", "_unsafe_view", "movedim", "permute", "alias"}
+VIEWS = frozenset(
+    {"view", "reshape", "expand", "transpose", "t", "as_strided", "slice", "select", "unsqueeze", "squeeze", "detach"}
 )
-CALLERS = frozenset({"empty", "empty_like", "empty_strided", "resize_", "linear", "matmul", "to", "_to_copy", "result_type", "is_nonzero"})
+MORE_VIEWS = frozenset(
+    {
+        "split",
+        "split_with_sizes",
+        "narrow",
+        "unbind",
+        "flatten",
+        "unflatten",
+        "_unsafe_view",
+        "movedim",
+        "permute",
+        "alias",
+    }
+)
+CALLERS = frozenset(
+    {
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "resize_",
+        "linear",
+        "matmul",
+        "to",
+        "_to_copy",
+        "result_type",
+        "is_nonzero",
+    }
+)
 NO_WORK = VIEWS | MORE_VIEWS | CALLERS
 """Operations that only look at tensors in another way, make room for them, or call others."""
 
@@ -39,7 +76,10 @@ def shares(steps: Iterator[object], count: int) -> dict[str, float]:
     for event in found.key_averages():
         own, name = event.self_cpu_time_total, event.key.removeprefix("aten::")
         total += own
-        group = next((group for group, names in GROUPS.items() if name in names), OTHER if event.key.startswith("aten::") else REST)
+        group = next(
+            (group for group, names in GROUPS.items() if name in names),
+            OTHER if event.key.startswith("aten::") else REST,
+        )
         sums[REST if name in NO_WORK else group] += own
     return {group: own / total for group, own in sums.items()}
 
@@ -54,5 +94,7 @@ def table(rounds: int, rows: tuple[str, ...] = (REFERENCE, *ROWS)) -> str:
         seconds = in_turns({"row": lambda steps=steps: next(steps), REFERENCE: lambda: next(reference)}, rounds)
         multiple = ratio(seconds["row"], seconds[REFERENCE])
         parts = shares(steps, max(5, min(50, int(100 / multiple))))
-        lines.append(f"| {row} | {multiple:.2f} | {' | '.join(f'{multiple * parts[group]:.2f}' for group in COLUMNS)} |")
+        lines.append(
+            f"| {row} | {multiple:.2f} | {' | '.join(f'{multiple * parts[group]:.2f}' for group in COLUMNS)} |"
+        )
     return "\n".join(lines)

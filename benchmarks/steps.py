@@ -68,7 +68,9 @@ def operations(steps: Iterator[object]) -> int:
     return counter.get_total_flops()
 
 
-def measure(rows: Sequence[str], rounds: int, threads: int, network: str = NETWORK) -> tuple[dict[str, StepTimes], float]:
+def measure(
+    rows: Sequence[str], rounds: int, threads: int, network: str = NETWORK
+) -> tuple[dict[str, StepTimes], float]:
     """Each row's multiples, and the milliseconds of a fine-tuning step."""
     torch.set_num_threads(threads)
     found = {row: StepTimes([], []) for row in rows}
@@ -114,5 +116,7 @@ def lenet_table(rounds: int) -> str:
         "|---|---|---|---|",
     ]
     for row, times in found.items():
-        lines.append(f"| {row} | {mean(times.floor):.1f} ({times.floor[-1]:.1f}) | {mean(times.measured):.2f} | {times.measured[-1]:.2f} |")
+        lines.append(
+            f"| {row} | {mean(times.floor):.1f} ({times.floor[-1]:.1f}) | {mean(times.measured):.2f} | {times.measured[-1]:.2f} |"
+        )
     return "\n".join(lines)

@@ -24,7 +24,9 @@ def draw(run_folder: Path, target: Path, theme: Theme) -> Path:
     if arrays is None:
         raise SystemExit(f"{run_folder} has no predictive.safetensors; only runs of the toy problems have a picture")
     train = [(np.ravel(arrays[f"train_x_{task}"]), np.ravel(arrays[f"train_y_{task}"])) for task in range(len(TASKS))]
-    figure = regression_figure(arrays["x"], arrays["mean"], arrays["std"], train, TASKS, truth=arrays["truth"], theme=theme)
+    figure = regression_figure(
+        arrays["x"], arrays["mean"], arrays["std"], train, TASKS, truth=arrays["truth"], theme=theme
+    )
     return save_figure(figure, target)
 
 

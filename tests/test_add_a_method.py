@@ -20,7 +20,11 @@ def code(language: str) -> list[str]:
 
 
 def call(*command: str, folder: Path, path: Path | None = None) -> str:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, filter(None, (path, ROOT / "src"))))}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(map(str, filter(None, (path, ROOT / "src")))),
+    }
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     return done.stdout
@@ -55,6 +59,18 @@ def test_its_commands_run(installed: Path, tmp_path: Path) -> None:
 
 def test_its_parts_pass_the_conformance_suites(installed: Path, tmp_path: Path) -> None:
     (choice,) = re.findall(r"-k '([^']+)'", PAGE)
-    command = (sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-k", choice, "tests/conformance")
+    command = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        choice,
+        "tests/conformance",
+    )
     passed = re.findall(r"(\d+) passed", call(*command, folder=ROOT, path=installed))
     assert int(passed[-1]) > 80  # each of the suites has seen the new parts

@@ -34,7 +34,9 @@ def test_pieces_are_what_an_index_gives(name: str, most: int, rng: Generator, mo
 
 @pytest.mark.parametrize("most", [0, 1000])
 @pytest.mark.parametrize("name", INDICES)
-def test_pieces_are_put_where_an_index_would(name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_are_put_where_an_index_would(
+    name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(column_blocks, "MOST_PIECES", most)
     index = torch.tensor(INDICES[name], dtype=torch.int64)
     found, values = torch.randn(2, 9, generator=rng), torch.randn(2, len(index), generator=rng)

@@ -30,7 +30,9 @@ def blocks(text: str) -> list[Block]:
     found = []
     for match in FENCE.finditer(text):
         before = text[: match.start()].rstrip()
-        found.append(Block(match[2].lower(), match[3], text[: match.start(3)].count("\n") + 1, not before.endswith(NO_RUN)))
+        found.append(
+            Block(match[2].lower(), match[3], text[: match.start(3)].count("\n") + 1, not before.endswith(NO_RUN))
+        )
     return found
 
 
@@ -64,7 +66,9 @@ def check_call(command: Any, arguments: list[str], name: str = "metareplay") -> 
         command.make_parser(context).parse_args(list(arguments))
         return
     assert arguments, f"`{name}` needs a subcommand"
-    assert arguments[0] in command.commands, f"`{name} {arguments[0]}` does not exist; there are {', '.join(sorted(command.commands))}"
+    assert arguments[0] in command.commands, (
+        f"`{name} {arguments[0]}` does not exist; there are {', '.join(sorted(command.commands))}"
+    )
     check_call(command.commands[arguments[0]], arguments[1:], f"{name} {arguments[0]}")
 
 
@@ -74,7 +78,9 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language in ("python", "py"):
-            code = compile("\n" * (block.line - 1) + block.code, str(path), "exec")  # errors then name the document's own line
+            code = compile(
+                "\n" * (block.line - 1) + block.code, str(path), "exec"
+            )  # errors then name the document's own line
             if block.run and path.name != "add_a_method.md":  # a package of its own, see test_add_a_method.py
                 exec(code, namespace)
 

@@ -38,7 +38,16 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
-FORBIDDEN_CALLS = {"eval", "exec", "torch.load", "torch.save", "yaml.load", "yaml.unsafe_load", "pandas.read_pickle", "pd.read_pickle"}
+FORBIDDEN_CALLS = {
+    "eval",
+    "exec",
+    "torch.load",
+    "torch.save",
+    "yaml.load",
+    "yaml.unsafe_load",
+    "pandas.read_pickle",
+    "pd.read_pickle",
+}
 
 
 def module_name(path: Path) -> str:
@@ -89,7 +98,11 @@ def direction_error(importer: str, imported: str) -> str | None:
 def forbidden_uses(source: str) -> list[str]:
     """Everything in a file that could run or unpickle foreign data."""
     tree = ast.parse(source)
-    found = [name for name in imported_names(tree, "metareplay") if name.split(".")[0] in FORBIDDEN_MODULES or name in FORBIDDEN_CALLS]
+    found = [
+        name
+        for name in imported_names(tree, "metareplay")
+        if name.split(".")[0] in FORBIDDEN_MODULES or name in FORBIDDEN_CALLS
+    ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             if ast.unparse(node.func) in FORBIDDEN_CALLS:
@@ -125,7 +138,12 @@ def test_every_module_has_a_layer() -> None:
 
 def test_imports_point_to_layers_above() -> None:
     imports = {name: sorted(own_imports(path)) for name, path in MODULES.items() if path.name != "__init__.py"}
-    errors = [f"{name} {error}" for name, names in imports.items() for imported in names if (error := direction_error(name, imported))]
+    errors = [
+        f"{name} {error}"
+        for name, names in imports.items()
+        for imported in names
+        if (error := direction_error(name, imported))
+    ]
     assert not errors, "\n".join(errors)
 
 
@@ -189,7 +207,9 @@ def test_forbidden_uses_are_found() -> None:
     assert [len(forbidden_uses(source)) for source in sources] == [1] * len(sources)
 
 
-@pytest.mark.parametrize("source", ["model.eval()", "np.load(path, allow_pickle=False)", "safetensors.torch.load_file(path)"])
+@pytest.mark.parametrize(
+    "source", ["model.eval()", "np.load(path, allow_pickle=False)", "safetensors.torch.load_file(path)"]
+)
 def test_harmless_uses_are_left_alone(source: str) -> None:
     assert forbidden_uses(source) == []
 

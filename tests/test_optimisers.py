@@ -38,7 +38,9 @@ def test_a_restored_optimiser_goes_on_exactly() -> None:
     ("value", "norm", "expected"),
     [(None, None, [3.0, 4.0]), (3.5, None, [3.0, 3.5]), (None, 2.5, [1.5, 2.0]), (3.0, 2.0, [2**0.5, 2**0.5])],
 )
-def test_gradients_are_clipped_by_value_then_by_norm(value: float | None, norm: float | None, expected: list[float]) -> None:
+def test_gradients_are_clipped_by_value_then_by_norm(
+    value: float | None, norm: float | None, expected: list[float]
+) -> None:
     parameter = nn.Parameter(torch.zeros(2))
     parameter.grad = torch.tensor([3.0, 4.0])
     clip_gradients([parameter], value=value, norm=norm)

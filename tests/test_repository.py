@@ -11,7 +11,10 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-SOURCES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted((ROOT / "src" / "metareplay").rglob("*.py"))}
+SOURCES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "src" / "metareplay").rglob("*.py"))
+}
 MAX_FILE_LINES = 350
 MAX_BODY_LINES = 60
 FORBIDDEN = ("/work/", "../shared", "claude", "anthropic", "openai", "pypi.org", "files.pythonhosted", "registry.npmjs")
@@ -25,8 +28,14 @@ def repository_files() -> list[Path]:
     try:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
     except (OSError, subprocess.CalledProcessError):
-        ignored = {line.strip().rstrip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()} | {".git"}
-        return [path for path in ROOT.rglob("*") if path.is_file() and not ignored.intersection(path.relative_to(ROOT).parts)]
+        ignored = {
+            line.strip().rstrip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+        } | {".git"}
+        return [
+            path
+            for path in ROOT.rglob("*")
+            if path.is_file() and not ignored.intersection(path.relative_to(ROOT).parts)
+        ]
     return [ROOT / name for name in listed if name and (ROOT / name).is_file()]
 
 
@@ -37,7 +46,9 @@ def forbidden_words(text: str) -> list[str]:
 def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines from the first statement after the docstring to the end."""
     first = function.body[0]
-    has_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    has_docstring = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
     if has_docstring and len(function.body) == 1:
         return 0
     start = function.body[1].lineno if has_docstring else first.lineno
@@ -49,7 +60,11 @@ def test_no_private_paths_or_hosts() -> None:
     found = {}
     for path in repository_files():
         content = path.read_bytes()
-        if path != Path(__file__) and b"\0" not in content and (words := forbidden_words(content.decode("utf-8", errors="replace"))):
+        if (
+            path != Path(__file__)
+            and b"\0" not in content
+            and (words := forbidden_words(content.decode("utf-8", errors="replace")))
+        ):
             found[str(path.relative_to(ROOT))] = words
     assert found == {}
 
@@ -61,7 +76,9 @@ def test_the_search_sees_the_repository() -> None:
 
 
 def test_forbidden_words_are_found() -> None:
-    assert [len(forbidden_words(text)) for text in ("see /work/x", "OpenAI", "https://pypi.org/simple", "an open air")] == [1, 1, 1, 0]
+    assert [
+        len(forbidden_words(text)) for text in ("see /work/x", "OpenAI", "https://pypi.org/simple", "an open air")
+    ] == [1, 1, 1, 0]
 
 
 def test_files_are_short() -> None:
@@ -96,7 +113,9 @@ def test_body_lines(source: str, lines: int) -> None:
 
 def test_the_makefile_explains_its_targets() -> None:
     targets = re.findall(r"^([a-z-]+):.*## \S", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {"help", "install", "demo", "browser", "test", "test-slow", "bench", "lint", "format", "clean"} <= set(targets)
+    assert {"help", "install", "demo", "browser", "test", "test-slow", "bench", "lint", "format", "clean"} <= set(
+        targets
+    )
 
 
 def test_continuous_integration_runs_make_test() -> None:
@@ -105,7 +124,9 @@ def test_continuous_integration_runs_make_test() -> None:
     lines = script.read_text(encoding="utf-8").splitlines()
     assert lines[-1] == "make test"
     assert "make browser" in lines
-    assert any(line.startswith("export METAREPLAY_BROWSER=required") for line in lines)  # the page's tests may not be skipped here
+    assert any(
+        line.startswith("export METAREPLAY_BROWSER=required") for line in lines
+    )  # the page's tests may not be skipped here
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
     assert workflow["jobs"]["test"]["steps"][-1] == {"run": "make test"}
 
@@ -114,7 +135,9 @@ def test_one_version_everywhere() -> None:
     version = PYPROJECT["project"]["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == version
-    assert re.search(rf"^## .*\b{re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(
+        rf"^## .*\b{re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
 
 
 def test_every_dependency_is_pinned() -> None:

@@ -58,7 +58,9 @@ def unpack(dataset: Any) -> Unpacked:
         raise DataError("the dataset is empty; every task needs at least one example")
     for index, item in enumerate(items):
         if not isinstance(item, tuple | list) or len(item) < 2:
-            raise DataError(f"item {index} of the dataset is no pair; items must be pairs (input, target), or (input, target, task)")
+            raise DataError(
+                f"item {index} of the dataset is no pair; items must be pairs (input, target), or (input, target, task)"
+            )
     inputs = [_input(item[0], index) for index, item in enumerate(items)]
     shapes = {tuple(part.shape): None for part in inputs}
     if len(shapes) > 1:
@@ -76,7 +78,9 @@ def _item(dataset: Any, index: int) -> Any:
         return dataset[index]
     except Exception as error:  # whatever the user's dataset does
         reason = (str(error).splitlines() or [""])[0]
-        raise DataError(f"item {index} of the dataset cannot be read ({type(error).__name__}: {reason}); correct or remove it") from error
+        raise DataError(
+            f"item {index} of the dataset cannot be read ({type(error).__name__}: {reason}); correct or remove it"
+        ) from error
 
 
 def _input(value: Any, index: int) -> Tensor:
@@ -91,7 +95,9 @@ def _input(value: Any, index: int) -> Tensor:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1) else value
+    return (
+        value.item() if isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1) else value
+    )
 
 
 def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
@@ -106,11 +112,15 @@ def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
         except (TypeError, ValueError) as error:
             raise DataError(f"the inputs are no array of numbers ({error}); give N rows of equal shape") from error
     if found.ndim < 2:
-        raise DataError(f"inputs have shape {tuple(found.shape)}; give one row per example, (N, 1) for one feature: reshape(-1, 1)")
+        raise DataError(
+            f"inputs have shape {tuple(found.shape)}; give one row per example, (N, 1) for one feature: reshape(-1, 1)"
+        )
     if len(found) == 0:
         raise DataError("there are no inputs (0 rows); give at least one example")
     if shape is not None and tuple(found.shape[1:]) != shape:
-        raise DataError(f"inputs have shape {tuple(found.shape[1:])} per example, but this model learned inputs of shape {shape}")
+        raise DataError(
+            f"inputs have shape {tuple(found.shape[1:])} per example, but this model learned inputs of shape {shape}"
+        )
     if not torch.isfinite(found).all():
         row = int((~torch.isfinite(found.flatten(1))).any(1).nonzero()[0])
         raise DataError(f"the inputs contain NaN or infinite values (first in row {row}); clean the data first")

@@ -35,7 +35,11 @@ class ColumnBlocks(NamedTuple):
         if list(self.chosen) == list(range(len(self.sizes))):
             return x  # all of them, as they are
         parts = x.split(list(self.sizes), dim=-1)
-        return parts[self.chosen[0]] if len(self.chosen) == 1 else torch.cat([parts[number] for number in self.chosen], dim=-1)
+        return (
+            parts[self.chosen[0]]
+            if len(self.chosen) == 1
+            else torch.cat([parts[number] for number in self.chosen], dim=-1)
+        )
 
     def put(self, x: Tensor, values: Tensor) -> None:
         """``x[..., columns] = values``, in place; what ``take`` gave as a view is there already."""
@@ -45,5 +49,7 @@ class ColumnBlocks(NamedTuple):
         parts = x.split(list(self.sizes), dim=-1)
         if len(self.chosen) == 1 and values.is_set_to(parts[self.chosen[0]]):
             return
-        for number, piece in zip(self.chosen, values.split([self.sizes[number] for number in self.chosen], dim=-1), strict=True):
+        for number, piece in zip(
+            self.chosen, values.split([self.sizes[number] for number in self.chosen], dim=-1), strict=True
+        ):
             parts[number].copy_(piece)

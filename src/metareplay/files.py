@@ -27,7 +27,9 @@ def only_writer(folder: Path) -> Iterator[None]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise ConfigError(f"another process is at work in {folder}; wait for it, stop it, or choose another --out") from error
+                raise ConfigError(
+                    f"another process is at work in {folder}; wait for it, stop it, or choose another --out"
+                ) from error
         try:
             yield
         finally:
@@ -51,7 +53,9 @@ def write_atomically(path: Path, content: bytes | str) -> Path:
             os.unlink(temporary)
             raise
     except OSError as error:
-        raise MetaReplayError(f"cannot write {path}: {error.strerror or error}; what was stored before is untouched") from error
+        raise MetaReplayError(
+            f"cannot write {path}: {error.strerror or error}; what was stored before is untouched"
+        ) from error
     return path
 
 

@@ -25,7 +25,9 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    if not any(mallopt(_M_MMAP_THRESHOLD, size) for size in _LARGEST):  # first: the others alone would fix it at 128 KiB
+    if not any(
+        mallopt(_M_MMAP_THRESHOLD, size) for size in _LARGEST
+    ):  # first: the others alone would fix it at 128 KiB
         return False
     return bool(mallopt(_M_TRIM_THRESHOLD, _KEPT) and mallopt(_M_TOP_PAD, _AHEAD))
 

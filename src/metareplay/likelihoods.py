@@ -14,7 +14,9 @@ class LikelihoodSettings(Settings):
     """Regression's likelihood."""
 
     group: ClassVar[str] = "posterior"
-    likelihood_scale: float = Field(0.05, gt=0, description="standard deviation of the Gaussian likelihood (regression only)")
+    likelihood_scale: float = Field(
+        0.05, gt=0, description="standard deviation of the Gaussian likelihood (regression only)"
+    )
 
 
 class Likelihood(Protocol):
@@ -39,7 +41,9 @@ class Categorical:
 
     def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
         targets = y.repeat(outputs.shape[0], *[1] * (y.dim() - 1))  # (B, ...) -> (S*B, ...)
-        return F.cross_entropy(outputs.flatten(0, 1), targets)  # SM eq. nll:classification; soft: -sum_y p*(y) log p(y); (S*B, C) -> ()
+        return F.cross_entropy(
+            outputs.flatten(0, 1), targets
+        )  # SM eq. nll:classification; soft: -sum_y p*(y) log p(y); (S*B, C) -> ()
 
     def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
         """Soft targets; classes that the teacher did not know have probability zero."""
@@ -48,7 +52,9 @@ class Categorical:
 
     def uncertainty(self, outputs: Tensor) -> Tensor:
         """The entropy of the posterior predictive, the criterion Ent."""
-        log_p = outputs.double().log_softmax(-1).logsumexp(0) - log(len(outputs))  # SM eq. pred:dist:mc; (S, B, C) -> (B, C)
+        log_p = outputs.double().log_softmax(-1).logsumexp(0) - log(
+            len(outputs)
+        )  # SM eq. pred:dist:mc; (S, B, C) -> (B, C)
         return -(log_p.exp() * log_p).sum(-1).mean()  # (B, C) -> ()
 
 

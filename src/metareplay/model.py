@@ -117,13 +117,18 @@ class ContinualModel:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
         if probe is not None:
             self._check(network, spec, outputs, probe)
-        theta, variances = self.family.initial(network, spec, generator=generator), self.target_variances(self.family, network, spec)
+        theta, variances = (
+            self.family.initial(network, spec, generator=generator),
+            self.target_variances(self.family, network, spec),
+        )
         begin = Start(theta, variances, None if variances is None else self.family.weight_mask(spec))
         introduced_by_task = torch.full((spec.numel,), len(self.heads))
         if self.heads:
             introduced_by_task[self.spec.positions_in(spec)] = self.introduced_by_task
         self.introduced_by_task = introduced_by_task
-        self.old_positions = self.family.positions_in(self.spec, spec) if self.heads and outputs > self.outputs else None
+        self.old_positions = (
+            self.family.positions_in(self.spec, spec) if self.heads and outputs > self.outputs else None
+        )
         if not self.heads:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
         elif self.old_positions is not None:
@@ -148,7 +153,11 @@ class ContinualModel:
         """Find out whether the network draws random numbers also when it predicts, so that predictions need not watch for it."""
         if self.heads:
             x, generator = torch.zeros(2, *input_shape, device=self.device), torch.Generator().manual_seed(0)
-            with suppress(Exception), torch.no_grad(), drawing_in_evaluation(self.network, generator):  # a user's module may refuse zeros
+            with (
+                suppress(Exception),
+                torch.no_grad(),
+                drawing_in_evaluation(self.network, generator),
+            ):  # a user's module may refuse zeros
                 self.network(x)
 
     def to(self, device: torch.device) -> None:
@@ -219,7 +228,13 @@ class ContinualModel:
         low = torch.autocast(self.device.type, torch.bfloat16) if autocast else nullcontext()
         learns = train and not isinstance(self.network, MLP)  # an MLP is the same in both modes
         noise = drawing_from(generator) if learns else drawing_in_evaluation(self.network, generator)
-        with borrowed(self.network) as lent, noise, low, training_mode(lent) if learns else nullcontext(), _clear_batch_norm():
+        with (
+            borrowed(self.network) as lent,
+            noise,
+            low,
+            training_mode(lent) if learns else nullcontext(),
+            _clear_batch_norm(),
+        ):
             outputs = run_flat(lent, self.spec, weights, x, buffers)  # (S, B, C)
         return outputs.to(weights.dtype)
 
@@ -249,13 +264,19 @@ class ContinualModel:
         for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
             self.add_task(stop - start, generator=generator)
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
-            raise CheckpointError(f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration")
+            raise CheckpointError(
+                f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration"
+            )
         if not heads:
             return
-        of_tasks = {name.removeprefix(STATISTICS): tensor for name, tensor in tensors.items() if name.startswith(STATISTICS)}
+        of_tasks = {
+            name.removeprefix(STATISTICS): tensor for name, tensor in tensors.items() if name.startswith(STATISTICS)
+        }
         self.task_buffers.restore(of_tasks)
         try:
-            self.task_map.load_state_dict({name: tensor for name, tensor in tensors.items() if not name.startswith(STATISTICS)})
+            self.task_map.load_state_dict(
+                {name: tensor for name, tensor in tensors.items() if not name.startswith(STATISTICS)}
+            )
         except RuntimeError as error:
             raise CheckpointError(
                 f"the stored weights do not fit this model: {str(error).splitlines()[-1].strip()}; they belong to another configuration"

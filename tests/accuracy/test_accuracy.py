@@ -39,7 +39,9 @@ def test_point_estimates_remember_the_digits(tmp_path: Path) -> None:
 def test_fine_tuning_forgets_and_joint_training_does_not(tmp_path: Path) -> None:
     forgetful = run(tmp_path / "a", "modes-2d", "hnet-fine-tuning")
     assert forgetful.tgiven_during == 100
-    upper = make_plan({"benchmark": "split-digits", "method": "joint"}, {"training.iterations": 1000}, out=tmp_path / "b")
+    upper = make_plan(
+        {"benchmark": "split-digits", "method": "joint"}, {"training.iterations": 1000}, out=tmp_path / "b"
+    )
     joint = Run(upper).execute()
     assert joint.tinfer_final["softmax"] >= 95
 

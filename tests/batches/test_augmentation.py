@@ -21,7 +21,9 @@ def test_every_image_is_a_crop_of_itself_and_all_crops_occur() -> None:
     image = torch.rand(3, 6, 5, generator=_generator())
     found = crop_and_flip(image.expand(4000, -1, -1, -1), generator=_generator(1))
     side = range(2 * CROP_PADDING + 1)
-    possible = torch.stack([_plain_crop(image, top, left, mirrored) for top in side for left in side for mirrored in (False, True)])
+    possible = torch.stack(
+        [_plain_crop(image, top, left, mirrored) for top in side for left in side for mirrored in (False, True)]
+    )
     same = (found[:, None] == possible[None]).flatten(2).all(2)  # (4000, 162)
     assert same.any(1).all()
     counts = same.sum(0)

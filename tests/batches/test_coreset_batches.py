@@ -85,7 +85,9 @@ def test_the_default_share_is_that_of_all_coresets_together() -> None:
     assert counts.tolist() == [2] * 20
 
 
-@pytest.mark.parametrize(("share", "size", "own"), [(0.5, 8, 4), (0.25, 8, 2), (0.75, 8, 6), (0.01, 8, 1), (0.99, 8, 7), (0.9, 100, 18)])
+@pytest.mark.parametrize(
+    ("share", "size", "own"), [(0.5, 8, 4), (0.25, 8, 2), (0.75, 8, 6), (0.01, 8, 1), (0.99, 8, 7), (0.9, 100, 18)]
+)
 def test_the_own_share_of_a_batch(share: float, size: int, own: int) -> None:
     """Also where it needs more examples than the coreset has: then they repeat."""
     source = batches(share=share, size=size)

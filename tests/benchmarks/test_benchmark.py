@@ -49,7 +49,9 @@ def test_an_index_outside_is_an_index_error(index: int) -> None:
         _benchmark([])[index]
 
 
-@pytest.mark.parametrize("chosen", [slice(2), slice(1, 4), slice(None, None, -1), slice(1, None, 2), slice(-2, None), slice(7, None)])
+@pytest.mark.parametrize(
+    "chosen", [slice(2), slice(1, 4), slice(None, None, -1), slice(1, None, 2), slice(-2, None), slice(7, None)]
+)
 def test_a_slice_is_a_benchmark_of_the_chosen_tasks(chosen: slice) -> None:
     made: list[int] = []
     benchmark = _benchmark(made)
@@ -58,7 +60,12 @@ def test_a_slice_is_a_benchmark_of_the_chosen_tasks(chosen: slice) -> None:
     assert isinstance(part, Benchmark)
     assert _names(part) == [f"task-{index}" for index in range(5)[chosen]]
     assert len(part) == len(_names(part))
-    assert (part.name, part.problem, part.scenario, part.input_shape) == ("five", "classification", Scenario.CLASS, (3,))
+    assert (part.name, part.problem, part.scenario, part.input_shape) == (
+        "five",
+        "classification",
+        Scenario.CLASS,
+        (3,),
+    )
 
 
 def test_a_slice_of_a_slice_counts_from_the_slice() -> None:
@@ -94,7 +101,9 @@ def test_what_a_benchmark_says_of_its_tasks_needs_no_data() -> None:
     plain = _benchmark(made)
     assert [outline.name for outline in plain.task_infos()] == _names(plain)
     made.clear()
-    told = replace(plain, describe=lambda index: TaskInfo(f"told-{index}", (index,)), make_test=lambda index: _split(index + 1))
+    told = replace(
+        plain, describe=lambda index: TaskInfo(f"told-{index}", (index,)), make_test=lambda index: _split(index + 1)
+    )
     assert told.task_infos()[3] == TaskInfo("told-3", (3,))
     assert len(told.test(4).x) == 5
     part = told[1:4:2]

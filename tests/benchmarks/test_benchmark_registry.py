@@ -22,7 +22,11 @@ from metareplay.nets.registry import network_part
 @pytest.fixture
 def small_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small random images in place of those that have to be found or downloaded."""
-    for name, shape, count in (("mnist", (1, 28, 28), 10), ("cifar10", (3, 32, 32), 10), ("cifar100", (3, 32, 32), 100)):
+    for name, shape, count in (
+        ("mnist", (1, 28, 28), 10),
+        ("cifar10", (3, 32, 32), 10),
+        ("cifar100", (3, 32, 32), 100),
+    ):
         x, y = torch.randint(256, (3 * count, *shape), dtype=torch.uint8), torch.arange(count).repeat(3)
         small = LabelledImages(x, y, x[: 2 * count], y[: 2 * count])
         monkeypatch.setattr(images, f"load_{name}", lambda _, small=small: small)
@@ -80,7 +84,9 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "settings"), SETTINGS)
-def test_settings_of_tasks_reach_the_benchmark_and_its_entry(name: str, settings: dict[str, Any], small_sets: None) -> None:
+def test_settings_of_tasks_reach_the_benchmark_and_its_entry(
+    name: str, settings: dict[str, Any], small_sets: None
+) -> None:
     tasks = TaskSettings(**settings)
     check_built(BENCHMARKS[name].with_settings(tasks), build_benchmark(name, tasks=tasks))
 
@@ -120,9 +126,13 @@ def test_the_data_folder_reaches_the_reader(tmp_path: Path) -> None:
         build_benchmark("split-mnist", data_dir=tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(("name", "near"), [("split-minst", "split-mnist"), ("modes2d", "modes-2d"), ("Regression-1D", "regression-1d")])
+@pytest.mark.parametrize(
+    ("name", "near"), [("split-minst", "split-mnist"), ("modes2d", "modes-2d"), ("Regression-1D", "regression-1d")]
+)
 def test_an_unknown_name_lists_the_known_ones_and_the_nearest(name: str, near: str) -> None:
-    with pytest.raises(ConfigError, match=rf"'{name}' is unknown; choose one of {', '.join(BENCHMARKS)}; did you mean '{near}'\?$"):
+    with pytest.raises(
+        ConfigError, match=rf"'{name}' is unknown; choose one of {', '.join(BENCHMARKS)}; did you mean '{near}'\?$"
+    ):
         build_benchmark(name)
 
 

@@ -30,7 +30,9 @@ def real(count: int = 40) -> Examples:
 
 def made(found: Examples, **settings: Any) -> Any:
     scenario = settings.pop("scenario", None)
-    return benchmark_of(found, DataSettings(**settings), "custom:rows", 11, None if scenario is None else Scenario(scenario))
+    return benchmark_of(
+        found, DataSettings(**settings), "custom:rows", 11, None if scenario is None else Scenario(scenario)
+    )
 
 
 NINE = list("abcdefghi")
@@ -155,18 +157,48 @@ REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
         ConfigError,
         "classes:2 does not fit 9 classes; write sizes that add up to 9, e.g. classes:2,7",
     ),
-    (examples(NINE[:3]), {"tasks_by": "classes:2"}, ConfigError, "does not fit 3 classes; write sizes that add up to 3, e.g. classes:3"),
+    (
+        examples(NINE[:3]),
+        {"tasks_by": "classes:2"},
+        ConfigError,
+        "does not fit 3 classes; write sizes that add up to 3, e.g. classes:3",
+    ),
     (examples(NINE[:1]), {"tasks_by": "classes:2"}, ConfigError, "the data have a single class"),
     (examples(NINE), {"tasks_by": "classes:2,3"}, ConfigError, "sizes that add up to 9"),
     (examples(NINE), {"tasks_by": "classes:1"}, ConfigError, "at least two classes"),
     (examples(NINE), {"tasks_by": "classes:two"}, ConfigError, "write how many classes"),
-    (examples(NINE), {"tasks_by": "classes:3", "task_order": "a,b"}, ConfigError, "--task-order must name every class .*look at 'c'"),
-    (examples(["a", "b"], ["x", "y"]), {"task_order": "x,z"}, ConfigError, "--task-order must name every task .*look at 'z'"),
-    (examples(["a", "b", "c"], ["x", "x", "y"]), {}, DataError, "task 'y' has the single class 'c': there is nothing to tell apart"),
-    (examples(["a", "b", "c", "d"], ["x", "x", "y", "y"]), {"scenario": "domain"}, ConfigError, "domain needs the same classes"),
+    (
+        examples(NINE),
+        {"tasks_by": "classes:3", "task_order": "a,b"},
+        ConfigError,
+        "--task-order must name every class .*look at 'c'",
+    ),
+    (
+        examples(["a", "b"], ["x", "y"]),
+        {"task_order": "x,z"},
+        ConfigError,
+        "--task-order must name every task .*look at 'z'",
+    ),
+    (
+        examples(["a", "b", "c"], ["x", "x", "y"]),
+        {},
+        DataError,
+        "task 'y' has the single class 'c': there is nothing to tell apart",
+    ),
+    (
+        examples(["a", "b", "c", "d"], ["x", "x", "y", "y"]),
+        {"scenario": "domain"},
+        ConfigError,
+        "domain needs the same classes",
+    ),
     (real(), {"tasks_by": "classes:2"}, ConfigError, "classes:k needs classes"),
     (real(), {"scenario": "class"}, ConfigError, "the scenario class needs classes"),
-    (examples(["a", "b"], ["x", "x"]), {"problem": "regression"}, DataError, r"rows\.csv, line 0: the label 'a' is not a number"),
+    (
+        examples(["a", "b"], ["x", "x"]),
+        {"problem": "regression"},
+        DataError,
+        r"rows\.csv, line 0: the label 'a' is not a number",
+    ),
     (examples(list(range(101))), {"tasks_by": "classes:101"}, ConfigError, "101 different whole numbers, .*--problem"),
     (examples(["a", "b"], ["x", "x"], test=torch.arange(20) < 0), {}, DataError, "task 'x' has no test examples"),
     (examples(["a", "b"], ["x", "x"], test=torch.arange(20) >= 0), {}, DataError, "task 'x' has no training examples"),
@@ -179,7 +211,11 @@ REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("data", "settings", "kind", "message"), REFUSED, ids=[message[:30] for *_, message in REFUSED])
-def test_what_makes_no_tasks_is_refused(data: Examples, settings: dict[str, Any], kind: type[Exception], message: str) -> None:
+@pytest.mark.parametrize(
+    ("data", "settings", "kind", "message"), REFUSED, ids=[message[:30] for *_, message in REFUSED]
+)
+def test_what_makes_no_tasks_is_refused(
+    data: Examples, settings: dict[str, Any], kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind, match=message):
         made(data, **settings)

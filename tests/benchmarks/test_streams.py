@@ -70,7 +70,9 @@ STREAMS: dict[str, Any] = {
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_of_every_kind(name: str) -> None:
     stream = STREAMS[name]
-    found = stream_benchmark(stream() if callable(stream) else stream, test=[dataset((0, 1), size=2), dataset((2, 3), size=2)])
+    found = stream_benchmark(
+        stream() if callable(stream) else stream, test=[dataset((0, 1), size=2), dataset((2, 3), size=2)]
+    )
     assert isinstance(found, Benchmark)
     assert [(task.name, task.classes) for task in found] == [("task-0", (0, 1)), ("task-1", (2, 3))]
     assert found.scenario is Scenario.CLASS
@@ -87,7 +89,9 @@ def test_a_share_is_kept_for_testing_without_a_test_stream() -> None:
 
 
 def test_test_sets_are_found_by_their_task_labels() -> None:
-    found = stream_benchmark([dataset((0, 1), 3), dataset((2, 3), 5)], test=[dataset((2, 3), 5, size=2), dataset((0, 1), 3, size=4)])
+    found = stream_benchmark(
+        [dataset((0, 1), 3), dataset((2, 3), 5)], test=[dataset((2, 3), 5, size=2), dataset((0, 1), 3, size=4)]
+    )
     assert [len(task.test.x) for task in found] == [8, 4]
 
 
@@ -136,8 +140,16 @@ BAD: list[tuple[Any, Any, str]] = [
     ([TensorDataset(torch.zeros(0, 2), torch.zeros(0))], None, "dataset 0 of the stream: the dataset is empty"),
     ([TensorDataset(torch.zeros(3, 2))], None, "item 0 of the dataset is no pair"),
     ([dataset((0, 0))], None, "task 'task-0' has the single class 0"),
-    ([dataset((0, 1)), (np.zeros((4, 5)), [0, 1, 0, 1])], None, r"'task-1' has inputs of shape \(5,\), the first task \(3,\)"),
-    ([dataset((0, 1))], [(np.zeros((4, 5)), [0, 1, 0, 1])], r"'task-0' has test inputs of shape \(5,\), the first task \(3,\)"),
+    (
+        [dataset((0, 1)), (np.zeros((4, 5)), [0, 1, 0, 1])],
+        None,
+        r"'task-1' has inputs of shape \(5,\), the first task \(3,\)",
+    ),
+    (
+        [dataset((0, 1))],
+        [(np.zeros((4, 5)), [0, 1, 0, 1])],
+        r"'task-0' has test inputs of shape \(5,\), the first task \(3,\)",
+    ),
     ([dataset((0, 1), 0)], [dataset((0, 1), 4)], "the test stream has a task labelled 4, the stream only 0"),
     (
         [Broken(dataset((0, 1)))],

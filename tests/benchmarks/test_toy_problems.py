@@ -14,7 +14,12 @@ SEEDS = range(60)
 
 def test_regression_shapes() -> None:
     benchmark = regression_1d(0)
-    assert (benchmark.problem, benchmark.scenario, benchmark.input_shape, len(benchmark)) == ("regression", Scenario.DOMAIN, (1,), 3)
+    assert (benchmark.problem, benchmark.scenario, benchmark.input_shape, len(benchmark)) == (
+        "regression",
+        Scenario.DOMAIN,
+        (1,),
+        3,
+    )
     for task in benchmark:
         assert task.train.x.shape == task.train.y.shape == (20, 1)
         assert task.test.x.shape == task.test.y.shape == (100, 1)
@@ -24,7 +29,11 @@ def test_regression_shapes() -> None:
 
 @pytest.mark.parametrize(
     ("index", "points"),
-    [(0, {-4.0: -1.0, -3.0: 0.0, -2.0: 1.0, -2.5: 0.125}), (1, {-1.0: 1.0, 0.0: -1.0, 0.5: -0.5}), (2, {2.0: -1.0, 3.0: 0.0, 3.5: 0.125})],
+    [
+        (0, {-4.0: -1.0, -3.0: 0.0, -2.0: 1.0, -2.5: 0.125}),
+        (1, {-1.0: 1.0, 0.0: -1.0, 0.5: -0.5}),
+        (2, {2.0: -1.0, 3.0: 0.0, 3.5: 0.125}),
+    ],
 )
 def test_the_ground_truth_is_the_papers(index: int, points: dict[float, float]) -> None:
     assert REGRESSION_FUNCTIONS[index](torch.tensor(list(points))).tolist() == list(points.values())
@@ -56,7 +65,12 @@ def test_regression_noise_has_the_papers_deviation_and_inputs_are_uniform(index:
 
 def test_modes_shapes_and_classes() -> None:
     benchmark = modes_2d(0)
-    assert (benchmark.problem, benchmark.scenario, benchmark.input_shape, len(benchmark)) == ("classification", Scenario.CLASS, (2,), 3)
+    assert (benchmark.problem, benchmark.scenario, benchmark.input_shape, len(benchmark)) == (
+        "classification",
+        Scenario.CLASS,
+        (2,),
+        3,
+    )
     assert [task.classes for task in benchmark] == [(0, 1), (2, 3), (4, 5)]
     for task in benchmark:
         assert (task.train.x.shape, task.test.x.shape) == ((20, 2), (200, 2))
@@ -99,5 +113,9 @@ def test_the_global_random_state_is_left_alone(build: Callable[[int], Benchmark]
 
 
 def test_tasks_and_splits_do_not_share_their_noise() -> None:
-    noise = [(split.x - mode_centres()[list(task.classes)][split.y])[:20] for task in modes_2d(0) for split in (task.train, task.test)]
+    noise = [
+        (split.x - mode_centres()[list(task.classes)][split.y])[:20]
+        for task in modes_2d(0)
+        for split in (task.train, task.test)
+    ]
     assert all(not torch.allclose(a, b, atol=1e-3) for i, a in enumerate(noise) for b in noise[:i])

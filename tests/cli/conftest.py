@@ -49,5 +49,10 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def tiny() -> list[str]:
     """Options that make a run take a fraction of a second."""
-    settings = ("training.iterations=8", "training.checkpoint_every=3", "inference.samples=3", "inference.batch_wise=20")
+    settings = (
+        "training.iterations=8",
+        "training.checkpoint_every=3",
+        "inference.samples=3",
+        "inference.batch_wise=20",
+    )
     return ["--quiet", *(word for setting in settings for word in ("--set", setting))]

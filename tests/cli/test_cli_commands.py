@@ -45,7 +45,9 @@ def classifier(tmp_path_factory: pytest.TempPathFactory, points: Array) -> Path:
 def regressor(tmp_path_factory: pytest.TempPathFactory, points: Array) -> Path:
     folder = tmp_path_factory.mktemp("regressor")
     model = ContinualRegressor("pr-bbb", "mlp-5", settings={"training.iterations": 5, "inference.samples": 5})
-    model.learn_task(points, points[:, 0], name="first").learn_task(points + 3, points[:, 1], name="second").save(folder)
+    model.learn_task(points, points[:, 0], name="first").learn_task(points + 3, points[:, 1], name="second").save(
+        folder
+    )
     return folder
 
 
@@ -54,7 +56,9 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_the_version_of_the_module() -> None:
-    found = subprocess.run([sys.executable, "-m", "metareplay", "--version"], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-m", "metareplay", "--version"], capture_output=True, text=True, check=True
+    )
     assert (found.stdout, found.stderr) == (f"metareplay {__version__}\n", "")
 
 
@@ -121,7 +125,9 @@ def write_inputs(path: Path, points: Array) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.csv", "header.csv"])
-def test_predictions_of_every_kind_of_file(name: str, classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
+def test_predictions_of_every_kind_of_file(
+    name: str, classifier: Path, points: Array, command: Command, tmp_path: Path
+) -> None:
     write_inputs(tmp_path / name, points)
     found = command("predict", classifier, tmp_path / name)
     assert (found.code, found.err) == (0, "")
@@ -135,9 +141,13 @@ def test_predictions_of_every_kind_of_file(name: str, classifier: Path, points: 
             assert float(answer[name_]) == pytest.approx(getattr(expected, name_)[row], rel=1e-5, abs=1e-300)
 
 
-def test_the_model_is_read_once(classifier: Path, points: Array, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_is_read_once(
+    classifier: Path, points: Array, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[Path] = []
-    monkeypatch.setattr(store, "read_tensors", lambda path, reader=store.read_tensors: (read.append(path), reader(path))[1])
+    monkeypatch.setattr(
+        store, "read_tensors", lambda path, reader=store.read_tensors: (read.append(path), reader(path))[1]
+    )
     np.save(tmp_path / "x.npy", points)
     assert command("predict", classifier, tmp_path / "x.npy").code == 0
     assert len(read) == 1
@@ -174,7 +184,9 @@ def test_answers_go_to_a_file(classifier: Path, points: Array, command: Command,
 
 
 @pytest.mark.parametrize("option", [("--predictive", "moments"), ("--adaptive", "1000000")])
-def test_faster_predictions(option: tuple[str, str], classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
+def test_faster_predictions(
+    option: tuple[str, str], classifier: Path, points: Array, command: Command, tmp_path: Path
+) -> None:
     np.save(tmp_path / "x.npy", points)
     answers = rows(command("predict", classifier, tmp_path / "x.npy", *option).out)
     settings = {f"inference.{option[0].removeprefix('--')}": option[1] if option[1] == "moments" else float(option[1])}

@@ -16,14 +16,17 @@ USER_ERRORS: list[tuple[list[str], str]] = [
     (["run", "split-digit"], "benchmark 'split-digit' is unknown"),
     (["run", "split-digit"], "did you mean 'split-digits'?"),
     (["run", "--method", "pr-bb"], "did you mean pr-bbb?"),
-    (["run", "modes-2d", "--network", "mlp-0", "--out", "OUT"], "network='mlp-0' is unknown; choose one of mlp-"),
+    (
+        ["run", "modes-2d", "--network", "mlp-0", "--out", "OUT"],
+        "network='mlp-0' is unknown; did you mean mlp? choose one of mlp-",
+    ),
     (["run", "--set", "training.iteration=5"], "did you mean training.iterations?"),
     (["run", "--set", "training.iterations"], "write key=value"),
     (["run", "--set", "training.iterations=0"], "training.iterations=0"),
     (["run", "--set", "training.learning_rate=fast"], "training.learning_rate='fast'"),
     (["run", "--set", "training.iterations=5", "--set", "training.epochs=2"], "give either iterations or epochs"),
-    (["run", "--method", "sp-bbb", "--set", "strategy.strength=1"], "sp-bbb has no replay penalty"),
-    (["run", "--method", "pr-dirac", "--set", "posterior.prior_scale=1"], "Dirac posterior"),
+    (["run", "--method", "sp-bbb", "--set", "strategy.strength=1"], "sp-bbb uses no measure against forgetting"),
+    (["run", "--method", "pr-dirac", "--set", "posterior.prior_scale=1"], "pr-dirac has point estimates"),
     (["run", "--seed", "-1"], "seed=-1"),
     (["run", "--config", "OUT/none.yaml"], "cannot be read: No such file or directory"),
     (["run", "--config", "OUT"], "cannot be read: Is a directory"),
@@ -37,8 +40,12 @@ USER_ERRORS: list[tuple[list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), USER_ERRORS, ids=[" ".join(arguments) for arguments, _ in USER_ERRORS])
-def test_a_users_error_is_one_clear_message(arguments: list[str], message: str, command: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"), USER_ERRORS, ids=[" ".join(arguments) for arguments, _ in USER_ERRORS]
+)
+def test_a_users_error_is_one_clear_message(
+    arguments: list[str], message: str, command: Command, tmp_path: Path
+) -> None:
     found = command(*(argument.replace("OUT", str(tmp_path)) for argument in arguments))
     assert found.code == 2
     assert found.err.startswith("error: ")
@@ -48,7 +55,9 @@ def test_a_users_error_is_one_clear_message(arguments: list[str], message: str, 
     assert list(tmp_path.iterdir()) == []  # nothing was begun
 
 
-@pytest.mark.parametrize("text", ["training: [1, 2", "a: b: c", "- a list", "just words", "training:\n  iterations: -3", "nonsense: 1"])
+@pytest.mark.parametrize(
+    "text", ["training: [1, 2", "a: b: c", "- a list", "just words", "training:\n  iterations: -3", "nonsense: 1"]
+)
 def test_a_bad_configuration_file(text: str, command: Command, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     found = command("run", "--config", tmp_path / "bad.yaml", "--out", tmp_path / "run")
@@ -102,7 +111,9 @@ BAD_INPUTS: list[tuple[str, bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "content", "message"), BAD_INPUTS, ids=[f"{name} {message}" for name, _, message in BAD_INPUTS])
+@pytest.mark.parametrize(
+    ("name", "content", "message"), BAD_INPUTS, ids=[f"{name} {message}" for name, _, message in BAD_INPUTS]
+)
 def test_bad_inputs(name: str, content: bytes, message: str, command: Command, model: Path, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     found = command("predict", model, tmp_path / name)
@@ -127,7 +138,9 @@ def test_an_archive_without_x(command: Command, model: Path, tmp_path: Path) -> 
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_bad_options_of_predict(options: list[str], message: str, command: Command, model: Path, tmp_path: Path) -> None:
+def test_bad_options_of_predict(
+    options: list[str], message: str, command: Command, model: Path, tmp_path: Path
+) -> None:
     np.save(tmp_path / "x.npy", np.eye(2))
     found = command("predict", model, tmp_path / "x.npy", *(option.replace("MODEL", str(model)) for option in options))
     assert found.code == 2
@@ -164,7 +177,9 @@ BROKEN: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize(("name", "content"), BROKEN)
 def test_broken_inputs(name: str, content: bytes, command: Command, tmp_path: Path) -> None:
-    model = ContinualClassifier("sp-dirac", "mlp-3", settings={"training.iterations": 2}).learn_task(np.eye(2), ["a", "b"])
+    model = ContinualClassifier("sp-dirac", "mlp-3", settings={"training.iterations": 2}).learn_task(
+        np.eye(2), ["a", "b"]
+    )
     model.save(tmp_path / "model")
     (tmp_path / name).write_bytes(content)
     found = command("predict", tmp_path / "model", tmp_path / name)

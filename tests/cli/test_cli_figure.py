@@ -75,7 +75,9 @@ def test_methods_have_names_of_their_own(finished: Path, command: Command, tmp_p
         (("maps",), "nothing that figure 'maps' could show"),
     ],
 )
-def test_what_cannot_be_drawn_is_explained(arguments: tuple[str, ...], words: str, finished: Path, command: Command) -> None:
+def test_what_cannot_be_drawn_is_explained(
+    arguments: tuple[str, ...], words: str, finished: Path, command: Command
+) -> None:
     found = command("figure", arguments[0], finished, *arguments[1:])
     assert found.code == 2
     assert words in found.err

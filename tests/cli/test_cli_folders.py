@@ -27,7 +27,9 @@ def test_overwrite_leaves_a_folder_with_anything_else_alone(command: Command, ti
 
 
 @pytest.mark.parametrize("entry", ["config.yaml", "seed-data/precious"])
-def test_overwrite_does_not_take_any_folder_for_a_run(command: Command, tiny: list[str], tmp_path: Path, entry: str) -> None:
+def test_overwrite_does_not_take_any_folder_for_a_run(
+    command: Command, tiny: list[str], tmp_path: Path, entry: str
+) -> None:
     (tmp_path / entry).parent.mkdir(exist_ok=True)
     (tmp_path / entry).write_text("name: my own project\n")
     found = command("run", "modes-2d", *tiny, "--out", tmp_path, "--overwrite")
@@ -74,7 +76,9 @@ def test_only_one_process_writes_to_a_folder(tmp_path: Path) -> None:
         ("modes-2d", "training.augmentation=crop-flip", "needs images of shape (C, H, W)"),
     ],
 )
-def test_what_means_nothing_for_a_benchmark_is_refused(command: Command, tmp_path: Path, benchmark: str, setting: str, reason: str) -> None:
+def test_what_means_nothing_for_a_benchmark_is_refused(
+    command: Command, tmp_path: Path, benchmark: str, setting: str, reason: str
+) -> None:
     found = command("run", benchmark, "--set", setting, "--out", tmp_path / "run")
     assert found.code == 2
     assert reason in found.err
@@ -99,14 +103,18 @@ def test_a_byte_order_mark_is_no_header(command: Command, tiny: list[str], tmp_p
 
 
 @pytest.mark.parametrize("options", [["--overwrite"], ["--seeds", "2"], ["--resume"]], ids=" ".join)
-def test_a_file_in_the_place_of_the_folder(options: list[str], command: Command, tiny: list[str], tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_folder(
+    options: list[str], command: Command, tiny: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("precious")
     found = command("run", "modes-2d", *tiny, "--out", tmp_path / "file", *options)
     assert found.code == 2
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_overwrite_keeps_the_old_run_when_the_new_one_cannot_begin(command: Command, tiny: list[str], tmp_path: Path) -> None:
+def test_overwrite_keeps_the_old_run_when_the_new_one_cannot_begin(
+    command: Command, tiny: list[str], tmp_path: Path
+) -> None:
     options = ["run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", tmp_path / "run"]
     command(*options)
     found = command(*options, "--network", "mlp-0", "--overwrite")

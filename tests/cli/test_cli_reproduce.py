@@ -43,7 +43,9 @@ def test_a_table_is_run_printed_written_and_not_repeated(
 
 
 def test_a_dry_run_lists_and_runs_nothing(command: Callable[..., Any], tmp_path: Path) -> None:
-    answer = command("reproduce", "gmm", "--rows", "sp-dirac,pr-dirac", "--seeds", 2, "--dry-run", "--out", tmp_path / "gmm")
+    answer = command(
+        "reproduce", "gmm", "--rows", "sp-dirac,pr-dirac", "--seeds", 2, "--dry-run", "--out", tmp_path / "gmm"
+    )
     assert answer.code == 0, answer.err
     assert answer.out.count("sp-dirac seed") == 2
     assert "10001" in answer.out
@@ -51,7 +53,9 @@ def test_a_dry_run_lists_and_runs_nothing(command: Callable[..., Any], tmp_path:
     assert not (tmp_path / "gmm").exists()
 
 
-def test_a_dry_run_without_the_data_says_so(command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_without_the_data_says_so(
+    command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     options = ("--rows", "pr-dirac", "--dry-run", "--data-dir", tmp_path / "nosuch")
     answer = command("reproduce", "split-mnist", *options)
@@ -82,7 +86,9 @@ def test_one_failing_row_leaves_the_others(command: Callable[..., Any], tmp_path
         (("gmm", "--set", "training.iteration=3"), "training.iteration"),
     ],
 )
-def test_errors_name_what_is_wrong(command: Callable[..., Any], tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_errors_name_what_is_wrong(
+    command: Callable[..., Any], tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
     answer = command("reproduce", *arguments, "--out", tmp_path / "out")
     assert answer.code == 2
     assert words in answer.err

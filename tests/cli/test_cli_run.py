@@ -65,7 +65,9 @@ def test_a_finished_run_of_another_configuration_is_refused(command: Command, ti
 
 
 @pytest.mark.usefixtures("no_report")
-def test_an_existing_folder_is_refused_and_overwritten_only_on_request(command: Command, tiny: list[str], tmp_path: Path) -> None:
+def test_an_existing_folder_is_refused_and_overwritten_only_on_request(
+    command: Command, tiny: list[str], tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     options = ["run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", folder]
     command(*options)
@@ -101,10 +103,18 @@ def test_a_configuration_file_repeats_a_run(command: Command, tiny: list[str], t
 def test_later_settings_win(command: Command, tiny: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("method: sp-dirac\ntraining: {iterations: 3, learning_rate: 0.5}\nseed: 1\n")
     options = ["--seed", "2", "--set", "training.learning_rate=1e-2", "--set", "inference.samples=2"]
-    found = command("run", "modes-2d", "--config", tmp_path / "mine.yaml", *options, "--quiet", "--out", tmp_path / "run")
+    found = command(
+        "run", "modes-2d", "--config", tmp_path / "mine.yaml", *options, "--quiet", "--out", tmp_path / "run"
+    )
     assert found.code == 0
     stored = flatten(yaml.safe_load((tmp_path / "run" / "config.yaml").read_text()))
-    expected = {"benchmark": "modes-2d", "method": "sp-dirac", "seed": 2, "training.iterations": 3, "training.learning_rate": 0.01}
+    expected = {
+        "benchmark": "modes-2d",
+        "method": "sp-dirac",
+        "seed": 2,
+        "training.iterations": 3,
+        "training.learning_rate": 0.01,
+    }
     assert {key: stored[key] for key in expected} == expected
 
 
@@ -119,13 +129,25 @@ def test_the_default_folder_is_named_after_the_run(
 
 @pytest.mark.usefixtures("no_report")
 def test_a_run_says_what_it_does(command: Command, tiny: list[str], tmp_path: Path) -> None:
-    found = command("run", "modes-2d", "--method", "sp-dirac", *[word for word in tiny if word != "--quiet"], "--out", tmp_path / "run")
-    assert found.out.startswith("sp-dirac on modes-2d (scenario class, 3 tasks), mlp-10-10\nsettings: published with the paper")
+    found = command(
+        "run",
+        "modes-2d",
+        "--method",
+        "sp-dirac",
+        *[word for word in tiny if word != "--quiet"],
+        "--out",
+        tmp_path / "run",
+    )
+    assert found.out.startswith(
+        "sp-dirac on modes-2d (scenario class, 3 tasks), mlp-10-10\nsettings: published with the paper"
+    )
     assert "task 3/3" in found.out
 
 
 @pytest.mark.usefixtures("no_report")
-def test_the_published_recipe_can_be_asked_for(command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_published_recipe_can_be_asked_for(
+    command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And a resumed run says where its settings are, not which recipe another run would take."""
     fast = Recipe("modes-2d", "sp-dirac", "mlp-10-10", "by this project", {"training.learning_rate": 0.123}, fast=True)
     recipes = (*all_recipes(), fast)
@@ -185,7 +207,9 @@ def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path) -
         "--out",
         str(tmp_path / "many"),
     ]
-    found = subprocess.run(many, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    found = subprocess.run(
+        many, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
+    )
     assert (found.returncode, found.stderr) == (0, "")
     assert "2 seeds, mean ± standard error" in found.stdout
     for seed in (4, 5):

@@ -9,7 +9,9 @@ from torch import Generator, Tensor
 from metareplay.inference.criteria import CRITERIA, criteria_for
 from metareplay.inference.predictive import log_likelihoods
 
-ALONE = [criterion.name for criterion in criteria_for("classification") if criterion.alone and criterion.score is not None]
+ALONE = [
+    criterion.name for criterion in criteria_for("classification") if criterion.alone and criterion.score is not None
+]
 """Criteria by which a task's score depends on that task alone."""
 
 pytestmark = pytest.mark.parametrize("name", ALONE)

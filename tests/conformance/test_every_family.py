@@ -65,7 +65,9 @@ def _start(name: str, network_name: str, seed: int = 0) -> tuple[PosteriorFamily
 
 def test_every_known_family_is_here() -> None:
     assert {family.removesuffix("-kept") for family in FAMILIES} == set(posteriors.FAMILIES)
-    assert {name: family.name for name, family in FAMILIES.items()} == {name: name.removesuffix("-kept") for name in FAMILIES}
+    assert {name: family.name for name, family in FAMILIES.items()} == {
+        name: name.removesuffix("-kept") for name in FAMILIES
+    }
 
 
 def test_theta_has_the_length_the_family_says(name: str, network_name: str) -> None:
@@ -109,7 +111,9 @@ def test_samples_are_weights_of_the_network(name: str, network_name: str, rng: G
 def test_sampling_follows_the_generator(name: str, network_name: str) -> None:
     family, _, spec, theta = _start(name, network_name)
     state = torch.get_rng_state()
-    first, again, other = (family.at(theta, spec).rsample(6, generator=Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    first, again, other = (
+        family.at(theta, spec).rsample(6, generator=Generator().manual_seed(seed)) for seed in (1, 1, 2)
+    )
     assert torch.equal(first, again)
     assert torch.equal(first, other) == (family.weight_sets is not None)
     assert torch.equal(torch.get_rng_state(), state)

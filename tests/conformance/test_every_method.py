@@ -19,12 +19,22 @@ SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.c
 
 ONLY_CLASSES = {"ewc-growing", "ewc-shared", "vcl-growing"}
 """They refuse regression."""
-PAIRS = [(method, name) for name in BENCHMARKS for method in METHODS if not (name == "regression-1d" and method in ONLY_CLASSES)]
+PAIRS = [
+    (method, name)
+    for name in BENCHMARKS
+    for method in METHODS
+    if not (name == "regression-1d" and method in ONLY_CLASSES)
+]
 every_method = pytest.mark.parametrize(("method", "name"), PAIRS)
 
 
 def unlearned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:
-    defaults = {"method": method, "network": "mlp-4", "seed": seed, **(SMALL if METHODS[method].task_map_part.generated else {})}
+    defaults = {
+        "method": method,
+        "network": "mlp-4",
+        "seed": seed,
+        **(SMALL if METHODS[method].task_map_part.generated else {}),
+    }
     given = {"training.iterations": 3, "training.batch_size": 8, "inference.samples": 5}
     config = build_config(defaults, given, "test")
     return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=6)
@@ -44,7 +54,9 @@ def thetas(learner: ContinualLearner) -> Tensor:
 
 def inferred(learner: ContinualLearner, tests: Sequence[TaskData]) -> dict[str, tuple[object, ...]]:
     """All figures of task inference as plain numbers."""
-    return {name: (*each[:-1], each.counts.tolist()) for name, each in Evaluator(learner.predictor).inferred(tests).items()}
+    return {
+        name: (*each[:-1], each.counts.tolist()) for name, each in Evaluator(learner.predictor).inferred(tests).items()
+    }
 
 
 @every_method
@@ -91,7 +103,9 @@ def fine_tuned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner
     return learner
 
 
-@pytest.mark.parametrize(("method", "name"), [(method, name) for method, name in PAIRS if (METHODS[method].strategy == "coreset-replay")])
+@pytest.mark.parametrize(
+    ("method", "name"), [(method, name) for method, name in PAIRS if (METHODS[method].strategy == "coreset-replay")]
+)
 def test_kept_examples_fine_tune(method: str, name: str) -> None:
     benchmark = BENCHMARKS[name]
     first, again = (fine_tuned(method, benchmark, 0) for _ in range(2))

@@ -28,7 +28,12 @@ PENALTIES: list[dict[str, object]] = [
     {"strategy.penalty": "fkl"},
     {"strategy.penalty": "rkl", "strategy.old_tasks": 1},
     {"strategy.penalty": "fisher"},
-    {"strategy.penalty": "fisher", "strategy.old_tasks": 1, "strategy.age_discount": 0.5, "strategy.targets": "recomputed"},
+    {
+        "strategy.penalty": "fisher",
+        "strategy.old_tasks": 1,
+        "strategy.age_discount": 0.5,
+        "strategy.targets": "recomputed",
+    },
 ]
 
 
@@ -101,7 +106,9 @@ def test_the_first_task_has_nothing_to_keep(name: str, rng: Generator) -> None:
     if config.kind().strategy == "ewc":  # a point estimate has its prior here
         assert penalty is not None
         weights = model.task_map.theta(0).detach().chunk(2)[0]
-        torch.testing.assert_close(penalty.detach(), 0.5 * weights.square().sum() / config.get(FixedPriorSettings).prior_variance)
+        torch.testing.assert_close(
+            penalty.detach(), 0.5 * weights.square().sum() / config.get(FixedPriorSettings).prior_variance
+        )
     else:
         assert penalty is None
 
@@ -114,8 +121,12 @@ def test_what_is_stored_gives_the_same_penalty_and_leaves_the_model(name: str, r
     assert torch.equal(model.task_map.thetas(range(TASKS)), before)
     assert all(parameter.requires_grad for parameter in model.task_map.parameters())
     for seed in range(3):  # the generator decides, and nothing else
-        expected, found = (each.penalty(model, TASKS - 1, generator=Generator().manual_seed(seed)) for each in (strategy, other))
-        assert (expected is None and found is None) or (expected is not None and found is not None and torch.equal(expected, found))
+        expected, found = (
+            each.penalty(model, TASKS - 1, generator=Generator().manual_seed(seed)) for each in (strategy, other)
+        )
+        assert (expected is None and found is None) or (
+            expected is not None and found is not None and torch.equal(expected, found)
+        )
 
 
 def matched(name: str, model: ContinualModel, prior: Prior) -> tuple[Tensor, Tensor]:

@@ -51,7 +51,18 @@ def wrong(outputs):
 def wider(outputs):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 3 * outputs), nn.Linear(3 * outputs, outputs))
 """
-CHOSEN = ["pr-bbb", "pr-dirac", "pr-ssge", "pr-ensemble", "pr-bbb-cs", "vcl", "ewc-multihead", "exp-replay", "sp-radial", "fine-tuning"]
+CHOSEN = [
+    "pr-bbb",
+    "pr-dirac",
+    "pr-ssge",
+    "pr-ensemble",
+    "pr-bbb-cs",
+    "vcl",
+    "ewc-multihead",
+    "exp-replay",
+    "sp-radial",
+    "fine-tuning",
+]
 NAME = "conformance_own_network"
 
 
@@ -72,13 +83,27 @@ def digits() -> Benchmark:
 
 
 def config_of(method: str, function: str = "Tiny", **settings: Any) -> RunConfig:
-    small = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_size": 200, "hypernet.chunk_embedding_size": 2}
-    defaults = {"method": method, "network": f"{NAME}:{function}", **(small if METHODS[method].task_map_part.generated else {})}
+    small = {
+        "hypernet.hidden": (6,),
+        "hypernet.task_embedding_size": 3,
+        "hypernet.chunk_size": 200,
+        "hypernet.chunk_embedding_size": 2,
+    }
+    defaults = {
+        "method": method,
+        "network": f"{NAME}:{function}",
+        **(small if METHODS[method].task_map_part.generated else {}),
+    }
     if METHODS[method].strategy == "coreset-replay":
         defaults |= {"strategy.finetune_iterations": 4, "strategy.coreset_size": 10}
     if not METHODS[method].family_part.point and METHODS[method].family != "ewc":
         defaults |= {"posterior.train_samples": 2}
-    steps = {"training.iterations": 5, "training.batch_size": 8, "training.checkpoint_every": 2, "training.log_every": 1}
+    steps = {
+        "training.iterations": 5,
+        "training.batch_size": 8,
+        "training.checkpoint_every": 2,
+        "training.log_every": 1,
+    }
     return build_config({**defaults, **steps, "inference.samples": 3}, settings, "test")
 
 
@@ -105,7 +130,11 @@ def test_statistics_belong_to_a_task(method: str, function: str, digits: Benchma
     assert means[0].any()
     counted = [int(model.buffers(task)[0][f"{norm}.num_batches_tracked"]) for task in range(2)]
     assert counted == [5, 10 if method == "exp-replay" else 5]  # a replayed batch is one more
-    assert all(torch.equal(buffer, model.task_buffers.start[name]) for name, buffer in model.network.named_buffers() if "running" in name)
+    assert all(
+        torch.equal(buffer, model.task_buffers.start[name])
+        for name, buffer in model.network.named_buffers()
+        if "running" in name
+    )
     assert not model.network.training
     assert learner.is_finite()
     assert learner.model.parameter_counts()["statistics"] == model.members * (2 * len(means[0]) + 1)
@@ -158,7 +187,9 @@ def test_a_run_that_is_stopped_resumes_exactly(method: str, tmp_path: Path, digi
     for index, steps in enumerate((3, 3, 2)):  # within the first task, within the second
         counter = Counter(steps)
         with pytest.raises(Interrupted):
-            Run(Plan.of(config, folders[1], benchmark=digits), observer=counter, should_stop=counter.is_done).execute(resume=index > 0)
+            Run(Plan.of(config, folders[1], benchmark=digits), observer=counter, should_stop=counter.is_done).execute(
+                resume=index > 0
+            )
     Run(Plan.of(config, folders[1], benchmark=digits)).execute(resume=True)
     weights = [load_model(folder).learner.tensors(training=False) for folder in folders]
     assert weights[0].keys() == weights[1].keys()
@@ -174,7 +205,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("method", ["pr-bbb", "exp-replay", "pr-ensemble"])
-def test_a_run_that_is_killed_resumes_exactly(method: str, tmp_path: Path, digits: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_killed_resumes_exactly(
+    method: str, tmp_path: Path, digits: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config, folders, write = config_of(method), (tmp_path / "whole", tmp_path / "broken"), CheckpointFolder.write
     Run(Plan.of(config, folders[0], benchmark=digits)).execute()
 
@@ -216,12 +249,18 @@ def test_estimators_take_a_name_or_a_function(tmp_path: Path, digits: Benchmark)
     given.save(tmp_path / "model")
     loaded = ContinualClassifier.load(tmp_path / "model")
     assert (loaded.predict_proba(x) == given.predict_proba(x)).all()
-    before = {name: tensor.clone() for name, tensor in loaded.learner.tensors(training=False).items()} if loaded.learner else {}
+    before = (
+        {name: tensor.clone() for name, tensor in loaded.learner.tensors(training=False).items()}
+        if loaded.learner
+        else {}
+    )
     for model in (loaded, given):
         model.refresh_task(0)
     after = loaded.learner.tensors(training=False) if loaded.learner else {}
     changed = {name for name in after if "statistics" in name and not torch.equal(after[name], before[name])}
-    assert changed == {f"model.statistics.0.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
+    assert changed == {
+        f"model.statistics.0.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
+    }
     assert (loaded.predict_proba(x) == given.predict_proba(x)).all()
     with pytest.raises(ConfigError, match="defined at the top of a module"):
         ContinualClassifier("pr-bbb", lambda outputs: torch.nn.Linear(64, outputs))
@@ -240,9 +279,12 @@ def test_models_from_before_statistics_were_stored_can_be_read(digits: Benchmark
 
 
 @pytest.mark.parametrize(
-    ("method", "function", "words"), [("pr-dirac", "wrong", "gives outputs of shape"), ("vcl", "wider", "its earlier outputs change")]
+    ("method", "function", "words"),
+    [("pr-dirac", "wrong", "gives outputs of shape"), ("vcl", "wider", "its earlier outputs change")],
 )
-def test_a_network_that_does_not_fit_is_refused_and_leaves_no_trace(method: str, function: str, words: str, digits: Benchmark) -> None:
+def test_a_network_that_does_not_fit_is_refused_and_leaves_no_trace(
+    method: str, function: str, words: str, digits: Benchmark
+) -> None:
     learner = learner_of(config_of(method, function), digits)
     if method == "vcl":  # the first task is fine, the second adds outputs
         list(learner.begin_task(digits[0].train, 2))

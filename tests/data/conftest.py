@@ -63,7 +63,9 @@ def folder(tmp_path: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPat
     """A small data set that counts as the unchanged MNIST; its folder is that of the data set itself."""
     monkeypatch.delenv(sources.DATA_VARIABLE, raising=False)
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setitem(sources.KNOWN_SOURCES, "mnist", replace(sources.KNOWN_SOURCES["mnist"], checksums=images.checksums()))
+    monkeypatch.setitem(
+        sources.KNOWN_SOURCES, "mnist", replace(sources.KNOWN_SOURCES["mnist"], checksums=images.checksums())
+    )
     root = tmp_path / "data" / "mnist"
     _write(root / "mnist" / "train-00000-of-00002.parquet", _columns(images.train_x[:8], images.train_y[:8]))
     _write(root / "mnist" / "train-00001-of-00002.parquet", _columns(images.train_x[8:], images.train_y[8:]))

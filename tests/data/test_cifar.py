@@ -65,6 +65,8 @@ def test_a_second_start_reads_the_cache(name: str, folder: Path, monkeypatch: py
 
 
 def test_a_wrong_number_of_images_is_refused(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sources.KNOWN_SOURCES, name, replace(sources.KNOWN_SOURCES[name], sizes={"train": 1, "test": 1}))
+    monkeypatch.setitem(
+        sources.KNOWN_SOURCES, name, replace(sources.KNOWN_SOURCES[name], sizes={"train": 1, "test": 1})
+    )
     with pytest.raises(DataError, match=rf"train images, but {name} has 1; download uoft-cs/{name} again"):
         sources.load_images(name, folder)

@@ -23,9 +23,14 @@ def test_the_two_sets_together_are_the_whole_data_set() -> None:
     from sklearn.datasets import load_digits as load_embedded
 
     digits, whole = load_digits(), load_embedded()
-    ours = torch.cat([torch.cat([digits.train_x, digits.test_x]).flatten(1), torch.cat([digits.train_y, digits.test_y])[:, None]], dim=1)
+    ours = torch.cat(
+        [torch.cat([digits.train_x, digits.test_x]).flatten(1), torch.cat([digits.train_y, digits.test_y])[:, None]],
+        dim=1,
+    )
     theirs = torch.cat([torch.from_numpy(whole.data), torch.from_numpy(whole.target)[:, None]], dim=1)
-    assert sorted(map(tuple, ours.tolist())) == sorted(map(tuple, theirs.long().tolist()))  # disjoint: no row twice, none lost
+    assert sorted(map(tuple, ours.tolist())) == sorted(
+        map(tuple, theirs.long().tolist())
+    )  # disjoint: no row twice, none lost
 
 
 def test_the_split_is_always_the_same() -> None:

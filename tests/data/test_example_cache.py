@@ -35,7 +35,12 @@ def test_the_second_start_reads_no_image(photos: Path, monkeypatch: pytest.Monke
     for name in ("x", "y", "task"):
         assert torch.equal(getattr(first, name), getattr(second, name))
     assert second.test is None
-    assert (first.labels, first.tasks, first.inputs, first.notes) == (second.labels, second.tasks, second.inputs, second.notes)
+    assert (first.labels, first.tasks, first.inputs, first.notes) == (
+        second.labels,
+        second.tasks,
+        second.inputs,
+        second.notes,
+    )
     assert [first.where(row) for row in range(3)] == [second.where(row) for row in range(3)]
 
 
@@ -70,7 +75,9 @@ def test_whatever_changes_is_read_anew(change: object, photos: Path, monkeypatch
 def test_other_tasks_of_the_same_examples_are_not_read_anew(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading.read_examples(DataSettings(path=str(photos)))
     monkeypatch.setattr(reading, "read_folder", lambda *_: pytest.fail("decoded again"))
-    reading.read_examples(DataSettings(path=str(photos), tasks_by="classes:2", task_order=("dog", "cat"), test_share=0.5))
+    reading.read_examples(
+        DataSettings(path=str(photos), tasks_by="classes:2", task_order=("dog", "cat"), test_share=0.5)
+    )
 
 
 def test_other_settings_are_read_anew(photos: Path) -> None:
@@ -78,7 +85,9 @@ def test_other_settings_are_read_anew(photos: Path) -> None:
     assert reading.read_examples(DataSettings(path=str(photos), image_size=(2, 2))).x.shape[2:] == (2, 2)
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_no_error(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("METAREPLAY_CACHE", str(tmp_path / "file" / "cache"))
     assert len(reading.read_examples(DataSettings(path=str(photos))).x) == 3

@@ -41,20 +41,26 @@ def test_a_corrupt_cache_is_rebuilt(
     (file,) = (tmp_path / "cache").iterdir()
     good = file.read_bytes()
     flipped = good[:-1] + bytes([good[-1] ^ 1])
-    file.write_bytes({"empty": b"", "truncated": good[:-7], "flipped": flipped, "other": save({"x": torch.zeros(1)})}[damage])
+    file.write_bytes(
+        {"empty": b"", "truncated": good[:-7], "flipped": flipped, "other": save({"x": torch.zeros(1)})}[damage]
+    )
     assert sources.load_mnist(folder).checksums() == images.checksums()
     assert file.read_bytes() == good
     forbid_decoding()
     assert sources.load_mnist(folder).checksums() == images.checksums()
 
 
-def test_an_unwritable_cache_is_no_error(folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_no_error(
+    folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "file" / "cache"))
     assert sources.load_mnist(folder).checksums() == images.checksums()
 
 
-def test_a_full_disk_is_no_error_and_leaves_nothing_behind(images: LabelledImages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_full_disk_is_no_error_and_leaves_nothing_behind(
+    images: LabelledImages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def full(*_: object) -> None:
         raise OSError("no space left on device")
 
@@ -63,7 +69,9 @@ def test_a_full_disk_is_no_error_and_leaves_nothing_behind(images: LabelledImage
     assert list((tmp_path / "cache").iterdir()) == []
 
 
-def test_the_cache_folder_defaults_to_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_defaults_to_the_home_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv(cache.CACHE_VARIABLE)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     sources.load_mnist(folder)

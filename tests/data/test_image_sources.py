@@ -36,7 +36,9 @@ def test_a_folder_name_with_wildcards_is_taken_literally(folder: Path, images: L
     assert sources.load_mnist(odd).checksums() == images.checksums()
 
 
-def test_reading_a_folder_never_asks_the_network(folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_folder_never_asks_the_network(
+    folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[object] = []
 
     def refuse(host: object, *_: object, **__: object) -> None:
@@ -48,12 +50,16 @@ def test_reading_a_folder_never_asks_the_network(folder: Path, images: LabelledI
     assert asked == []
 
 
-def test_the_environment_names_the_folder(folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_names_the_folder(
+    folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(sources.DATA_VARIABLE, str(folder))
     assert sources.load_mnist().checksums() == images.checksums()
 
 
-def test_an_explicit_folder_comes_before_the_environment(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_explicit_folder_comes_before_the_environment(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(sources.DATA_VARIABLE, str(folder))
     with pytest.raises(DataError, match=r"elsewhere \(from --data-dir\) is not a folder"):
         sources.load_mnist(tmp_path / "elsewhere")
@@ -71,7 +77,9 @@ def test_the_hub_is_asked_last(folder: Path, images: LabelledImages, monkeypatch
     assert asked == ["ylecun/mnist"]
 
 
-def test_without_a_network_the_message_tells_how_to_name_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_the_message_tells_how_to_name_a_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def offline(*_: object, **__: object) -> str:
         raise ConnectionError("name or service not known\nand more lines")
 
@@ -117,15 +125,21 @@ def test_a_broken_image_is_a_clear_error(folder: Path, columns: Columns, write_t
         sources.load_mnist(folder)
 
 
-def test_images_of_different_sizes_are_refused(folder: Path, columns: Columns, write_test_file: Write, png: Encode) -> None:
+def test_images_of_different_sizes_are_refused(
+    folder: Path, columns: Columns, write_test_file: Write, png: Encode
+) -> None:
     columns["image"][2] = png(torch.zeros(5, 4, dtype=torch.uint8))
     write_test_file(columns)
     with pytest.raises(DataError, match=r"image 2 has shape \(5, 4\)"):
         sources.load_mnist(folder)
 
 
-@pytest.mark.parametrize("labels", [["zero", "one", "two", "three", "four"], [0, 1, None, 0, 1]], ids=["words", "missing"])
-def test_labels_that_are_no_integers_are_refused(labels: list[object], folder: Path, columns: Columns, write_test_file: Write) -> None:
+@pytest.mark.parametrize(
+    "labels", [["zero", "one", "two", "three", "four"], [0, 1, None, 0, 1]], ids=["words", "missing"]
+)
+def test_labels_that_are_no_integers_are_refused(
+    labels: list[object], folder: Path, columns: Columns, write_test_file: Write
+) -> None:
     write_test_file(columns | {"label": labels})
     with pytest.raises(DataError, match=r"cannot read .*test-"):
         sources.load_mnist(folder)
@@ -150,7 +164,13 @@ def test_a_missing_column_is_named(column: str, folder: Path, columns: Columns, 
 
 @pytest.mark.parametrize("change", ["pixel", "label"])
 def test_changed_content_fails_the_checksum(
-    change: str, folder: Path, images: LabelledImages, columns: Columns, write_test_file: Write, png: Encode, tmp_path: Path
+    change: str,
+    folder: Path,
+    images: LabelledImages,
+    columns: Columns,
+    write_test_file: Write,
+    png: Encode,
+    tmp_path: Path,
 ) -> None:
     if change == "pixel":
         image = images.test_x[0, 0].clone()
@@ -164,9 +184,13 @@ def test_changed_content_fails_the_checksum(
     assert not (tmp_path / "cache").exists()  # nothing wrong is ever kept
 
 
-def test_colour_images_come_with_the_channels_first(folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_images_come_with_the_channels_first(
+    folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
     grey = sources.KNOWN_SOURCES["mnist"]
-    colour = LabelledImages(images.train_x.expand(-1, 3, -1, -1), images.train_y, images.test_x.expand(-1, 3, -1, -1), images.test_y)
+    colour = LabelledImages(
+        images.train_x.expand(-1, 3, -1, -1), images.train_y, images.test_x.expand(-1, 3, -1, -1), images.test_y
+    )
     monkeypatch.setitem(sources.KNOWN_SOURCES, "rgb", replace(grey, mode="RGB", checksums=colour.checksums()))
     assert sources.load_images("rgb", folder).checksums() == colour.checksums()
 

@@ -35,7 +35,9 @@ def test_checksums_tell_splits_pixels_labels_and_shapes_apart() -> None:
     for changed in (_images(train_x=pixel), _images(train_y=plain.train_y.flip(0))):
         assert changed.checksums()["train"] != plain.checksums()["train"]
         assert changed.checksums()["test"] == plain.checksums()["test"]
-    wide = LabelledImages(plain.train_x.reshape(6, 1, 1, 4), plain.train_y, plain.test_x.reshape(2, 1, 1, 4), plain.test_y)
+    wide = LabelledImages(
+        plain.train_x.reshape(6, 1, 1, 4), plain.train_y, plain.test_x.reshape(2, 1, 1, 4), plain.test_y
+    )
     assert wide.checksums()["train"] != plain.checksums()["train"]
 
 

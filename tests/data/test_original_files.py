@@ -38,7 +38,9 @@ def write_idx(tmp_path: Path, images: LabelledImages, monkeypatch: pytest.Monkey
     """A folder of IDX files that counts as the unchanged MNIST."""
     monkeypatch.delenv(sources.DATA_VARIABLE, raising=False)
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setitem(sources.KNOWN_SOURCES, "mnist", replace(sources.KNOWN_SOURCES["mnist"], checksums=images.checksums()))
+    monkeypatch.setitem(
+        sources.KNOWN_SOURCES, "mnist", replace(sources.KNOWN_SOURCES["mnist"], checksums=images.checksums())
+    )
 
     def write(*, packed: bool, subfolder: str = ".") -> Path:
         folder = tmp_path / "idx" / subfolder
@@ -54,12 +56,16 @@ def write_idx(tmp_path: Path, images: LabelledImages, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("subfolder", [".", "mnist"])
-def test_a_known_data_set_from_idx_files(packed: bool, subfolder: str, write_idx: Callable[..., Path], images: LabelledImages) -> None:
+def test_a_known_data_set_from_idx_files(
+    packed: bool, subfolder: str, write_idx: Callable[..., Path], images: LabelledImages
+) -> None:
     folder = write_idx(packed=packed, subfolder=subfolder)
     assert sources.load_mnist(folder).checksums() == images.checksums()
 
 
-def test_the_second_start_uses_the_cache(write_idx: Callable[..., Path], images: LabelledImages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_start_uses_the_cache(
+    write_idx: Callable[..., Path], images: LabelledImages, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_idx(packed=True)
     sources.load_mnist(folder)
     monkeypatch.setattr(originals, "read_pair", lambda *_: pytest.fail("read again"))
@@ -85,7 +91,9 @@ DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
 
 
 @pytest.mark.parametrize(("name", "damage", "message"), DAMAGE, ids=[message[:20] for _, _, message in DAMAGE])
-def test_a_damaged_idx_file_is_named(name: str, damage: Callable[[bytes], bytes], message: str, write_idx: Callable[..., Path]) -> None:
+def test_a_damaged_idx_file_is_named(
+    name: str, damage: Callable[[bytes], bytes], message: str, write_idx: Callable[..., Path]
+) -> None:
     folder = write_idx(packed=False)
     (folder / name).write_bytes(damage((folder / name).read_bytes()))
     with pytest.raises(DataError, match=message):
@@ -169,7 +177,9 @@ def test_cifar_packed_and_unpacked(
     assert int(examples.test.sum()) == 2
 
 
-def test_a_changed_archive_fails_its_checksum(version: cifar.Version, contents: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_changed_archive_fails_its_checksum(
+    version: cifar.Version, contents: dict[str, bytes], tmp_path: Path
+) -> None:
     path = pack(tmp_path / version.archive, contents)
     original = originals.find_original(version.name, path.parent)
     assert original is not None
@@ -179,7 +189,10 @@ def test_a_changed_archive_fails_its_checksum(version: cifar.Version, contents: 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
-    [(lambda content: content[:-1], "bytes instead of"), (lambda content: b"\xff\xff" + content[2:], "has the label 255 in record 0")],
+    [
+        (lambda content: content[:-1], "bytes instead of"),
+        (lambda content: b"\xff\xff" + content[2:], "has the label 255 in record 0"),
+    ],
 )
 def test_a_damaged_batch_is_named(
     damage: Callable[[bytes], bytes], message: str, version: cifar.Version, contents: dict[str, bytes], tmp_path: Path
@@ -205,7 +218,9 @@ def test_the_pickled_version_is_refused_with_the_reason(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("variable", ["METAREPLAY_OFFLINE", "HF_HUB_OFFLINE"])
-def test_offline_mode_asks_for_files_at_hand_only(variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_mode_asks_for_files_at_hand_only(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("huggingface_hub")
     asked: list[object] = []
 
@@ -217,7 +232,8 @@ def test_offline_mode_asks_for_files_at_hand_only(variable: str, tmp_path: Path,
     monkeypatch.delenv(sources.DATA_VARIABLE, raising=False)
     monkeypatch.setenv(variable, "1")
     with pytest.raises(
-        DataError, match=r"mnist is not on this machine, and offline mode .* is on; put its files .*ylecun/mnist.*--data-dir"
+        DataError,
+        match=r"mnist is not on this machine, and offline mode .* is on; put its files .*ylecun/mnist.*--data-dir",
     ):
         sources.load_mnist()
     assert asked == [True]

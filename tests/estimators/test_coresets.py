@@ -40,7 +40,11 @@ def classifier(method: str = "pr-bbb-cs", tasks: int = 2, **settings: Any) -> Co
 
 
 def inferred(model: ContinualClassifier, tasks: int) -> float:
-    return float(np.mean([np.mean([name == f"task-{task}" for name in model.predict_task(blobs(task)[0])]) for task in range(tasks)]))
+    return float(
+        np.mean(
+            [np.mean([name == f"task-{task}" for name in model.predict_task(blobs(task)[0])]) for task in range(tasks)]
+        )
+    )
 
 
 RADIAL = {"posterior.prior_scale": 0.001, "hypernet.task_embedding_std": 0.3}  # as the defaults of pr-bbb
@@ -126,7 +130,9 @@ def test_methods_without_coresets_say_so() -> None:
 
 def test_regression_is_refreshed_but_has_no_uncertain_targets() -> None:
     x = np.linspace(-1, 1, 40).reshape(-1, 1)
-    model = ContinualRegressor("pr-bbb-cs", "mlp-5", seed=0, settings={"training.iterations": 20, "strategy.coreset_size": 10})
+    model = ContinualRegressor(
+        "pr-bbb-cs", "mlp-5", seed=0, settings={"training.iterations": 20, "strategy.coreset_size": 10}
+    )
     model.learn_task(x, 2 * x).learn_task(x + 4, -x)
     before = model.predict(x, 0)
     model.refresh_task(0).refresh_task(1)

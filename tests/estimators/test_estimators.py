@@ -190,7 +190,9 @@ def test_the_score_is_the_share_of_right_labels(trained: ContinualClassifier) ->
     x, y = blobs()
     for task in (None, "spring"):
         assert trained.score(x, y, task) == pytest.approx(np.mean(trained.predict(x, task) == y))
-    assert trained.score(TensorDataset(torch.tensor(x), torch.tensor(y)), task="spring") == trained.score(x, y, "spring")
+    assert trained.score(TensorDataset(torch.tensor(x), torch.tensor(y)), task="spring") == trained.score(
+        x, y, "spring"
+    )
 
 
 def test_joint_training_needs_the_old_data(tmp_path: Path) -> None:
@@ -251,29 +253,69 @@ def scattered(task: int) -> tuple[Array, Array]:
 
 
 MISTAKES: list[tuple[str, Callable[[ContinualClassifier], object], type[MetaReplayError], str]] = [
-    ("too few features", lambda m: m.learn_task(np.zeros((4, 2)), [0, 1, 0, 1]), DataError, r"learned inputs of shape \(3,\)"),
+    (
+        "too few features",
+        lambda m: m.learn_task(np.zeros((4, 2)), [0, 1, 0, 1]),
+        DataError,
+        r"learned inputs of shape \(3,\)",
+    ),
     ("flat", lambda m: m.learn_task(np.zeros(4), [0, 1, 0, 1]), DataError, r"reshape\(-1, 1\)"),
     ("missing values", lambda m: m.learn_task([[0, 1, float("nan")]] * 2, [0, 1]), DataError, "NaN or infinite"),
     ("nothing", lambda m: m.learn_task(np.zeros((0, 3)), []), DataError, "no inputs"),
-    ("one class", lambda m: m.learn_task(np.zeros((3, 3)), ["a"] * 3), DataError, "at least two classes, this one has only 'a'"),
+    (
+        "one class",
+        lambda m: m.learn_task(np.zeros((3, 3)), ["a"] * 3),
+        DataError,
+        "at least two classes, this one has only 'a'",
+    ),
     ("labels missing", lambda m: m.learn_task(np.zeros((3, 3)), [0, 1]), DataError, "3 inputs but 2 labels"),
     ("no labels", lambda m: m.learn_task(np.zeros((3, 3))), DataError, "targets are missing"),
-    ("name taken", lambda m: m.learn_task(*blobs(), name="spring"), ConfigError, "a task named 'spring' was learned already"),
+    (
+        "name taken",
+        lambda m: m.learn_task(*blobs(), name="spring"),
+        ConfigError,
+        "a task named 'spring' was learned already",
+    ),
     ("unhashable", lambda m: m.learn_task(np.zeros((2, 3)), [["a"], ["b"]]), DataError, "not hashable"),
-    ("unknown name", lambda m: m.predict(blobs()[0], task="autumn"), DataError, "'autumn' is unknown; the model has learned 'spring'"),
+    (
+        "unknown name",
+        lambda m: m.predict(blobs()[0], task="autumn"),
+        DataError,
+        "'autumn' is unknown; the model has learned 'spring'",
+    ),
     ("unknown number", lambda m: m.predict(blobs()[0], task=2), DataError, "task 2 is unknown"),
     ("features at test", lambda m: m.predict(np.zeros((2, 5))), DataError, r"shape \(5,\) per example"),
     ("NaN at test", lambda m: m.predict([[0, 1, float("inf")]]), DataError, "NaN or infinite"),
-    ("unknown criterion", lambda m: m.predict(blobs()[0], criterion="luck"), ConfigError, "Choose one of ent, conf, agree, ku"),
-    ("unknown label", lambda m: m.score(blobs()[0], ["a"] * 60), DataError, "the label 'a' was never learned; known are 0"),
-    ("label of another task", lambda m: m.score(*blobs(), task="summer"), DataError, "the label 0 was never learned; known are 10, 11"),
+    (
+        "unknown criterion",
+        lambda m: m.predict(blobs()[0], criterion="luck"),
+        ConfigError,
+        "Choose one of ent, conf, agree, ku",
+    ),
+    (
+        "unknown label",
+        lambda m: m.score(blobs()[0], ["a"] * 60),
+        DataError,
+        "the label 'a' was never learned; known are 0",
+    ),
+    (
+        "label of another task",
+        lambda m: m.score(*blobs(), task="summer"),
+        DataError,
+        "the label 0 was never learned; known are 10, 11",
+    ),
     ("rows of the score", lambda m: m.score(blobs()[0], [0]), DataError, "60 inputs but 1 labels"),
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "message"), [mistake[1:] for mistake in MISTAKES], ids=[mistake[0] for mistake in MISTAKES])
+@pytest.mark.parametrize(
+    ("call", "error", "message"), [mistake[1:] for mistake in MISTAKES], ids=[mistake[0] for mistake in MISTAKES]
+)
 def test_mistakes_have_clear_errors_and_change_nothing(
-    call: Callable[[ContinualClassifier], object], error: type[MetaReplayError], message: str, trained: ContinualClassifier
+    call: Callable[[ContinualClassifier], object],
+    error: type[MetaReplayError],
+    message: str,
+    trained: ContinualClassifier,
 ) -> None:
     before = trained.predict_proba(blobs()[0])
     with pytest.raises(error, match=message):
@@ -300,7 +342,9 @@ def test_wrong_settings_are_refused_at_once() -> None:
         ContinualClassifier(settings={"training.iteration": 5})
     with pytest.raises(ConfigError, match="did you mean pr-bbb"):
         ContinualClassifier("pr-bb")
-    with pytest.raises(ConfigError, match="hypernet.hidden belongs to a hypernetwork .*; sp-bbb stores theta in separate parameters"):
+    with pytest.raises(
+        ConfigError, match=r"hypernet.hidden belongs to a hypernetwork .*; sp-bbb stores theta in separate parameters"
+    ):
         ContinualRegressor("sp-bbb", settings={"hypernet.hidden": [5]})
 
 
@@ -369,9 +413,21 @@ def test_progress_goes_to_the_terminal_not_to_the_output(capsys: pytest.CaptureF
 
 
 def test_sine_pieces_are_learned_and_told_apart() -> None:
-    settings = {"training.iterations": 600, "training.learning_rate": 0.01, "training.batch_size": 64, "inference.samples": 20}
-    settings |= {"posterior.prior_scale": 0.001, "posterior.local_reparametrisation": True, "posterior.keep_network_init": True}
-    model, pieces = ContinualRegressor("sp-bbb", "mlp-20-20", seed=1, settings=settings), [sine(task) for task in range(3)]
+    settings = {
+        "training.iterations": 600,
+        "training.learning_rate": 0.01,
+        "training.batch_size": 64,
+        "inference.samples": 20,
+    }
+    settings |= {
+        "posterior.prior_scale": 0.001,
+        "posterior.local_reparametrisation": True,
+        "posterior.keep_network_init": True,
+    }
+    model, pieces = (
+        ContinualRegressor("sp-bbb", "mlp-20-20", seed=1, settings=settings),
+        [sine(task) for task in range(3)],
+    )
     for task, (x, y) in enumerate(pieces):
         model.learn_task(x, y, name=f"piece-{task}")
     assert min(model.score(x, y, task) for task, (x, y) in enumerate(pieces)) > 0.9
@@ -407,7 +463,9 @@ def test_several_targets() -> None:
         model.learn_task(x, x[:, 0])
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("vcl-growing", "ewc-growing", "ewc-shared")])
+@pytest.mark.parametrize(
+    "method", [name for name in METHODS if name not in ("vcl-growing", "ewc-growing", "ewc-shared")]
+)
 def test_a_loaded_regressor_predicts_and_learns_on_the_same(method: str, tmp_path: Path) -> None:
     model, x = regressor(method), sine(0)[0]
     model.save(tmp_path)
@@ -440,7 +498,12 @@ def test_point_estimates_cannot_infer_the_task_of_a_regression() -> None:
 
 @pytest.mark.parametrize(
     ("y", "message"),
-    [(["a"] * 80, "no array of numbers"), ([1.0], "80 inputs but 1 targets"), ([float("nan")] * 80, "NaN or infinite"), (None, "missing")],
+    [
+        (["a"] * 80, "no array of numbers"),
+        ([1.0], "80 inputs but 1 targets"),
+        ([float("nan")] * 80, "NaN or infinite"),
+        (None, "missing"),
+    ],
 )
 def test_mistakes_with_targets(y: Any, message: str) -> None:
     model, x = regressor(tasks=1), sine(0)[0]

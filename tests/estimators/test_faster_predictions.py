@@ -44,16 +44,22 @@ def loaded(folder: Path, **settings: Any) -> ContinualClassifier:
 
 @pytest.mark.parametrize("criterion", ["ent", "agree", "ku", "grad"])
 def test_infinite_patience_predicts_the_same_bit_for_bit(criterion: str, folder: Path, x: Array) -> None:
-    plain, patient = (model.predict_full(x, criterion=criterion) for model in (loaded(folder), loaded(folder, adaptive=1e9)))
+    plain, patient = (
+        model.predict_full(x, criterion=criterion) for model in (loaded(folder), loaded(folder, adaptive=1e9))
+    )
     assert plain.task == patient.task
     assert np.array_equal(plain.probabilities, patient.probabilities)
     assert np.array_equal(plain.epistemic, patient.epistemic)
 
 
-@pytest.mark.parametrize("way", [{"adaptive": 4.0}, {"predictive": "moments"}, {"autocast": True}], ids=["adaptive", "moments", "bfloat16"])
+@pytest.mark.parametrize(
+    "way", [{"adaptive": 4.0}, {"predictive": "moments"}, {"autocast": True}], ids=["adaptive", "moments", "bfloat16"]
+)
 def test_faster_ways_decide_alike(way: dict[str, Any], folder: Path, x: Array) -> None:
     plain, fast = loaded(folder), loaded(folder, **way)
-    expected = loaded(folder, samples=2000) if "predictive" in way else plain  # 40 weight samples alone agree in 80 % with 2000
+    expected = (
+        loaded(folder, samples=2000) if "predictive" in way else plain
+    )  # 40 weight samples alone agree in 80 % with 2000
     assert np.mean(expected.predict(x) == fast.predict(x)) >= 0.9
     assert np.mean(plain.predict(x[:60], task=0) == fast.predict(x[:60], task=0)) >= 0.98
     assert fast.predict_task(x, batch_wise=60) == plain.predict_task(x, batch_wise=60)
@@ -64,8 +70,14 @@ def test_faster_ways_decide_alike(way: dict[str, Any], folder: Path, x: Array) -
 
 @pytest.mark.parametrize("way", [{"adaptive": 4.0}, {"predictive": "moments"}], ids=["adaptive", "moments"])
 def test_the_evaluation_takes_the_same_way(way: dict[str, Any], folder: Path) -> None:
-    tests = [TaskData(torch.from_numpy(x).float(), torch.from_numpy(y % 2)) for x, y in (blobs(task) for task in range(3))]
-    judges = [Evaluator(model.learner.predictor) for model in (loaded(folder), loaded(folder, **way)) if model.learner is not None]
+    tests = [
+        TaskData(torch.from_numpy(x).float(), torch.from_numpy(y % 2)) for x, y in (blobs(task) for task in range(3))
+    ]
+    judges = [
+        Evaluator(model.learner.predictor)
+        for model in (loaded(folder), loaded(folder, **way))
+        if model.learner is not None
+    ]
     plain, fast = (judge.inferred(tests) for judge in judges)
     assert plain.keys() == fast.keys()
     for name, found in fast.items():
@@ -87,7 +99,10 @@ def test_regression() -> None:
     x = np.linspace(-1, 1, 40)[:, None]
     with pytest.raises(ConfigError, match="regression has none"):
         ContinualRegressor("sp-bbb", "mlp-5", settings={**SETTINGS, "inference.adaptive": 3.0}).learn_task(x, x[:, 0])
-    models = [ContinualRegressor("sp-bbb", "mlp-5", settings={**SETTINGS, "inference.predictive": way}) for way in ("samples", "moments")]
+    models = [
+        ContinualRegressor("sp-bbb", "mlp-5", settings={**SETTINGS, "inference.predictive": way})
+        for way in ("samples", "moments")
+    ]
     plain, moments = (model.learn_task(x, x[:, 0]).predict_full(x) for model in models)
     assert np.abs(plain.mean - moments.mean).max() < 0.3 * plain.std.mean() + 0.05
     assert 0.6 < float(np.mean(moments.std / plain.std)) < 1.6

@@ -41,7 +41,9 @@ MISTAKES: list[tuple[str, Callable[[ContinualClassifier], object], type[MetaRepl
 ]
 
 
-@pytest.mark.parametrize(("call", "error"), [mistake[1:] for mistake in MISTAKES], ids=[mistake[0] for mistake in MISTAKES])
+@pytest.mark.parametrize(
+    ("call", "error"), [mistake[1:] for mistake in MISTAKES], ids=[mistake[0] for mistake in MISTAKES]
+)
 def test_rarer_mistakes(call: Callable[[ContinualClassifier], object], error: type[MetaReplayError]) -> None:
     model = ContinualClassifier("sp-bbb", "mlp-4", settings=QUICK).learn_task(X, Y)
     with pytest.raises(error):
@@ -70,7 +72,9 @@ def test_a_seed_among_the_settings_counts() -> None:
     assert ContinualClassifier(settings={"seed": 7}).config.seed == 7
 
 
-@pytest.mark.parametrize("settings", [{"training.iterations": 1, "training.learning_rate": 1e39}, {"training.learning_rate": 1e30}])
+@pytest.mark.parametrize(
+    "settings", [{"training.iterations": 1, "training.learning_rate": 1e39}, {"training.learning_rate": 1e30}]
+)
 def test_a_diverged_task_is_an_error_and_forgotten(settings: dict[str, Any]) -> None:
     model = ContinualClassifier("sp-dirac", "mlp-4", settings={**QUICK, **settings})
     with pytest.raises(TrainingDiverged):

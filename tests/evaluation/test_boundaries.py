@@ -59,7 +59,12 @@ def test_over_runs_the_narrowest_range_counts() -> None:
 
 
 def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> None:
-    given = {"training.iterations": 12, "training.checkpoint_every": 5, "training.record_signals": True, "inference.samples": 3}
+    given = {
+        "training.iterations": 12,
+        "training.checkpoint_every": 5,
+        "training.record_signals": True,
+        "inference.samples": 3,
+    }
     config = build_config({"benchmark": "split-digits", "method": "pr-bbb"}, given, "test")
     whole = Run(Plan.of(config, tmp_path / "whole")).execute()
     signals = read_signals(tmp_path / "whole")
@@ -78,14 +83,18 @@ def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> No
         Run(Plan.of(config, tmp_path / "parts"), should_stop=stop).execute()
     Run(Plan.of(config, tmp_path / "parts")).execute(resume=True)
     assert torch.equal(read_signals(tmp_path / "parts"), signals)
-    results = [json.loads((tmp_path / name / "results.json").read_text())["task_boundaries"] for name in ("whole", "parts")]
+    results = [
+        json.loads((tmp_path / name / "results.json").read_text())["task_boundaries"] for name in ("whole", "parts")
+    ]
     assert results[0] == results[1]
 
 
 def test_recording_changes_nothing_else(tmp_path: Path) -> None:
     given = {"training.iterations": 5, "inference.samples": 3, "benchmark": "split-digits", "method": "pr-bbb"}
     plain, watched = (build_config(given, extra, "test") for extra in ({}, {"training.record_signals": True}))
-    found = [Run(Plan.of(config, tmp_path / name)).execute() for name, config in (("plain", plain), ("watched", watched))]
+    found = [
+        Run(Plan.of(config, tmp_path / name)).execute() for name, config in (("plain", plain), ("watched", watched))
+    ]
     assert found[0].tgiven_matrix == found[1].tgiven_matrix
     assert not (tmp_path / "plain" / "signals").exists()
     with pytest.raises(DataError, match="record_signals"):

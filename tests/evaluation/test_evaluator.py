@@ -74,8 +74,12 @@ def two_tasks() -> ContinualModel:
 
 
 TESTS = [
-    split([2.0, -2.0, 0.5, -3.0], [0, 1, 0, 0]),  # task 0 is right on three; the third looks like task 1, which would be right too
-    split([0.1, 0.2, 5.0, -0.3, 0.4], [0, 1, 0, 0, 0]),  # task 1 is right on four; the third looks like task 0, which would be right too
+    split(
+        [2.0, -2.0, 0.5, -3.0], [0, 1, 0, 0]
+    ),  # task 0 is right on three; the third looks like task 1, which would be right too
+    split(
+        [0.1, 0.2, 5.0, -0.3, 0.4], [0, 1, 0, 0, 0]
+    ),  # task 1 is right on four; the third looks like task 0, which would be right too
 ]
 
 
@@ -173,7 +177,9 @@ def test_one_softmax_does_not_know_the_task_by_its_batch_norm_statistics() -> No
     """Inputs are 5 or 7; with the statistics of the last task (mean 6) they are told apart, with the first one's (mean 0) not."""
     make = lambda outputs: nn.Sequential(nn.BatchNorm1d(1, affine=False), nn.Linear(1, outputs))  # noqa: E731
     model = linear_model(1, DiracFamily(), [2, 2], task_map=SharedParameters, layout=HeadLayout.GROWING, factory=make)
-    set_theta(model, 0, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -9.0, -9.0])  # the sign of the normalised input decides between classes 0 and 1
+    set_theta(
+        model, 0, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -9.0, -9.0]
+    )  # the sign of the normalised input decides between classes 0 and 1
     for buffers in model.buffers(1):
         next(value for name, value in buffers.items() if "mean" in name).fill_(6.0)
     first = TaskData(torch.tensor([[5.0], [7.0]]), torch.tensor([0, 1]))
@@ -203,10 +209,14 @@ def test_hits_and_errors_are_counted_per_input() -> None:
 
 def test_where_tasks_share_their_classes_a_wrong_task_may_give_the_right_one(two_tasks: ContinualModel) -> None:
     tests = [split([-3.0, 0.5, -0.5, 2.0], [1, 0, 1, 0]), split([3.0, 0.5], [0, 0])]
-    by_class, by_domain = (in_scenario(two_tasks, scenario).inferred(tests)["ent"] for scenario in (Scenario.CLASS, Scenario.DOMAIN))
+    by_class, by_domain = (
+        in_scenario(two_tasks, scenario).inferred(tests)["ent"] for scenario in (Scenario.CLASS, Scenario.DOMAIN)
+    )
     assert by_class.right_task == by_domain.right_task
     assert by_class.confusion == by_domain.confusion
-    assert by_class.score == pytest.approx((50 + 50) / 2)  # task 0: the two inputs that it is surer of; task 1: the second
+    assert by_class.score == pytest.approx(
+        (50 + 50) / 2
+    )  # task 0: the two inputs that it is surer of; task 1: the second
     assert by_domain.score == pytest.approx((75 + 100) / 2)  # 0.5 is class 0 to both tasks, 3.0 as well
     assert by_domain.batch_wise == pytest.approx(by_domain.score)
 
@@ -217,7 +227,9 @@ def test_where_tasks_are_known_none_is_inferred(two_tasks: ContinualModel) -> No
 
 
 def test_calibration_with_the_task_given(two_tasks: ContinualModel) -> None:
-    found = evaluator(two_tasks).tested(1, TESTS[1])  # always class 0 with probability sigmoid(2) = 0.88; four of five are right
+    found = evaluator(two_tasks).tested(
+        1, TESTS[1]
+    )  # always class 0 with probability sigmoid(2) = 0.88; four of five are right
     assert found.score == 80.0
     assert found.reliability is not None
     inputs, confidence, right = found.reliability

@@ -3,7 +3,15 @@
 import pytest
 import torch
 
-from metareplay.evaluation.uncertainty import BINS_PER_DECADE, CONFIDENCE_BINS, DECADES, EDGES, calibration_error, count_scores, reliability
+from metareplay.evaluation.uncertainty import (
+    BINS_PER_DECADE,
+    CONFIDENCE_BINS,
+    DECADES,
+    EDGES,
+    calibration_error,
+    count_scores,
+    reliability,
+)
 
 
 def test_scores_fall_into_decades() -> None:
@@ -27,7 +35,9 @@ def test_a_calibrated_answer_has_no_error_and_a_boastful_one_has_its_gap() -> No
 
 def test_gaps_of_bins_do_not_cancel() -> None:
     confidence = torch.tensor([0.9, 0.6], dtype=torch.float64)
-    assert calibration_error(reliability(confidence, torch.tensor([False, True]))) == pytest.approx(100 * (0.9 + 0.4) / 2)
+    assert calibration_error(reliability(confidence, torch.tensor([False, True]))) == pytest.approx(
+        100 * (0.9 + 0.4) / 2
+    )
 
 
 def test_full_confidence_is_in_the_last_bin() -> None:

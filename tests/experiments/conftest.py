@@ -34,7 +34,9 @@ def small_maps() -> Iterator[None]:
 def tiny_config() -> Callable[..., RunConfig]:
     """Builds a configuration from the benchmark's recipe, made tiny."""
 
-    def make(method: str = "pr-bbb", settings: Mapping[str, Any] | None = None, benchmark: str = "modes-2d") -> RunConfig:
+    def make(
+        method: str = "pr-bbb", settings: Mapping[str, Any] | None = None, benchmark: str = "modes-2d"
+    ) -> RunConfig:
         defaults, _ = default_settings(benchmark, method, BENCHMARKS[benchmark].default_network)
         small = {key: [6, 6] for key in ("hypernet.hidden", "posterior.generator_hidden") if key in defaults}
         return build_config(defaults, {**TINY, **small, **(settings or {})}, "test")

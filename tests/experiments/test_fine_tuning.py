@@ -123,7 +123,9 @@ def test_a_run_stopped_in_the_stage_ends_the_same(
 
     for moment in moments:
         with pytest.raises(Interrupted):
-            Run(Plan.of(config, tmp_path / "broken"), observer=Count(), should_stop=lambda stop=moment: steps >= stop).execute(  # type: ignore[misc]
+            Run(
+                Plan.of(config, tmp_path / "broken"), observer=Count(), should_stop=lambda stop=moment: steps >= stop
+            ).execute(  # type: ignore[misc]
                 resume=moment != moments[0]
             )
     Run(Plan.of(config, tmp_path / "broken")).execute(resume=True)
@@ -131,7 +133,10 @@ def test_a_run_stopped_in_the_stage_ends_the_same(
 
 
 def test_a_run_killed_after_the_stage_is_not_tuned_again(
-    tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    tiny_config: Callable[..., RunConfig],
+    assert_same_run: Callable[[Path, Path], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = tiny_config("pr-bbb-cs")
     Run(Plan.of(config, tmp_path / "whole")).execute()

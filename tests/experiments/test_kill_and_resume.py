@@ -22,18 +22,23 @@ Moment = Callable[[Path], bool]
 
 def checkpoint(number: int) -> Moment:
     """Checkpoint ``number`` or a later one is there."""
-    return lambda folder: any(int(path.stem[5:]) >= number for path in (folder / "checkpoint").glob("step-*.safetensors"))
+    return lambda folder: any(
+        int(path.stem[5:]) >= number for path in (folder / "checkpoint").glob("step-*.safetensors")
+    )
 
 
 def metrics(lines: int) -> Moment:
     """So many lines have been logged."""
-    return lambda folder: (folder / "metrics.jsonl").is_file() and (folder / "metrics.jsonl").read_bytes().count(b"\n") >= lines
+    return lambda folder: (
+        (folder / "metrics.jsonl").is_file() and (folder / "metrics.jsonl").read_bytes().count(b"\n") >= lines
+    )
 
 
 def task_change(task: int) -> Moment:
     """A task was tested: its checkpoint is being written, or the next task begins."""
     return lambda folder: (
-        (folder / "metrics.jsonl").is_file() and f'"event": "task", "task": {task}'.encode() in (folder / "metrics.jsonl").read_bytes()
+        (folder / "metrics.jsonl").is_file()
+        and f'"event": "task", "task": {task}'.encode() in (folder / "metrics.jsonl").read_bytes()
     )
 
 
@@ -43,7 +48,9 @@ def start(arguments: Sequence[str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def interrupt(process: "subprocess.Popen[str]", folder: Path, moment: Moment, number: signal.Signals) -> tuple[int, str]:
+def interrupt(
+    process: "subprocess.Popen[str]", folder: Path, moment: Moment, number: signal.Signals
+) -> tuple[int, str]:
     """Wait for the moment, send the signal; returns the exit code and what was said."""
     deadline = time.monotonic() + PATIENCE
     while not moment(folder):
@@ -75,7 +82,9 @@ def resume_here(folder: Path) -> None:
     Run(make_plan({}, out=folder, resume=True)).execute(resume=True)
 
 
-def test_the_command_resumes_a_run_that_was_killed_twice(tmp_path: Path, assert_same_run: Callable[[Path, Path], None]) -> None:
+def test_the_command_resumes_a_run_that_was_killed_twice(
+    tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
+) -> None:
     folder = tmp_path / "killed"
     kill_at([metrics(30), task_change(1)], "pr-bbb", folder)
     process = start(["--out", str(folder), "--resume"])
@@ -99,7 +108,9 @@ KILLS = [
 
 
 @pytest.mark.parametrize(("method", "moment"), KILLS)
-def test_a_killed_run_resumes_exactly(method: str, moment: Moment, tmp_path: Path, assert_same_run: Callable[[Path, Path], None]) -> None:
+def test_a_killed_run_resumes_exactly(
+    method: str, moment: Moment, tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
+) -> None:
     kill_at([moment], method, tmp_path / "killed")
     resume_here(tmp_path / "killed")
     uninterrupted(method, tmp_path / "whole")
@@ -114,7 +125,14 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(
     number: signal.Signals, tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     folder = tmp_path / "stopped"
-    arguments = ["modes-2d", "--method", "sp-bbb", *(word for setting in SETTINGS for word in ("--set", setting)), "--out", str(folder)]
+    arguments = [
+        "modes-2d",
+        "--method",
+        "sp-bbb",
+        *(word for setting in SETTINGS for word in ("--set", setting)),
+        "--out",
+        str(folder),
+    ]
     code, said = interrupt(start(arguments), folder, checkpoint(12), number)
     assert code == 2
     assert "--resume" in said

@@ -32,12 +32,17 @@ def test_two_jobs_give_the_same_as_alone(
         Run(Plan.of(plan.config, alone)).execute()
         assert_same_run(alone, plan.folder)
     assert results[0].tgiven_matrix != results[1].tgiven_matrix or results[0].tinfer_final != results[1].tinfer_final
-    assert [(status.seed, status.share, status.state) for status in heard[-1]] == [(3, 1.0, "finished"), (4, 1.0, "finished")]
+    assert [(status.seed, status.share, status.state) for status in heard[-1]] == [
+        (3, 1.0, "finished"),
+        (4, 1.0, "finished"),
+    ]
     left = {path.name for path in (tmp_path / "many" / "seed-3").iterdir()}
     assert not left & {"request.json", "progress.json"}
 
 
-def test_a_failing_seed_is_reported_and_the_others_are_kept(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+def test_a_failing_seed_is_reported_and_the_others_are_kept(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
     blocked = tmp_path / "many" / "seed-0"
     blocked.mkdir(parents=True)
     (blocked / "mine.txt").write_text("precious")  # makes this seed refuse its folder
@@ -57,13 +62,19 @@ def test_finished_seeds_are_not_run_again(tmp_path: Path, tiny_config: Callable[
     assert (tmp_path / "many" / "seed-0" / "log.txt").read_text() == log
 
 
-def test_finished_seeds_of_another_configuration_are_refused(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+def test_finished_seeds_of_another_configuration_are_refused(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
     Run(Plan.of(tiny_config("sp-dirac", {"training.iterations": 2}), tmp_path / "many" / "seed-0")).execute()
     with pytest.raises(MetaReplayError, match="another configuration"):
-        run_seeds(with_seeds(tiny_config("sp-dirac", {"training.iterations": 3}), tmp_path / "many", 0), jobs=1, resume=True)
+        run_seeds(
+            with_seeds(tiny_config("sp-dirac", {"training.iterations": 3}), tmp_path / "many", 0), jobs=1, resume=True
+        )
 
 
-def test_a_stop_before_all_seeds_have_run_says_how_to_go_on(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+def test_a_stop_before_all_seeds_have_run_says_how_to_go_on(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
     config = tiny_config("sp-dirac", {"training.iterations": 2})
     Run(Plan.of(config, tmp_path / "many" / "seed-0")).execute()
     with pytest.raises(MetaReplayError, match="--resume"):
@@ -77,7 +88,10 @@ def test_a_seed_whose_parent_was_killed_while_it_started_saves_its_state_and_end
     request = Request(config=config, source="here", tasks=None, resume=True, tensorboard=False, parent=killed)
     (tmp_path / "request.json").write_text(request.model_dump_json())
     ended = subprocess.run(
-        [sys.executable, "-m", "metareplay.experiments.seeds", str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "metareplay.experiments.seeds", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 2
     assert "continue with --resume" in ended.stderr

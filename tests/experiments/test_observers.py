@@ -92,5 +92,10 @@ def test_tensorboard_writes_the_curves(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path / "board"))
     events.Reload()
     assert set(events.Tags()["scalars"]) == {"loss/data", "loss/prior", "loss/replay", "given/task-0", "given/task-1"}
-    assert [(event.step, event.value) for event in events.Scalars("loss/prior")] == [(5, 2.5), (10, 2.5), (15, 2.5), (20, 2.5)]
+    assert [(event.step, event.value) for event in events.Scalars("loss/prior")] == [
+        (5, 2.5),
+        (10, 2.5),
+        (15, 2.5),
+        (20, 2.5),
+    ]
     assert [(event.step, event.value) for event in events.Scalars("given/task-0")] == [(0, 90.0), (1, 90.0)]

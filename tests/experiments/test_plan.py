@@ -23,7 +23,12 @@ TINY = {"training.iterations": 3, "inference.samples": 2}
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    rows = [f"{x + kind},{x * kind},{'ab'[kind]},{season}" for season in ("spring", "summer") for kind in (0, 1) for x in range(8)]
+    rows = [
+        f"{x + kind},{x * kind},{'ab'[kind]},{season}"
+        for season in ("spring", "summer")
+        for kind in (0, 1)
+        for x in range(8)
+    ]
     path = tmp_path / "plants.csv"
     path.write_text("\n".join(["height,width,label,season", *rows]) + "\n")
     return path

@@ -17,7 +17,9 @@ from metareplay.learner.config import RunConfig
 def test_maps_and_weights_are_the_run_s_own(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     Run(Plan.of(tiny_config("sp-ssge", {"training.iterations": 2}), tmp_path / "run")).execute()
     kept, again = load_file(tmp_path / "run" / "predictive.safetensors"), predictions_of(tmp_path / "run")
-    assert kept.keys() == again.keys() >= {"entropy", "agree", "probability", "sample_entropy", "weights", "weight_index"}
+    assert (
+        kept.keys() == again.keys() >= {"entropy", "agree", "probability", "sample_entropy", "weights", "weight_index"}
+    )
     for name, tensor in kept.items():
         assert torch.equal(tensor, again[name]), name
     assert kept["weights"].shape == (3, 500, 24)

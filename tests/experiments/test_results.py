@@ -24,7 +24,9 @@ def written(folder: Path, **content: Any) -> Path:
 
 
 @pytest.mark.parametrize(("benchmark", "method"), [("modes-2d", "pr-bbb-cs"), ("regression-1d", "sp-bbb")])
-def test_a_file_is_read_as_it_was_written(benchmark: str, method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+def test_a_file_is_read_as_it_was_written(
+    benchmark: str, method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
     settings = {"training.iterations": 12, "training.record_signals": benchmark == "regression-1d"}
     results = Run(Plan.of(tiny_config(method, settings, benchmark=benchmark), tmp_path / "run")).execute()
     path = tmp_path / "run" / "results.json"

@@ -100,7 +100,10 @@ def test_a_changing_learning_rate_resumes_exactly(
 
 @pytest.mark.parametrize("augmentation", ["none", "crop-flip"])
 def test_images_resume_exactly(
-    augmentation: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+    augmentation: str,
+    tmp_path: Path,
+    tiny_config: Callable[..., RunConfig],
+    assert_same_run: Callable[[Path, Path], None],
 ) -> None:
     """Two tasks of permuted digits, tested on a few inputs: nothing of a finished task is made again."""
     settings = {"training.augmentation": augmentation, "inference.test_inputs": 20, "tasks.scenario": "class"}
@@ -117,7 +120,11 @@ def test_images_resume_exactly(
     assert made == [0, 1]
     for steps in (3, 6):  # in the middle of each task
         counter = Counter()
-        run = Run(Plan.of(config, tmp_path / "broken", benchmark=benchmark), observer=counter, should_stop=lambda: counter.steps >= steps)  # noqa: B023
+        run = Run(
+            Plan.of(config, tmp_path / "broken", benchmark=benchmark),
+            observer=counter,
+            should_stop=lambda: counter.steps >= steps,  # noqa: B023
+        )
         with pytest.raises(Interrupted):
             run.execute(resume=steps > 3)
     Run(Plan.of(config, tmp_path / "broken", benchmark=benchmark)).execute(resume=True)
@@ -131,7 +138,9 @@ def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
 ) -> None:
     config = tiny_config(method)
     Run(Plan.of(config, tmp_path / "whole")).execute()
-    tuning = (24, 25, 30, 32) if METHODS[method].strategy == "coreset-replay" else ()  # before its first step, within it, after its last
+    tuning = (
+        (24, 25, 30, 32) if METHODS[method].strategy == "coreset-replay" else ()
+    )  # before its first step, within it, after its last
     stored = build_config({}, flatten(yaml.safe_load((tmp_path / "whole" / "config.yaml").read_text())), "stored")
     assert stored == config
     stop_at_each(stored, tmp_path / "broken", (2, 8, 13, 16, 23, *tuning))
@@ -150,21 +159,40 @@ def test_regression_resumes_exactly(
 
 PENALTIES: dict[str, dict[str, Any]] = {
     "mse": {"strategy.penalty": "mse"},
-    "fkl, recomputed, random tasks": {"strategy.penalty": "fkl", "strategy.targets": "recomputed", "strategy.old_tasks": 1},
+    "fkl, recomputed, random tasks": {
+        "strategy.penalty": "fkl",
+        "strategy.targets": "recomputed",
+        "strategy.old_tasks": 1,
+    },
     "rkl, epochs": {"strategy.penalty": "rkl", "training.epochs": 8, "training.iterations": None},
-    "weight samples": {"posterior.local_reparametrisation": False, "hypernet.kind": "chunked", "hypernet.chunk_size": 50},
-    "embeddings per task": {"hypernet.kind": "chunked", "hypernet.chunk_size": 40, "hypernet.chunk_embeddings_per_task": True},
+    "weight samples": {
+        "posterior.local_reparametrisation": False,
+        "hypernet.kind": "chunked",
+        "hypernet.chunk_size": 50,
+    },
+    "embeddings per task": {
+        "hypernet.kind": "chunked",
+        "hypernet.chunk_size": 40,
+        "hypernet.chunk_embeddings_per_task": True,
+    },
     "hyperfan": {"hypernet.initialisation": "hyperfan", "hypernet.activation": "relu"},
     "single head": {"heads": "single"},
     "chunks chosen, then grown": {"hypernet.kind": "chunked"},
-    "a mixture as prior, tempered": {"strategy.prior_from_earlier": 0.3, "posterior.prior_power": 0.5, "strategy.strength": 0.0},
+    "a mixture as prior, tempered": {
+        "strategy.prior_from_earlier": 0.3,
+        "posterior.prior_power": 0.5,
+        "strategy.strength": 0.0,
+    },
     "embeddings per task, grown": {"hypernet.kind": "chunked", "hypernet.chunk_embeddings_per_task": True},
 }
 
 
 @pytest.mark.parametrize("settings", PENALTIES.values(), ids=PENALTIES)
 def test_settings_that_keep_more_state_resume_exactly(
-    settings: dict[str, Any], tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+    settings: dict[str, Any],
+    tmp_path: Path,
+    tiny_config: Callable[..., RunConfig],
+    assert_same_run: Callable[[Path, Path], None],
 ) -> None:
     config = tiny_config("pr-bbb", settings)
     Run(Plan.of(config, tmp_path / "whole")).execute()
@@ -178,9 +206,11 @@ def test_the_fisher_penalty_resumes_exactly(
 ) -> None:
     config = tiny_config(method, {"strategy.penalty": "fisher", "strategy.age_discount": 0.5})
     Run(Plan.of(config, tmp_path / "whole")).execute()
-    stop_at_each(config, tmp_path / "broken", (3, 8, 16, 20))  # also between the last step of a task and what is taken from it
+    stop_at_each(
+        config, tmp_path / "broken", (3, 8, 16, 20)
+    )  # also between the last step of a task and what is taken from it
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
-    memories = [load_model(folder).learner.strategy.memory() for folder in (tmp_path / "whole", tmp_path / "broken")]
+    memories = [load_model(folder).learner.strategy.state() for folder in (tmp_path / "whole", tmp_path / "broken")]
     assert memories[0].keys() == memories[1].keys() == (set() if method == "pr-bbb" else {"information"})
     assert all(torch.equal(tensor, memories[1][name]) for name, tensor in memories[0].items())
 
@@ -248,7 +278,9 @@ def test_the_previous_checkpoint_serves_when_the_newest_is_gone(
     assert_same_run(finished_run, folder)
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_is_refused(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
+def test_a_run_whose_checkpoints_are_all_damaged_is_refused(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
     config = tiny_config()
     stop_after(config, tmp_path / "run", 8, resume=False)
     for path in (tmp_path / "run" / "checkpoint").iterdir():
@@ -272,7 +304,10 @@ def test_resuming_starts_where_the_checkpoint_is(tmp_path: Path, tiny_config: Ca
 
 
 def test_resuming_without_a_checkpoint_starts_from_the_beginning(
-    tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None], finished_run: Path
+    tmp_path: Path,
+    tiny_config: Callable[..., RunConfig],
+    assert_same_run: Callable[[Path, Path], None],
+    finished_run: Path,
 ) -> None:
     Run(Plan.of(tiny_config("pr-bbb"), tmp_path / "run")).execute(resume=True)
     assert_same_run(finished_run, tmp_path / "run")

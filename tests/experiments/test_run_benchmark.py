@@ -47,17 +47,27 @@ def test_a_stream_leaves_a_whole_run(tmp_path: Path) -> None:
 def test_memory_is_given_back_around_every_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order = []
     monkeypatch.setattr("metareplay.experiments.run.give_back_freed_memory", lambda: order.append("given back"))
-    monkeypatch.setattr(Evaluator, "tested", lambda *given, tested=Evaluator.tested: (order.append("tested"), tested(*given))[1])
+    monkeypatch.setattr(
+        Evaluator, "tested", lambda *given, tested=Evaluator.tested: (order.append("tested"), tested(*given))[1]
+    )
     run_benchmark(stream(), tmp_path / "run", method="sp-dirac", network="mlp-8", settings=FAST)
     assert order == ["given back", "tested", "given back", "given back", "tested", "tested", "given back"]
 
 
-def test_a_fast_recipe_is_taken_unless_the_published_one_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    both = [Recipe("custom", "sp-dirac", "mlp-8", "here", {"training.iterations": 3 + 2 * fast}, fast) for fast in (False, True)]
+def test_a_fast_recipe_is_taken_unless_the_published_one_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [
+        Recipe("custom", "sp-dirac", "mlp-8", "here", {"training.iterations": 3 + 2 * fast}, fast)
+        for fast in (False, True)
+    ]
     monkeypatch.setattr("metareplay.learner.recipe_book.all_recipes", lambda: tuple(both))
     for published, iterations in ((False, 5), (True, 3)):
         run_benchmark(stream(), tmp_path / str(published), method="sp-dirac", network="mlp-8", published=published)
-        assert yaml.safe_load((tmp_path / str(published) / "config.yaml").read_text())["training"]["iterations"] == iterations
+        assert (
+            yaml.safe_load((tmp_path / str(published) / "config.yaml").read_text())["training"]["iterations"]
+            == iterations
+        )
 
 
 def test_a_stream_is_resumed_on_the_same_data_only(tmp_path: Path) -> None:

@@ -76,7 +76,12 @@ def test_the_folder_holds_what_the_design_says(classified: Path) -> None:
 def test_the_results_of_a_classification(classified: Path) -> None:
     found = read_results(classified)
     assert found.keys() >= SCHEMA
-    assert (found["schema"], found["benchmark"], found["method"], found["network"]) == (1, "modes-2d", "pr-bbb", "mlp-10-10")
+    assert (found["schema"], found["benchmark"], found["method"], found["network"]) == (
+        1,
+        "modes-2d",
+        "pr-bbb",
+        "mlp-10-10",
+    )
     assert (found["scenario"], found["seed"], found["num_tasks"], found["mse"]) == ("class", 0, 3, None)
     matrix = found["tgiven_matrix"]
     assert [len(row) for row in matrix] == [1, 2, 3]
@@ -87,7 +92,9 @@ def test_the_results_of_a_classification(classified: Path) -> None:
     for figure in ("tinfer_final", "task_inference_accuracy", "batch_wise"):
         assert list(found[figure]) == [criterion.name for criterion in criteria_for("classification")]
         assert all(0 <= value <= 100 for value in found[figure].values())
-    assert all(found["tinfer_final"][name] <= found["task_inference_accuracy"][name] + 1e-9 for name in found["tinfer_final"])
+    assert all(
+        found["tinfer_final"][name] <= found["task_inference_accuracy"][name] + 1e-9 for name in found["tinfer_final"]
+    )
     assert set(found["parameters"]) >= {"main_network", "trained", "per_task"}
     assert set(found["seconds"]) == {"train", "evaluate"}
 
@@ -106,7 +113,9 @@ def test_the_results_of_a_regression(regressed: Path) -> None:
     assert set(found["mse"]) == {"tgiven_during", "tgiven_final", "tinfer_final"}
     assert all(value > 0 for value in found["mse"].values())
     assert found["mse"]["tgiven_final"] == pytest.approx(mean(found["tgiven_matrix"][-1]))
-    assert [found[name] for name in ("tgiven_during", "tgiven_final", "tinfer_final", "batch_wise", "forgetting")] == [None] * 5
+    assert [found[name] for name in ("tgiven_during", "tgiven_final", "tinfer_final", "batch_wise", "forgetting")] == [
+        None
+    ] * 5
     assert 0 <= found["task_inference_accuracy"]["variance"] <= 100
 
 
@@ -129,7 +138,9 @@ def test_a_deterministic_regression_infers_nothing(tmp_path: Path, tiny_config: 
 def test_metrics_are_one_line_a_step_and_one_a_task(classified: Path) -> None:
     lines = [json.loads(line) for line in (classified / "metrics.jsonl").read_text().splitlines()]
     steps, events = [line for line in lines if "event" not in line], [line for line in lines if "event" in line]
-    assert [(line["task"], line["iteration"]) for line in steps] == [(task, step) for task in range(3) for step in range(1, 31)]
+    assert [(line["task"], line["iteration"]) for line in steps] == [
+        (task, step) for task in range(3) for step in range(1, 31)
+    ]
     for line in steps:
         assert line["loss"] == pytest.approx(line["data"] + line["prior"] + line["replay"])
     assert [line["tgiven"] for line in events] == read_results(classified)["tgiven_matrix"]
@@ -152,9 +163,19 @@ def test_the_stored_configuration_repeats_the_run(
     assert_same_run(tmp_path / "first", tmp_path / "second")
 
 
-def test_settings_that_only_watch_change_no_figure(tmp_path: Path, tiny_config: Callable[..., RunConfig], classified: Path) -> None:
-    settings = {"training.iterations": 30, "training.log_every": 4, "training.checkpoint_every": 11, "inference.batch_size": 7}
-    found, expected = Run(Plan.of(tiny_config("pr-bbb", settings), tmp_path / "run")).execute().content(), read_results(classified)
+def test_settings_that_only_watch_change_no_figure(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig], classified: Path
+) -> None:
+    settings = {
+        "training.iterations": 30,
+        "training.log_every": 4,
+        "training.checkpoint_every": 11,
+        "inference.batch_size": 7,
+    }
+    found, expected = (
+        Run(Plan.of(tiny_config("pr-bbb", settings), tmp_path / "run")).execute().content(),
+        read_results(classified),
+    )
     for key in ("tgiven_matrix", "tinfer_final", "task_inference_accuracy", "batch_wise"):
         assert found[key] == expected[key]
 
@@ -189,15 +210,21 @@ def test_uncertainties_are_kept_in_bins(classified: Path, regressed: Path) -> No
 
 def test_the_log_tells_the_story(classified: Path) -> None:
     text = (classified / "log.txt").read_text()
-    assert [part in text for part in ("pr-bbb on modes-2d", "task 0 learned", "task 2 learned", "finished")] == [True] * 4
+    assert [part in text for part in ("pr-bbb on modes-2d", "task 0 learned", "task 2 learned", "finished")] == [
+        True
+    ] * 4
 
 
 def test_images_run_too(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(Plan.of(tiny_config("pr-bbb", {"training.iterations": 20}, benchmark="split-digits"), tmp_path / "run")).execute()
+    found = Run(
+        Plan.of(tiny_config("pr-bbb", {"training.iterations": 20}, benchmark="split-digits"), tmp_path / "run")
+    ).execute()
     assert found.num_tasks == 5
     assert found.parameters.trained < found.parameters.posterior == 2 * found.parameters.main_network
     assert not (tmp_path / "run" / "predictive.safetensors").exists()
-    assert ContinualClassifier.load(tmp_path / "run").task_names == [f"classes-{2 * task}-{2 * task + 1}" for task in range(5)]
+    assert ContinualClassifier.load(tmp_path / "run").task_names == [
+        f"classes-{2 * task}-{2 * task + 1}" for task in range(5)
+    ]
 
 
 def test_an_existing_folder_is_refused(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
@@ -238,7 +265,9 @@ def test_a_full_disk_is_one_clear_error_and_the_run_can_go_on(
     config, folder = tiny_config("pr-dirac"), tmp_path / "full"
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", FullDisk(writes))
-        with pytest.raises(MetaReplayError, match=r"cannot write .*: No space left on device; what was stored before is untouched"):
+        with pytest.raises(
+            MetaReplayError, match=r"cannot write .*: No space left on device; what was stored before is untouched"
+        ):
             Run(Plan.of(config, folder)).execute()
     assert not (folder / "results.json").exists()
     left = CheckpointFolder(folder / "checkpoint", config.fingerprint()).last_good()

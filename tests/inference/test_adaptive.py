@@ -46,7 +46,9 @@ def ask(outputs: list[Tensor], criteria: list[Criterion], adaptive: float) -> tu
     statistics = scores | {LOG_PREDICTIVE: log_predictive}
     x = torch.arange(outputs[0].shape[1]).unsqueeze(1).float()
     evidence = Evidence((), [slice(0, outputs[0].shape[2])] * len(outputs), InferenceSettings())
-    found = adaptive_statistics(samples, x, statistics, [Contest(criterion, evidence) for criterion in criteria], adaptive)
+    found = adaptive_statistics(
+        samples, x, statistics, [Contest(criterion, evidence) for criterion in criteria], adaptive
+    )
     return found, torch.stack([each.asked for each in samples])
 
 
@@ -84,7 +86,9 @@ def test_all_criteria_at_once(rng: Generator) -> None:
     outputs, criteria = told(rng, 4, 500, classes=3), criteria_for("classification")
     plain, _ = ask(outputs, criteria, PATIENT)
     found, asked = ask(outputs, criteria, 4.0)
-    same = {each.name: float((decisions(found, each, 3) == decisions(plain, each, 3)).double().mean()) for each in criteria}
+    same = {
+        each.name: float((decisions(found, each, 3) == decisions(plain, each, 3)).double().mean()) for each in criteria
+    }
     assert min(same.values()) >= 0.97, same  # grad is the least smooth
     assert float(asked.double().mean()) < SAMPLES
 

@@ -12,6 +12,7 @@ from metareplay.errors import ConfigError
 from metareplay.inference.criteria import (
     CRITERIA,
     Evidence,
+    GradSettings,
     criterion_named,
     disagreement,
     entropy_gradient,
@@ -22,7 +23,6 @@ from metareplay.inference.criteria import (
     total_entropy,
 )
 from metareplay.inference.predictive import log_likelihoods, log_predictive
-from metareplay.inference.settings import InferenceSettings
 
 
 def log_probs(*samples: list[float]) -> Tensor:
@@ -73,8 +73,12 @@ def test_entropies_agree_with_pytorchs(rng: Generator) -> None:
     logits = torch.randn(5, 50, 4, generator=rng, dtype=torch.float64) * 3
     probabilities = logits.softmax(-1)
     known = log_likelihoods(logits)
-    torch.testing.assert_close(total_entropy(known), torch.distributions.Categorical(probs=probabilities.mean(0)).entropy())
-    torch.testing.assert_close(expected_entropy(known), torch.distributions.Categorical(probs=probabilities).entropy().mean(0))
+    torch.testing.assert_close(
+        total_entropy(known), torch.distributions.Categorical(probs=probabilities.mean(0)).entropy()
+    )
+    torch.testing.assert_close(
+        expected_entropy(known), torch.distributions.Categorical(probs=probabilities).entropy().mean(0)
+    )
 
 
 def test_the_decomposition_of_entropy(rng: Generator) -> None:
@@ -105,7 +109,9 @@ def test_likelihoods_have_double_precision(rng: Generator) -> None:
 @pytest.mark.parametrize("samples", [1, 3])
 def test_confident_predictions_stay_apart(criterion: str, samples: int) -> None:
     margins = torch.tensor([20.0, 40.0, 60.0, 70.0, 100.0, 300.0])
-    outputs = torch.stack([margins, torch.zeros_like(margins)], dim=-1).expand(samples, -1, -1)  # float32, as networks give them
+    outputs = torch.stack([margins, torch.zeros_like(margins)], dim=-1).expand(
+        samples, -1, -1
+    )  # float32, as networks give them
     scores = CRITERIA[criterion].score(log_likelihoods(outputs))
     assert (scores.diff() < 0).all()
     assert (scores > 0).all()
@@ -183,14 +189,17 @@ def test_grad_takes_gradient_steps_on_the_mixing_coefficients(steps: int, rate: 
     for _ in range(steps):
         v.requires_grad_()
         v = (v - rate * torch.autograd.grad(mixture_entropy(said, v).sum(), v)[0]).detach()
-    found = entropy_gradient(Evidence(said, [slice(0, 3)] * 4, InferenceSettings(grad_steps=steps, grad_rate=rate)))
-    torch.testing.assert_close(-found.log_softmax(0), -(-v).log_softmax(0))  # what is the same for all tasks is left out
+    found = entropy_gradient(Evidence(said, [slice(0, 3)] * 4, GradSettings(grad_steps=steps, grad_rate=rate)))
+    torch.testing.assert_close(
+        -found.log_softmax(0), -(-v).log_softmax(0)
+    )  # what is the same for all tasks is left out
 
 
 def test_grad_lowers_the_entropy_of_the_mixture(rng: Generator) -> None:
     said, heads = predictions(rng), [slice(0, 3)] * 4
     values = [
-        mixture_entropy(said, -entropy_gradient(Evidence(said, heads, InferenceSettings(grad_steps=steps)))) for steps in (1, 3, 10, 50)
+        mixture_entropy(said, -entropy_gradient(Evidence(said, heads, GradSettings(grad_steps=steps))))
+        for steps in (1, 3, 10, 50)
     ]
     assert all((after < before).all() for before, after in pairwise(values))
 
@@ -202,7 +211,7 @@ def test_grad_tells_confident_predictions_apart(margins: tuple[float, ...], shar
     said = [torch.tensor([[margin, 0.0]], dtype=torch.float64).log_softmax(-1) for margin in margins]
     heads = [slice(0, 2)] * 3 if shared else [slice(0, 2), slice(2, 4), slice(4, 6)]
     for steps in (1, 3) if min(margins) > 30 else (1,):  # beside an unsure task later steps round such differences away
-        found = entropy_gradient(Evidence(said, heads, InferenceSettings(grad_steps=steps))).squeeze(1)
+        found = entropy_gradient(Evidence(said, heads, GradSettings(grad_steps=steps))).squeeze(1)
         assert found.unique().numel() == 3
         assert int(found.argmin()) == int(torch.tensor(margins).argmax())
 
@@ -212,5 +221,5 @@ def test_grad_is_ent_where_no_two_tasks_share_an_output(rng: Generator) -> None:
     said, heads = predictions(rng), [slice(3 * task, 3 * task + 3) for task in range(4)]
     entropies = torch.stack([total_entropy(log_p.unsqueeze(0)) for log_p in said])
     for steps in (1, 4):
-        found = entropy_gradient(Evidence(said, heads, InferenceSettings(grad_steps=steps)))
+        found = entropy_gradient(Evidence(said, heads, GradSettings(grad_steps=steps)))
         assert torch.equal(found.argsort(0), entropies.argsort(0))

@@ -49,7 +49,10 @@ def test_every_input_sees_the_same_weight_samples(x: Tensor, rng: Generator) -> 
 @pytest.mark.parametrize("batch_size", [1, 4, 11, 100])
 def test_the_batch_size_changes_nothing(batch_size: int, x: Tensor, rng: Generator) -> None:
     model = make_model(GaussianFamily(), rng)
-    whole, parts = (predictive_outputs(model, x, 0, 3, generator=Generator().manual_seed(3), batch_size=size) for size in (500, batch_size))
+    whole, parts = (
+        predictive_outputs(model, x, 0, 3, generator=Generator().manual_seed(3), batch_size=size)
+        for size in (500, batch_size)
+    )
     torch.testing.assert_close(parts, whole)
 
 
@@ -66,7 +69,11 @@ def test_all_outputs_can_be_asked_for(x: Tensor, rng: Generator) -> None:
 
 
 def test_no_inputs_give_no_outputs(rng: Generator) -> None:
-    assert predictive_outputs(make_model(GaussianFamily(), rng), torch.empty(0, 2), 1, 4, generator=rng).shape == (4, 0, 2)
+    assert predictive_outputs(make_model(GaussianFamily(), rng), torch.empty(0, 2), 1, 4, generator=rng).shape == (
+        4,
+        0,
+        2,
+    )
 
 
 def test_moments_predict_like_many_samples(x: Tensor, rng: Generator) -> None:

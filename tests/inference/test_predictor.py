@@ -75,12 +75,17 @@ def test_the_task_is_inferred_for_each_input(two_tasks: ContinualModel) -> None:
     assert answer.task.tolist() == [0, 0, 1, 0]
     assert answer.probabilities.shape == (4, 2 + 3)  # the classes of all tasks, one after another
     assert answer.probabilities.argmax(1).tolist() == [0, 1, 2, 1]
-    assert (answer.probabilities > 0).tolist() == [[True] * 2 + [False] * 3] * 2 + [[False] * 2 + [True] * 3, [True] * 2 + [False] * 3]
+    assert (answer.probabilities > 0).tolist() == [[True] * 2 + [False] * 3] * 2 + [
+        [False] * 2 + [True] * 3,
+        [True] * 2 + [False] * 3,
+    ]
     assert answer.scores is not None
     assert torch.equal(answer.scores.argmin(0), answer.task)
     p = torch.sigmoid(torch.tensor(4.0, dtype=torch.float64))
     torch.testing.assert_close(answer.total[0], -(p * p.log() + (1 - p) * (1 - p).log()), rtol=1e-6, atol=0)
-    assert torch.equal(answer.total, answer.scores.gather(0, answer.task.unsqueeze(0)).squeeze(0))  # ent scores the total uncertainty
+    assert torch.equal(
+        answer.total, answer.scores.gather(0, answer.task.unsqueeze(0)).squeeze(0)
+    )  # ent scores the total uncertainty
     assert answer.epistemic.tolist() == [0.0] * 4  # of a point estimate
 
 
@@ -96,9 +101,14 @@ def test_the_task_is_inferred_for_batches(two_tasks: ContinualModel, batch_wise:
 def test_a_given_task_is_the_only_one_that_is_asked(
     kind: type[AnyPredictor], two_tasks: ContinualModel, two_lines: ContinualModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predictor, asked = kind(two_tasks if kind is ClassPredictor else two_lines, InferenceSettings(samples=4), seed=0), []
+    predictor, asked = (
+        kind(two_tasks if kind is ClassPredictor else two_lines, InferenceSettings(samples=4), seed=0),
+        [],
+    )
     outputs = kind.outputs
-    monkeypatch.setattr(kind, "outputs", lambda self, x, task, **given: (asked.append(task), outputs(self, x, task, **given))[1])
+    monkeypatch.setattr(
+        kind, "outputs", lambda self, x, task, **given: (asked.append(task), outputs(self, x, task, **given))[1]
+    )
     answer = predictor.predict(X, 1)
     assert asked == [1]
     assert answer.task.tolist() == [1] * 4
@@ -147,7 +157,11 @@ def test_one_softmax_names_the_task_by_the_class() -> None:
 
 def test_a_wrong_criterion_is_refused_also_where_the_task_is_given(two_tasks: ContinualModel) -> None:
     predictor = ClassPredictor(two_tasks, InferenceSettings(), seed=0)
-    for name, words in (("agree", "compares weight samples"), ("variance", "is for regression"), ("luck", "is unknown")):
+    for name, words in (
+        ("agree", "compares weight samples"),
+        ("variance", "is for regression"),
+        ("luck", "is unknown"),
+    ):
         with pytest.raises(ConfigError, match=words):
             predictor.predict(X, 0, criterion=name)
 

@@ -37,14 +37,18 @@ def class_means(learned: LearnedTask) -> Sequence[Stored]:
 def nearest_mean(evidence: Evidence) -> Tensor:
     """The squared distance to the nearest mean of the task: (T, B)."""
     pairs = zip(evidence.features, evidence.stored, strict=True)
-    return torch.stack([torch.cdist(features[LAYER][0], stored["means"]).amin(1).square().double() for features, stored in pairs])
+    return torch.stack(
+        [torch.cdist(features[LAYER][0], stored["means"]).amin(1).square().double() for features, stored in pairs]
+    )
 
 
 @pytest.fixture
 def means() -> Iterator[Criterion]:
     request = FeatureRequest(layers=(LAYER,))
     yield register_criterion(
-        Criterion(name="means", description="nearest class mean", compare=nearest_mean, features=request, fit=class_means)
+        Criterion(
+            name="means", description="nearest class mean", compare=nearest_mean, features=request, fit=class_means
+        )
     )
     CRITERIA.remove("means")
 
@@ -66,7 +70,10 @@ def learned(method: str = "sp-dirac", **settings: Any) -> ContinualClassifier:
 @pytest.mark.parametrize("method", ["sp-dirac", "pr-bbb", "sp-ensemble"])
 def test_tasks_are_chosen_by_what_was_stored_also_after_loading(method: str, tmp_path: Path) -> None:
     model = learned(method)
-    x, truth = np.concatenate([blobs(task)[0] for task in range(3)]), [name for name in model.task_names for _ in range(40)]
+    x, truth = (
+        np.concatenate([blobs(task)[0] for task in range(3)]),
+        [name for name in model.task_names for _ in range(40)],
+    )
     tasks = model.predict_task(x, criterion="means")
     assert np.mean([one == other for one, other in zip(tasks, truth, strict=True)]) > 0.95
     model.save(tmp_path)
@@ -75,7 +82,11 @@ def test_tasks_are_chosen_by_what_was_stored_also_after_loading(method: str, tmp
     assert again.learner is not None
     stored = [each.learner.predictor.task_statistics.tensors() for each in (model, again) if each.learner is not None]
     assert set(stored[0]) == {f"means.{task}.{key}" for task in range(3) for key in ("means", "later")}
-    assert [int(stored[0][f"means.{task}.later"]) for task in range(3)] == [2, 1, 0]  # what earlier tasks stored was updated
+    assert [int(stored[0][f"means.{task}.later"]) for task in range(3)] == [
+        2,
+        1,
+        0,
+    ]  # what earlier tasks stored was updated
     assert all(torch.equal(stored[1][name], tensor) for name, tensor in stored[0].items())
     one, other = (each.predict_full(x, criterion="means") for each in (model, again))
     assert one.task == other.task
@@ -87,13 +98,21 @@ def test_tasks_are_chosen_by_what_was_stored_also_after_loading(method: str, tmp
 @pytest.mark.usefixtures("means")
 def test_adaptive_sampling_settles_the_classes_alone() -> None:
     x = np.concatenate([blobs(task)[0] for task in range(3)])
-    plain, adaptive = (learned("sp-bbb", **given) for given in ({}, {"inference.samples": 40, "inference.adaptive": 3.0}))
+    plain, adaptive = (
+        learned("sp-bbb", **given) for given in ({}, {"inference.samples": 40, "inference.adaptive": 3.0})
+    )
     assert plain.predict_task(x, criterion="means") == adaptive.predict_task(x, criterion="means")
 
 
 @pytest.mark.usefixtures("means")
 def test_a_run_stores_and_resumes_it_bit_for_bit(tmp_path: Path) -> None:
-    given = {"benchmark": "modes-2d", "method": "sp-bbb", "network": "mlp-5", "training.iterations": 6, "training.checkpoint_every": 4}
+    given = {
+        "benchmark": "modes-2d",
+        "method": "sp-bbb",
+        "network": "mlp-5",
+        "training.iterations": 6,
+        "training.checkpoint_every": 4,
+    }
     config = build_config({**given, "inference.samples": 3}, {}, "test")
     whole = Run(Plan.of(config, tmp_path / "whole")).execute()
     stops = iter([False] * 8 + [True])  # in the second task
@@ -116,7 +135,9 @@ def test_tasks_learned_without_the_criterion_are_named() -> None:
             model.predict(blobs(0)[0], criterion="late")
         x, y = blobs(0)
         assert model.learner is not None
-        inferred = Evaluator(model.learner.predictor).inferred([TaskData(torch.from_numpy(x).float(), torch.from_numpy(y))])
+        inferred = Evaluator(model.learner.predictor).inferred(
+            [TaskData(torch.from_numpy(x).float(), torch.from_numpy(y))]
+        )
         assert "late" not in inferred  # and nothing else fails
         assert "ent" in inferred
     finally:
@@ -138,7 +159,9 @@ def test_a_criterion_that_fails_leaves_the_model_as_it_was(means: Criterion) -> 
 
 @pytest.mark.usefixtures("means")
 def test_criteria_of_another_problem_store_nothing() -> None:
-    model = ContinualRegressor("sp-bbb", "mlp-5", settings=SETTINGS).learn_task(np.ones((9, 1)) * np.arange(9)[:, None], np.arange(9.0))
+    model = ContinualRegressor("sp-bbb", "mlp-5", settings=SETTINGS).learn_task(
+        np.ones((9, 1)) * np.arange(9)[:, None], np.arange(9.0)
+    )
     assert model.learner is not None
     assert model.learner.predictor.task_statistics.tensors() == {}
 

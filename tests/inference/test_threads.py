@@ -25,7 +25,9 @@ class Convolutions(nn.Module):
 
     def __init__(self, input_shape: tuple[int, ...], outputs: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, outputs))
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, outputs)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)  # type: ignore[no-any-return]
@@ -81,7 +83,10 @@ def eager_switches() -> Iterator[None]:
 
 
 def learned(method: str, network: str | Callable[..., nn.Module]) -> ContinualClassifier:
-    rng, settings = np.random.default_rng(0), {"training.iterations": 3, "inference.samples": 6, "inference.batch_size": 7}
+    rng, settings = (
+        np.random.default_rng(0),
+        {"training.iterations": 3, "inference.samples": 6, "inference.batch_size": 7},
+    )
     model = ContinualClassifier(method, network, settings=settings)
     for task in range(2):
         model.learn_task(rng.normal(size=(20, 1, 8, 8)) + task, rng.integers(0, 2, 20) + 2 * task)

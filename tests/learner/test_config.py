@@ -126,7 +126,9 @@ def test_a_wrong_value_names_its_key(key: str, value: Any) -> None:
 
 
 def test_a_wrong_value_shows_what_came_and_what_is_allowed() -> None:
-    assert "strategy.penalty='l1': input should be 'mse', 'fkl', 'rkl', 'w2' or 'fisher'" in refusal({"strategy.penalty": "l1"})
+    assert "strategy.penalty='l1': input should be 'mse', 'fkl', 'rkl', 'w2' or 'fisher'" in refusal(
+        {"strategy.penalty": "l1"}
+    )
 
 
 def test_an_unknown_method_is_refused_with_the_closest() -> None:
@@ -152,24 +154,50 @@ FOREIGN: list[tuple[str, str, Any, str, str]] = [
     ("sp-ssge", "posterior.local_reparametrisation", True, "Gaussian posteriors", "has implicit posteriors"),
     ("sp-flow", "posterior.local_reparametrisation", True, "Gaussian posteriors", "has normalising flows"),
     ("pr-radial", "inference.predictive", "moments", "Gaussian posteriors", "has radial posteriors"),
-    ("pr-ensemble-bbb", "inference.predictive", "moments", "Gaussian posteriors", "has ensembles of Gaussian posteriors"),
+    (
+        "pr-ensemble-bbb",
+        "inference.predictive",
+        "moments",
+        "Gaussian posteriors",
+        "has ensembles of Gaussian posteriors",
+    ),
     ("pr-bbb", "posterior.flow_hidden", [3], "normalising flows", "has Gaussian posteriors"),
     ("pr-bbb", "posterior.members", 3, "ensembles of point estimates", "has Gaussian posteriors"),
     ("pr-ensemble", "posterior.train_samples", 5, "Gaussian posteriors", "has ensembles of point estimates"),
     ("pr-bbb", "posterior.generator_hidden", [5], "implicit posteriors", "has Gaussian posteriors"),
     ("pr-bbb", "posterior.ssge_width", 0.5, "implicit posteriors trained by SSGE", "has Gaussian posteriors"),
-    ("pr-ssge", "posterior.avb_steps", 5, "implicit posteriors trained by AVB", "has implicit posteriors trained by SSGE"),
-    ("sp-avb", "posterior.ssge_samples", 5, "implicit posteriors trained by SSGE", "has implicit posteriors trained by AVB"),
+    (
+        "pr-ssge",
+        "posterior.avb_steps",
+        5,
+        "implicit posteriors trained by AVB",
+        "has implicit posteriors trained by SSGE",
+    ),
+    (
+        "sp-avb",
+        "posterior.ssge_samples",
+        5,
+        "implicit posteriors trained by SSGE",
+        "has implicit posteriors trained by AVB",
+    ),
     ("ewc-dirac", "posterior.prior_power", 0.5, "Gaussian posteriors", "has point estimates held by EWC"),
     ("ewc-dirac", "strategy.linearised", True, "Gaussian posteriors built by EWC", "has point estimates held by EWC"),
     ("vcl", "strategy.prior_from_earlier", 0.5, "posterior replay", "uses the last posterior as the next prior"),
     ("sp-bbb", "heads", "multi", "a hypernetwork", "stores theta in separate parameters of every task"),
-    ("pr-bbb", "total_outputs", 9, "one softmax over the classes of all tasks", "has outputs that are added with its tasks"),
+    (
+        "pr-bbb",
+        "total_outputs",
+        9,
+        "one softmax over the classes of all tasks",
+        "has outputs that are added with its tasks",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("method", "key", "value", "owner", "own"), FOREIGN)
-def test_a_setting_of_other_parts_is_refused_in_the_words_of_both(method: str, key: str, value: Any, owner: str, own: str) -> None:
+def test_a_setting_of_other_parts_is_refused_in_the_words_of_both(
+    method: str, key: str, value: Any, owner: str, own: str
+) -> None:
     said = refusal({"method": method, key: value})
     assert said.startswith(f"here: {key} belongs to {owner}")
     assert f"; {method} {own}. Remove it, or choose a method such as " in said
@@ -186,12 +214,30 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
     ("pr-dirac", {}, "posterior.prior_samples", 5, "point estimates have no prior-matching term"),
     ("pr-radial", {}, "strategy.fisher_samples", 5, "it needs the Fisher information of old tasks with"),
     ("pr-bbb", FISHER, "strategy.fisher_samples", 5, "the Fisher information of its posteriors has a closed form"),
-    ("pr-bbb", FISHER, "strategy.fisher_weight_samples", 5, "the Fisher information of its posteriors has a closed form"),
+    (
+        "pr-bbb",
+        FISHER,
+        "strategy.fisher_weight_samples",
+        5,
+        "the Fisher information of its posteriors has a closed form",
+    ),
     ("pr-ensemble-bbb", FISHER, "strategy.fisher_samples", 5, "the Fisher information of its posteriors has a closed"),
-    ("pr-flow", FISHER, "strategy.fisher_samples", 5, "the Fisher information of its posteriors is estimated from their"),
+    (
+        "pr-flow",
+        FISHER,
+        "strategy.fisher_samples",
+        5,
+        "the Fisher information of its posteriors is estimated from their",
+    ),
     ("pr-flow", FISHER, "strategy.penalty_samples", 5, "strategy.penalty=fisher is not estimated from weight samples"),
     ("pr-flow", {}, "strategy.penalty_samples", 3, "strategy.penalty=mse is not estimated from weight samples"),
-    ("pr-bbb", {"strategy.penalty": "fkl"}, "strategy.penalty_samples", 3, "the penalty fkl of its posteriors has a closed"),
+    (
+        "pr-bbb",
+        {"strategy.penalty": "fkl"},
+        "strategy.penalty_samples",
+        3,
+        "the penalty fkl of its posteriors has a closed",
+    ),
     ("pr-dirac", FISHER, "strategy.fisher_weight_samples", 5, "point estimates have no weight samples"),
     ("pr-ensemble", FISHER, "strategy.fisher_weight_samples", 5, "ensembles of point estimates have no weight samples"),
     ("pr-dirac", {}, "posterior.prior_variance", 4.0, "point estimates have no prior"),
@@ -200,7 +246,13 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
         *("pr-bbb-cs", {"strategy.finetune_others": "none"}, "strategy.finetune_own_share", 0.5),
         "with strategy.finetune_others=none a task is fine-tuned on its own coreset alone",
     ),
-    ("pr-bbb", {}, "posterior.keep_network_init", True, "a hypernetwork with hypernet.initialisation=xavier has a start"),
+    (
+        "pr-bbb",
+        {},
+        "posterior.keep_network_init",
+        True,
+        "a hypernetwork with hypernet.initialisation=xavier has a start",
+    ),
     ("pr-bbb", {"hypernet.kind": "plain"}, "hypernet.chunk_size", 100, "a plain hypernetwork has no chunks; set"),
     ("pr-dirac", {}, "inference.adaptive", 4.0, "it predicts with point estimates, not with weight samples"),
     ("pr-ensemble", {}, "inference.adaptive", 4.0, "it predicts with point estimates, not with weight samples"),
@@ -208,19 +260,39 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
     ("ewc-multihead", {}, "inference.adaptive", 4.0, "it predicts with the linearised network"),
     ("ewc-multihead", {}, "inference.autocast", True, "it predicts with the linearised network"),
     ("pr-bbb", {"inference.predictive": "moments"}, "inference.adaptive", 4.0, "inference.predictive=moments needs no"),
-    ("pr-bbb", {"inference.predictive": "moments"}, "inference.autocast", True, "inference.predictive=moments needs no"),
+    (
+        "pr-bbb",
+        {"inference.predictive": "moments"},
+        "inference.autocast",
+        True,
+        "inference.predictive=moments needs no",
+    ),
     ("pr-avb", {}, "posterior.avb_chunk_outputs", 5, "the discriminator takes all weights at once; set posterior.avb_"),
     ("pf-avb", {}, "posterior.prior_power", 0.5, "AVB learns from samples of the prior, and a power of an implicit"),
     ("pr-ssge", {}, "strategy.prior_from_earlier", 0.5, "earlier posteriors are part of the prior only as single"),
-    ("pr-ensemble-bbb", {}, "strategy.prior_from_earlier", 0.5, "earlier posteriors are part of the prior only as single"),
-    ("pr-bbb", {}, "training.plateau_factor", 0.5, "the learning rate is not reduced on a plateau; set training.plateau_"),
+    (
+        "pr-ensemble-bbb",
+        {},
+        "strategy.prior_from_earlier",
+        0.5,
+        "earlier posteriors are part of the prior only as single",
+    ),
+    (
+        "pr-bbb",
+        {},
+        "training.plateau_factor",
+        0.5,
+        "the learning rate is not reduced on a plateau; set training.plateau_",
+    ),
     ("pr-bbb", {}, "data.label", "kind", "no data of your own are named; name them with --data"),
     ("pr-bbb", {"data.path": "/plants.csv"}, "data_dir", "/data", "your own data are where --data says"),
 ]
 
 
 @pytest.mark.parametrize(("method", "also", "key", "value", "reason"), UNUSED)
-def test_a_setting_without_effect_is_refused_with_the_reason(method: str, also: dict[str, Any], key: str, value: Any, reason: str) -> None:
+def test_a_setting_without_effect_is_refused_with_the_reason(
+    method: str, also: dict[str, Any], key: str, value: Any, reason: str
+) -> None:
     said = refusal({"method": method, **also, key: value})
     assert said.startswith(f"here: {key} has no effect with {method}: {reason}")
     config = build_config({"method": method, **also, key: value}, {}, "here")  # as a recipe may have it
@@ -237,7 +309,11 @@ def test_a_point_estimate_has_a_prior_for_its_information_only() -> None:
     ("method", "refused", "choose"),
     [
         ("pr-dirac", ("fkl", "rkl"), "not known for point estimates, which pr-dirac has; choose mse, w2 or fisher"),
-        ("pr-ensemble", ("fkl", "rkl"), "ensembles of point estimates, which pr-ensemble has; choose mse, w2 or fisher"),
+        (
+            "pr-ensemble",
+            ("fkl", "rkl"),
+            "ensembles of point estimates, which pr-ensemble has; choose mse, w2 or fisher",
+        ),
         ("pr-radial", ("fkl", "rkl", "w2"), "radial posteriors, which pr-radial has; choose mse or fisher"),
         ("pr-avb-cs", ("fkl", "rkl", "w2"), "implicit posteriors, which pr-avb-cs has; choose mse or fisher"),
         ("pr-flow-sr", ("w2",), "normalising flows, which pr-flow-sr has; choose mse, fkl, rkl or fisher"),
@@ -258,12 +334,16 @@ def test_what_a_chunked_generator_cannot_do(family: str) -> None:
     assert "keep_network_init needs a generator without chunks" in refusal(
         {**chunked, "method": f"sp-{family}", "posterior.keep_network_init": True}
     )
-    assert "hyperfan needs a weight generator without chunks" in refusal({**chunked, "hypernet.initialisation": "hyperfan"})
+    assert "hyperfan needs a weight generator without chunks" in refusal(
+        {**chunked, "hypernet.initialisation": "hyperfan"}
+    )
 
 
 def test_what_needs_the_layers_of_an_mlp() -> None:
     lenet = {"method": "pr-bbb", "network": "lenet"}
-    assert "local_reparametrisation works for MLPs only, not for lenet" in refusal({**lenet, "posterior.local_reparametrisation": True})
+    assert "local_reparametrisation works for MLPs only, not for lenet" in refusal(
+        {**lenet, "posterior.local_reparametrisation": True}
+    )
     assert "moments works for MLPs only, not for lenet" in refusal({**lenet, "inference.predictive": "moments"})
 
 
@@ -290,7 +370,9 @@ def test_fine_tuning_has_one_length_or_that_of_a_task() -> None:
 def test_one_length_replaces_the_other_of_the_defaults() -> None:
     epochs = build_config({"training.iterations": 100}, {"training.epochs": 3}, "here").training
     assert (epochs.iterations, epochs.epochs) == (None, 3)
-    iterations = build_config({"training.epochs": 3, "training.iterations": None}, {"training.iterations": 100}, "here").training
+    iterations = build_config(
+        {"training.epochs": 3, "training.iterations": None}, {"training.iterations": 100}, "here"
+    ).training
     assert (iterations.iterations, iterations.epochs) == (100, None)
 
 
@@ -465,7 +547,14 @@ OTHER_VALUES: dict[str, Any] = {
 }
 
 
-PASSIVE = {"data.path", "data.test_path", "data_dir", "training.log_every", "training.checkpoint_every", "inference.batch_size"}
+PASSIVE = {
+    "data.path",
+    "data.test_path",
+    "data_dir",
+    "training.log_every",
+    "training.checkpoint_every",
+    "inference.batch_size",
+}
 
 
 NEEDED: dict[str, dict[str, Any]] = {
@@ -487,7 +576,9 @@ NEEDED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("key", OTHER_VALUES)
 def test_the_fingerprint_ignores_passive_settings_only(key: str) -> None:
     base: dict[str, Any] = {"data.path": "/data/plants.csv"} if key.startswith("data.") else NEEDED.get(key, {})
-    base = base or next({"method": name} for name in ("pr-bbb", *METHODS) if key in flatten(config_class(name, "mlp-3")().model_dump()))
+    base = base or next(
+        {"method": name} for name in ("pr-bbb", *METHODS) if key in flatten(config_class(name, "mlp-3")().model_dump())
+    )
     plain = build_config(base, {}, "here")
     changed = build_config(base, {key: OTHER_VALUES[key]}, "here")
     assert changed != plain
@@ -513,7 +604,9 @@ def test_a_configuration_is_frozen() -> None:
         RunConfig().seed = 5  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("key", "value", "words"), [("device", "gpu", "cuda:N"), ("training.autocast", "bfloat16", "true or false")])
+@pytest.mark.parametrize(
+    ("key", "value", "words"), [("device", "gpu", "cuda:N"), ("training.autocast", "bfloat16", "true or false")]
+)
 def test_refusals_say_what_is_allowed(key: str, value: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build_config({}, {key: value}, "test")

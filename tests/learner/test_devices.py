@@ -13,12 +13,17 @@ from metareplay.learner.methods import METHODS
 from metareplay.training.loop import TaskTrainer
 
 META = torch.device("meta")
-READS_NUMBERS = {"ssge": "SSGE looks at eigenvalues to choose how many it keeps", "flow": "zuko looks where its masks are true"}
+READS_NUMBERS = {
+    "ssge": "SSGE looks at eigenvalues to choose how many it keeps",
+    "flow": "zuko looks where its masks are true",
+}
 pytestmark = pytest.mark.filterwarnings("ignore:for .*copying from a non-meta parameter")
 
 
 def _learner(method: str, device: str, **settings: object) -> ContinualLearner:
-    config: RunConfig = build_config({}, {"method": method, "network": "mlp-5", "training.batch_size": 4, **settings}, "test")
+    config: RunConfig = build_config(
+        {}, {"method": method, "network": "mlp-5", "training.batch_size": 4, **settings}, "test"
+    )
     benchmark = modes_2d()
     config = config.model_copy(update={"device": device})
     return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=6)
@@ -41,7 +46,9 @@ def _continued(learner: ContinualLearner, train: TaskData) -> TaskTrainer:
     return learner.continue_task(train, stored)
 
 
-@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not {method.family, method.matching} & set(READS_NUMBERS)])
+@pytest.mark.parametrize(
+    "method", [name for name, method in METHODS.items() if not {method.family, method.matching} & set(READS_NUMBERS)]
+)
 def test_the_loss_of_every_method_is_computed_where_the_model_is(method: str) -> None:
     """A tensor that was made elsewhere cannot be combined with those on the meta device."""
     learner = _learner(method, "cpu")
@@ -60,7 +67,11 @@ def test_the_loss_of_every_method_is_computed_where_the_model_is(method: str) ->
 
 @pytest.mark.parametrize("penalty", ["mse", "fkl", "rkl", "w2"])
 def test_so_are_the_penalties(penalty: str) -> None:
-    settings: dict[str, object] = {"strategy.penalty": penalty, "strategy.age_discount": 0.5, "strategy.prior_from_earlier": 0.3}
+    settings: dict[str, object] = {
+        "strategy.penalty": penalty,
+        "strategy.age_discount": 0.5,
+        "strategy.prior_from_earlier": 0.3,
+    }
     learner = _learner("pr-bbb", "cpu", **settings)
     for task in range(3):
         _begin(learner, task)

@@ -23,8 +23,17 @@ from metareplay.task_maps.hypernetwork import PerTaskHypernetworks
 from metareplay.task_maps.replay_distance import SquaredChange
 
 MEMBERS = 3
-SMALL: dict[str, Any] = {"network": "mlp-5", "posterior.members": MEMBERS, "training.iterations": 2, "inference.samples": 4}
-HYPERNET: dict[str, Any] = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
+SMALL: dict[str, Any] = {
+    "network": "mlp-5",
+    "posterior.members": MEMBERS,
+    "training.iterations": 2,
+    "inference.samples": 4,
+}
+HYPERNET: dict[str, Any] = {
+    "hypernet.hidden": (6,),
+    "hypernet.task_embedding_size": 3,
+    "hypernet.chunk_embedding_size": 2,
+}
 
 
 def learned(method: str, tasks: int = 2, **given: Any) -> ContinualLearner:
@@ -35,7 +44,9 @@ def learned(method: str, tasks: int = 2, **given: Any) -> ContinualLearner:
     learner = ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape)
     for number, task in enumerate(benchmark[:tasks]):
         trainer = learner.begin_task(task.train, 2)
-        for _ in islice(trainer, trainer.iterations) if number == tasks - 1 else trainer:  # what ends a task is left out
+        for _ in (
+            islice(trainer, trainer.iterations) if number == tasks - 1 else trainer
+        ):  # what ends a task is left out
             pass
     return learner
 
@@ -58,8 +69,12 @@ def test_the_loss_of_an_ensemble_is_the_mean_of_its_members(penalty: str, target
     for member in range(MEMBERS):  # give the point estimate the hypernetwork, with this member's embeddings
         for own, whole in ((alone.model.task_map, task_map), (alone.strategy.checkpoint, checkpoint)):  # type: ignore[attr-defined]
             state = {name.removeprefix("inner."): tensor for name, tensor in whole.state_dict().items()}
-            chosen = {f"task_embeddings.{task}": state[f"task_embeddings.{task * MEMBERS + member}"] for task in range(2)}
-            own.load_state_dict({**{name: tensor for name, tensor in state.items() if "task_embeddings" not in name}, **chosen})
+            chosen = {
+                f"task_embeddings.{task}": state[f"task_embeddings.{task * MEMBERS + member}"] for task in range(2)
+            }
+            own.load_state_dict(
+                {**{name: tensor for name, tensor in state.items() if "task_embeddings" not in name}, **chosen}
+            )
         alone.strategy.change = SquaredChange(alone.strategy.checkpoint)  # type: ignore[attr-defined]
         terms.append(loss(alone))
     assert len({float(each.data.detach()) for each in terms}) == MEMBERS
@@ -98,7 +113,9 @@ def test_each_member_has_an_embedding_per_task() -> None:
     assert counts["main_network"] == others["main_network"]
     assert counts["posterior"] == MEMBERS * others["posterior"]
     assert counts["per_task"] == MEMBERS * others["per_task"]
-    assert counts["trained"] == others["trained"] + 3 * (MEMBERS - 1) * others["per_task"]  # the hypernetwork is the same
+    assert (
+        counts["trained"] == others["trained"] + 3 * (MEMBERS - 1) * others["per_task"]
+    )  # the hypernetwork is the same
     thetas = learner.model.task_map.thetas(range(3)).view(3 * MEMBERS, -1)
     assert len(thetas.detach().unique(dim=0)) == 3 * MEMBERS
 
@@ -111,10 +128,14 @@ def test_a_separate_hypernetwork_holds_all_members_of_its_task() -> None:
 
 def test_all_embeddings_count_against_the_limit() -> None:
     counts = learned("pr-ensemble", tasks=1).model.parameter_counts()
-    limited = build_config({"method": "pr-ensemble", **SMALL, **HYPERNET, "hypernet.smaller_than_posterior": True}, {}, "test")
+    limited = build_config(
+        {"method": "pr-ensemble", **SMALL, **HYPERNET, "hypernet.smaller_than_posterior": True}, {}, "test"
+    )
     learner, task = ContinualLearner(limited, "classification", modes_2d().scenario, (2,)), modes_2d()[0]
     all_tasks = counts["trained"] + 99 * MEMBERS * 3  # an embedding has 3 elements
-    with pytest.raises(ConfigError, match=f"hypernetwork has {all_tasks:,} parameters for 100 tasks, not fewer than the 81 parameters"):
+    with pytest.raises(
+        ConfigError, match=f"hypernetwork has {all_tasks:,} parameters for 100 tasks, not fewer than the 81 parameters"
+    ):
         learner.begin_task(task.train, 2, expected_tasks=100)
 
 
@@ -132,13 +153,19 @@ def test_every_point_is_used_once_and_all_criteria_apply() -> None:
 @pytest.mark.parametrize(("asked", "taken"), [(1, 3), (3, 3), (4, 6), (100, 102)])
 def test_gaussian_members_are_used_equally_often(asked: int, taken: int) -> None:
     learner = learned("sp-ensemble-bbb")
-    assert len(predictive_outputs(learner.model, torch.ones(2, 2), 0, asked, generator=Generator().manual_seed(0))) == taken
+    assert (
+        len(predictive_outputs(learner.model, torch.ones(2, 2), 0, asked, generator=Generator().manual_seed(0)))
+        == taken
+    )
 
 
 def test_regression_infers_the_task_by_the_members_variance() -> None:
     benchmark = regression_1d()
     learner = ContinualLearner(
-        build_config({"method": "sp-ensemble", **SMALL}, {}, "test"), benchmark.problem, benchmark.scenario, benchmark.input_shape
+        build_config({"method": "sp-ensemble", **SMALL}, {}, "test"),
+        benchmark.problem,
+        benchmark.scenario,
+        benchmark.input_shape,
     )
     for task in benchmark[:2]:
         for _ in learner.begin_task(task.train, 1):

@@ -62,7 +62,9 @@ LIMIT = 8.0
 @pytest.mark.parametrize("network", SHAPES)
 def test_a_step_fits_in_memory(network: str) -> None:
     settings = {**SHAPES[network], "network": network, "threads": 1}
-    done = subprocess.run([sys.executable, "-c", SCRIPT, json.dumps(settings)], capture_output=True, text=True, check=False, timeout=1800)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(settings)], capture_output=True, text=True, check=False, timeout=1800
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     print(f"{network}: {found}")

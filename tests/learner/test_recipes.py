@@ -22,7 +22,11 @@ from metareplay.task_maps.settings import HeadsSettings, HypernetSettings
 
 RECIPES = all_recipes()
 NAMES = [recipe.name for recipe in RECIPES]
-IMAGES = [recipe for recipe in RECIPES if recipe.benchmark in BENCHMARKS and len(BENCHMARKS[recipe.benchmark].input_shape) == 3]
+IMAGES = [
+    recipe
+    for recipe in RECIPES
+    if recipe.benchmark in BENCHMARKS and len(BENCHMARKS[recipe.benchmark].input_shape) == 3
+]
 IMAGE_SETS = ("split-mnist", "permuted-mnist-10", "permuted-mnist-100", "split-cifar-10", "split-cifar-100")
 LARGER = ("permuted-mnist-10/pr-dirac/mlp-100-100", "permuted-mnist-10/pr-bbb/mlp-100-100")
 """Published hypernetworks that are not smaller than what they generate."""
@@ -65,7 +69,9 @@ def with_all_tasks(config: RunConfig) -> ContinualLearner:
 
 
 def test_there_are_recipes() -> None:
-    assert {"modes-2d/pr-bbb/mlp-10-10", "split-digits/pr-bbb/mlp-100-100", "split-mnist/pr-bbb/mlp-400-400"} <= set(NAMES)
+    assert {"modes-2d/pr-bbb/mlp-10-10", "split-digits/pr-bbb/mlp-100-100", "split-mnist/pr-bbb/mlp-400-400"} <= set(
+        NAMES
+    )
     assert len(set(NAMES)) == len(NAMES)
 
 
@@ -120,7 +126,10 @@ def test_the_published_hypernetwork_that_is_larger_is_so_by_the_tasks_chunk_embe
         config = resolved(RECIPES[NAMES.index(name)])
         trained, posterior, _ = sizes(config)
         chunks = -(-posterior // (config.get(HypernetSettings).chunk_size or 1))
-        own = 10 * (config.get(HypernetSettings).task_embedding_size + chunks * config.get(HypernetSettings).chunk_embedding_size)
+        own = 10 * (
+            config.get(HypernetSettings).task_embedding_size
+            + chunks * config.get(HypernetSettings).chunk_embedding_size
+        )
         assert posterior < trained
         assert trained - own < posterior
 
@@ -148,7 +157,12 @@ def test_sizes_at_the_end_are_known_with_the_first_task(method: str) -> None:
 
 IMAGE_ROWS = sorted(
     {f"{table.benchmark}/{row.method}/{table.network}" for table in paper_tables().values() for row in table.own_rows}
-    & {f"{benchmark}/{method}/{table.network}" for table in paper_tables().values() for benchmark in IMAGE_SETS for method in METHODS}
+    & {
+        f"{benchmark}/{method}/{table.network}"
+        for table in paper_tables().values()
+        for benchmark in IMAGE_SETS
+        for method in METHODS
+    }
 )
 
 
@@ -160,8 +174,15 @@ def test_every_row_of_the_papers_tables_has_its_own_recipe() -> None:
 
 @pytest.mark.parametrize("method", ["pr-bbb", "pr-dirac", "sp-tc-bbb", "sp-tc-dirac", "hnet-fine-tuning"])
 def test_a_hypernetwork_that_is_too_large_is_refused(method: str) -> None:
-    given = {"benchmark": "split-digits", "method": method, "hypernet.chunk_size": 20000, "hypernet.smaller_than_posterior": True}
-    with pytest.raises(ConfigError, match=r"hypernetwork has [\d,]+ parameters for 5 tasks, not fewer than .*hypernet\.chunk_size"):
+    given = {
+        "benchmark": "split-digits",
+        "method": method,
+        "hypernet.chunk_size": 20000,
+        "hypernet.smaller_than_posterior": True,
+    }
+    with pytest.raises(
+        ConfigError, match=r"hypernetwork has [\d,]+ parameters for 5 tasks, not fewer than .*hypernet\.chunk_size"
+    ):
         with_all_tasks(build_config({}, given, "test"))
 
 
@@ -173,7 +194,12 @@ def test_too_large_is_allowed_where_nobody_asks() -> None:
 
 def test_all_tasks_count_from_the_first_on() -> None:
     """The embeddings of tasks to come are part of the size that is compared."""
-    given = {"benchmark": "split-digits", "method": "pr-dirac", "hypernet.smaller_than_posterior": True, "hypernet.hidden": [10]}
+    given = {
+        "benchmark": "split-digits",
+        "method": "pr-dirac",
+        "hypernet.smaller_than_posterior": True,
+        "hypernet.hidden": [10],
+    }
     given |= {"hypernet.chunk_size": 500, "hypernet.task_embedding_size": 2000, "network": "mlp-100-100"}
     config, info = build_config({}, given, "test"), BENCHMARKS["split-digits"]
     pair = TaskData(torch.zeros(2, 1, 8, 8), torch.tensor([0, 1]))
@@ -182,19 +208,29 @@ def test_all_tasks_count_from_the_first_on() -> None:
         learner.begin_task(pair, 2, expected_tasks=5)
 
 
-GENERATING = [name for name, method in METHODS.items() if method.task_map_part.generated and not name.endswith(("-sr", "-cs"))]
+GENERATING = [
+    name for name, method in METHODS.items() if method.task_map_part.generated and not name.endswith(("-sr", "-cs"))
+]
 """Methods of different sizes: random tasks and coresets do not change them."""
 
 
 @pytest.mark.parametrize("method", GENERATING)
 def test_a_chunk_size_is_chosen_so_that_it_fits(method: str) -> None:
-    given = {"benchmark": "split-mnist", "method": method, "network": "mlp-100-100", "hypernet.smaller_than_posterior": True}
+    given = {
+        "benchmark": "split-mnist",
+        "method": method,
+        "network": "mlp-100-100",
+        "hypernet.smaller_than_posterior": True,
+    }
     counts = with_all_tasks(build_config({}, given, "test")).model.parameter_counts()
     assert counts["posterior"] > 0  # no error was raised
 
 
 def test_a_stochastic_method_borrows_from_its_base() -> None:
-    base, found = recipe_for("split-mnist", "pr-dirac", "mlp-100-100"), recipe_for("split-mnist", "pr-dirac-sr", "mlp-100-100")
+    base, found = (
+        recipe_for("split-mnist", "pr-dirac", "mlp-100-100"),
+        recipe_for("split-mnist", "pr-dirac-sr", "mlp-100-100"),
+    )
     assert base is not None
     assert found is not None
     assert found.settings["strategy.old_tasks"] == 1
@@ -203,7 +239,10 @@ def test_a_stochastic_method_borrows_from_its_base() -> None:
 
 
 def test_digits_without_a_stochastic_recipe_borrow_everything_else() -> None:
-    base, found = recipe_for("split-digits", "pr-bbb", "mlp-100-100"), recipe_for("split-digits", "pr-bbb-sr", "mlp-100-100")
+    base, found = (
+        recipe_for("split-digits", "pr-bbb", "mlp-100-100"),
+        recipe_for("split-digits", "pr-bbb-sr", "mlp-100-100"),
+    )
     assert base is not None
     assert found is not None
     stochastic = {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
@@ -214,14 +253,24 @@ def test_digits_without_a_stochastic_recipe_borrow_everything_else() -> None:
 def test_another_network_borrows_without_the_chunk_size() -> None:
     found = recipe_for("split-mnist", "pr-bbb", "mlp-50-50")
     assert found is not None
-    assert found.source == "borrowed from split-mnist/pr-bbb/mlp-100-100"  # a fast one has its chunk size, and is not lent
+    assert (
+        found.source == "borrowed from split-mnist/pr-bbb/mlp-100-100"
+    )  # a fast one has its chunk size, and is not lent
     assert "hypernet.chunk_size" not in found.settings
-    assert "hypernet.smaller_than_posterior" not in found.settings  # there may be no such hypernetwork for a small network
-    exact, other = recipe_for("split-digits", "pr-bbb", "mlp-100-100"), recipe_for("split-digits", "pr-bbb", "resnet-32")
+    assert (
+        "hypernet.smaller_than_posterior" not in found.settings
+    )  # there may be no such hypernetwork for a small network
+    exact, other = (
+        recipe_for("split-digits", "pr-bbb", "mlp-100-100"),
+        recipe_for("split-digits", "pr-bbb", "resnet-32"),
+    )
     assert exact is not None
     assert other is not None
     left_out = ("hypernet.chunk_size", "hypernet.smaller_than_posterior", "hypernet.smaller_than_network")
-    assert exact.settings.keys() - other.settings.keys() == {*left_out, "posterior.local_reparametrisation"}  # for MLPs only
+    assert exact.settings.keys() - other.settings.keys() == {
+        *left_out,
+        "posterior.local_reparametrisation",
+    }  # for MLPs only
     assert {key: exact.settings[key] for key in other.settings} == other.settings
     assert found.settings["strategy.strength"] > 0
 

@@ -32,7 +32,9 @@ def test_a_stochastic_method_regularises_one_task_unless_told_otherwise() -> Non
 @pytest.mark.parametrize("method", ["ewc-growing", "ewc-shared", "vcl-growing"])
 def test_one_softmax_over_all_tasks_means_nothing_in_regression(method: str) -> None:
     config = build_config({"method": method, "network": "mlp-4"}, {}, "test")
-    with pytest.raises(ConfigError, match=f"{method} has a softmax over all tasks' classes, and regression has no classes"):
+    with pytest.raises(
+        ConfigError, match=f"{method} has a softmax over all tasks' classes, and regression has no classes"
+    ):
         ContinualLearner(config, "regression", Scenario.DOMAIN, (2,))
 
 

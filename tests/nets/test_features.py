@@ -38,7 +38,9 @@ def test_what_enters_the_layers_of_an_mlp(rng: Generator) -> None:
     first = torch.relu(torch.einsum("bi,shi->sbh", x, named["layers.0.weight"]) + named["layers.0.bias"].unsqueeze(1))
     torch.testing.assert_close(features["layers.0"], x.expand(2, 7, 4))
     torch.testing.assert_close(features["layers.1"], first)
-    single = layer_features(module, spec, weights[1], x, layers=["layers.0"])["layers.0"]  # outputs, before the activation
+    single = layer_features(module, spec, weights[1], x, layers=["layers.0"])[
+        "layers.0"
+    ]  # outputs, before the activation
     torch.testing.assert_close(single.relu(), first[1])
 
 
@@ -49,7 +51,9 @@ def test_feature_maps_are_averaged_or_flattened(pooled: bool, rng: Generator) ->
     found = layer_features(module, spec, weights, x, layers=["conv1", "head"], pooled=pooled)
     named = spec.unflatten(weights[1])
     maps = nn.functional.conv2d(x, named["conv1.weight"], named["conv1.bias"])  # (B, 20, 12, 12)
-    torch.testing.assert_close(found["conv1"][1], maps.mean((2, 3)) if pooled else maps.flatten(1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        found["conv1"][1], maps.mean((2, 3)) if pooled else maps.flatten(1), rtol=1e-4, atol=1e-5
+    )
     assert found["head"].shape == (2, 3, 2)
 
 

@@ -64,8 +64,12 @@ def test_outputs_equal_the_modules_own(module_and_inputs: tuple[nn.Module, Tenso
     module, x = module_and_inputs
     spec = WeightSpec.of(module)
     flat = spec.flatten(module)
-    torch.testing.assert_close(run_flat(module, spec, flat.unsqueeze(0), x), module(x).unsqueeze(0), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(run_flat(module, spec, flat.expand(2, -1), x), module(x).expand(2, -1, -1), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        run_flat(module, spec, flat.unsqueeze(0), x), module(x).unsqueeze(0), rtol=1e-12, atol=1e-12
+    )
+    torch.testing.assert_close(
+        run_flat(module, spec, flat.expand(2, -1), x), module(x).expand(2, -1, -1), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("samples", [1, 2])

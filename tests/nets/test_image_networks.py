@@ -21,7 +21,9 @@ def weights(network: nn.Module) -> int:
 
 
 def biases_of_convolutions(network: nn.Module) -> int:
-    return sum(layer.bias.numel() for layer in network.modules() if isinstance(layer, nn.Conv2d) and layer.bias is not None)
+    return sum(
+        layer.bias.numel() for layer in network.modules() if isinstance(layer, nn.Conv2d) and layer.bias is not None
+    )
 
 
 def test_lenet_has_the_published_size() -> None:
@@ -31,7 +33,9 @@ def test_lenet_has_the_published_size() -> None:
 
 def test_resnet_32_has_the_published_size() -> None:
     network = network_factory("resnet-32", CIFAR)(10)
-    assert weights(network) - biases_of_convolutions(network) == 464_154  # 0.46 million in He et al. 2016, who have no biases there
+    assert (
+        weights(network) - biases_of_convolutions(network) == 464_154
+    )  # 0.46 million in He et al. 2016, who have no biases there
     assert biases_of_convolutions(network) == 16 * 11 + 32 * 10 + 64 * 10
     layers = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     assert len(layers) == 32
@@ -59,7 +63,9 @@ def test_outputs_have_a_column_each(name: str) -> None:
 @pytest.mark.parametrize("name", IMAGE_NETWORKS)
 @pytest.mark.parametrize("shape", [(784,), (28, 28), (1, 7, 28), (1, 28, 7), (2, 1, 28, 28)])
 def test_inputs_that_do_not_suit_are_refused(name: str, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match=rf"{name} needs images .*as \(channels, height, width\).*shape \({shape[0]},") as error:
+    with pytest.raises(
+        ConfigError, match=rf"{name} needs images .*as \(channels, height, width\).*shape \({shape[0]},"
+    ) as error:
         network_factory(name, shape)
     assert ("(1, 28, 28)" in str(error.value)) == (shape == (28, 28))
 
@@ -87,7 +93,10 @@ def test_weights_start_xavier_uniform_and_biases_at_zero(name: str) -> None:
 
 
 def test_lenet_step_by_step() -> None:
-    network, x = network_factory("lenet", MNIST, Alone(ActivationSettings(activation="tanh")))(3), torch.randn(2, *MNIST)
+    network, x = (
+        network_factory("lenet", MNIST, Alone(ActivationSettings(activation="tanh")))(3),
+        torch.randn(2, *MNIST),
+    )
     parts = dict(network.named_children())
     h = F.max_pool2d(torch.tanh(parts["conv1"](x)), 2)  # pooling and a rising activation may change places
     h = F.max_pool2d(torch.tanh(parts["conv2"](h)), 2)
@@ -132,7 +141,8 @@ def test_groups_halve_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "right"), [("resnet32", "resnet-32"), ("LeNet", "lenet"), ("wrn-28-1", "wrn-28-10"), ("mlp100-100", "mlp-100-100")]
+    ("wrong", "right"),
+    [("resnet32", "resnet-32"), ("LeNet", "lenet"), ("wrn-28-1", "wrn-28-10"), ("mlp100-100", "mlp-100-100")],
 )
 def test_a_misspelt_name_gets_a_hint(wrong: str, right: str) -> None:
     with pytest.raises(ConfigError, match=f"is unknown; did you mean {right}[?] choose one of mlp-WIDTH"):

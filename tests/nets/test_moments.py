@@ -11,7 +11,9 @@ from metareplay.nets.moments import activation_moments, mlp_output_moments
 from metareplay.nets.weights import WeightSpec, run_flat
 
 
-def gaussian_mlp(hidden: tuple[int, ...], activation: str, rng: Generator) -> tuple[MLP, WeightSpec, Tensor, Tensor, Tensor]:
+def gaussian_mlp(
+    hidden: tuple[int, ...], activation: str, rng: Generator
+) -> tuple[MLP, WeightSpec, Tensor, Tensor, Tensor]:
     """A network in float64, means and scales of its weights, and inputs."""
     mlp = MLP((5,), hidden, 3, activation).double()
     spec = WeightSpec.of(mlp)
@@ -20,7 +22,9 @@ def gaussian_mlp(hidden: tuple[int, ...], activation: str, rng: Generator) -> tu
     return mlp, spec, mean, scale, torch.randn(2, 5, generator=rng, dtype=torch.float64)
 
 
-def sampled_moments(mlp: MLP, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, rng: Generator) -> tuple[Tensor, Tensor]:
+def sampled_moments(
+    mlp: MLP, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, rng: Generator
+) -> tuple[Tensor, Tensor]:
     """Mean and covariance of the outputs over 100,000 weight samples."""
     parts = []
     with torch.no_grad():
@@ -35,13 +39,19 @@ def sampled_moments(mlp: MLP, spec: WeightSpec, mean: Tensor, scale: Tensor, x: 
 @pytest.mark.parametrize(
     ("hidden", "activation", "tolerance"),
     [
-        ((8,), "relu", 0.02),  # exact, as is the next: the tolerances are a few standard errors of the samples' variances
+        (
+            (8,),
+            "relu",
+            0.02,
+        ),  # exact, as is the next: the tolerances are a few standard errors of the samples' variances
         ((8, 6), "linear", 0.03),
         ((12, 10), "relu", 0.15),  # Gaussian sums of a dozen terms are the worst case
         ((8, 6), "tanh", 0.1),
     ],
 )
-def test_against_a_hundred_thousand_samples(hidden: tuple[int, ...], activation: str, tolerance: float, rng: Generator) -> None:
+def test_against_a_hundred_thousand_samples(
+    hidden: tuple[int, ...], activation: str, tolerance: float, rng: Generator
+) -> None:
     mlp, spec, mean, scale, x = gaussian_mlp(hidden, activation, rng)
     found_mean, found = mlp_output_moments(mlp, spec, mean, scale, x)
     true_mean, true = sampled_moments(mlp, spec, mean, scale, x, rng)
@@ -98,7 +108,9 @@ def test_moments_of_activations(name: str, mean: float, std: float) -> None:
     at = torch.full((1, 1), mean, dtype=torch.float64), torch.full((1, 1), std**2, dtype=torch.float64)
     found = torch.stack([part.squeeze() for part in activation_moments(activation, *at)])
     exact = name in ("relu", "linear")
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4 if exact else 1e-3 if std <= 1 and name != "elu" else 0.1)
+    torch.testing.assert_close(
+        found, expected, rtol=0, atol=1e-4 if exact else 1e-3 if std <= 1 and name != "elu" else 0.1
+    )
 
 
 def test_single_precision_keeps_small_variances() -> None:

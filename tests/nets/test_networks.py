@@ -16,7 +16,9 @@ def test_a_name_gives_the_widths(name: str, widths: list[int]) -> None:
     network = network_factory(name, (2, 3))(4)
     assert isinstance(network, MLP)
     layers = [layer for layer in network.layers if isinstance(layer, nn.Linear)]
-    assert [(layer.out_features, layer.in_features) for layer in layers] == list(zip([*widths, 4], [6, *widths], strict=True))
+    assert [(layer.out_features, layer.in_features) for layer in layers] == list(
+        zip([*widths, 4], [6, *widths], strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", ["mlp-0", "mlp-", "mlp-10-", "MLP-10", "lstm-5", "", "mlp--5", "mlp-10 "])

@@ -88,7 +88,10 @@ def test_functions_and_classes_build_networks(function: str, folder: Path) -> No
     [
         ("no_such_module_here:one", "there is no module 'no_such_module_here' in .* or among the installed packages"),
         ("package_here.no:one", "there is no module 'package_here.no'"),
-        ("needs_here:one", "importing needs_here failed: ModuleNotFoundError: No module named 'no_such_library_at_all'"),
+        (
+            "needs_here:one",
+            "importing needs_here failed: ModuleNotFoundError: No module named 'no_such_library_at_all'",
+        ),
         ("fails_here:one", "importing fails_here failed: ZeroDivisionError: division by zero"),
         ("own_networks_here:two", "own_networks_here.py has no function 'two'"),
         ("own_networks_here:number", "is a int, no Python function or class"),
@@ -124,7 +127,12 @@ def test_the_name_of_a_function(folder: Path) -> None:
     function = load_function("own_networks_here:one")
     assert name_of(function) == "own_networks_here:one"
     assert name_of(nn.Linear) == "torch.nn.modules.linear:Linear"
-    for nameless in (lambda outputs: nn.Linear(3, outputs), nn.Linear(3, 2), 5, SimpleNamespace(__module__="os", __qualname__="getcwd")):
+    for nameless in (
+        lambda outputs: nn.Linear(3, outputs),
+        nn.Linear(3, 2),
+        5,
+        SimpleNamespace(__module__="os", __qualname__="getcwd"),
+    ):
         with pytest.raises(ConfigError, match="defined at the top of a module"):
             name_of(nameless)  # type: ignore[arg-type]
 
@@ -157,7 +165,9 @@ def test_outputs_of_another_shape_are_refused(change: Callable[[Tensor], object]
 
 def test_a_network_that_cannot_answer_a_single_input_is_refused() -> None:
     network = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2, track_running_stats=False)).eval()
-    with pytest.raises(ConfigError, match=r"fails on inputs of shape .*: ValueError: Expected more than 1 value per channel"):
+    with pytest.raises(
+        ConfigError, match=r"fails on inputs of shape .*: ValueError: Expected more than 1 value per channel"
+    ):
         check_outputs(network, torch.ones(2, 3), 2, {})
 
 
@@ -166,7 +176,9 @@ def grow(small: nn.Module, large: nn.Module) -> None:
     check_growth(old, new, torch.randn(2, 3, generator=Generator().manual_seed(1)))
 
 
-def two_layers(hidden: int, outputs: int, last: Callable[[int], nn.Module] = lambda outputs: nn.Identity()) -> nn.Module:
+def two_layers(
+    hidden: int, outputs: int, last: Callable[[int], nn.Module] = lambda outputs: nn.Identity()
+) -> nn.Module:
     return nn.Sequential(nn.Linear(3, hidden), nn.Tanh(), nn.Linear(hidden, outputs), last(outputs))
 
 

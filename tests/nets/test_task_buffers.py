@@ -130,7 +130,9 @@ def test_only_training_changes_anything(module: nn.Module, x: Tensor) -> None:
         run_flat(module, spec, weights, x, [given])
         run_flat(module, spec, weights, x)
     assert not module.training
-    assert all(torch.equal(snapshot[name], value) for name, value in own.items())  # tensors that were handed out stay as they were
+    assert all(
+        torch.equal(snapshot[name], value) for name, value in own.items()
+    )  # tensors that were handed out stay as they were
     assert all(torch.equal(buffer, own[name]) for name, buffer in module.named_buffers())  # as do the module's own
 
 
@@ -292,7 +294,9 @@ def test_members_of_an_ensemble_have_statistics_of_their_own(kind: str, x: Tenso
     restored = TaskBuffers(members=2)
     restored.add_task(module)
     restored.restore(statistics.tensors())
-    assert all(torch.equal(again[name], own[name]) for own, again in zip(sets, restored.tasks[0], strict=True) for name in own)
+    assert all(
+        torch.equal(again[name], own[name]) for own, again in zip(sets, restored.tasks[0], strict=True) for name in own
+    )
     assert not torch.equal(sets[0]["norm.running_mean"], sets[1]["norm.running_mean"])
     with pytest.raises(CheckpointError, match="does not fit this network"):
         restored.restore({"0.norm.running_mean": statistics.tensors()["0.norm.running_mean"][:, :1]})

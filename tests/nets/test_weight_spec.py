@@ -83,7 +83,9 @@ def test_a_module_without_weights_is_refused() -> None:
 
 @pytest.mark.parametrize("hidden", [(), (4,), (5, 3)])
 @pytest.mark.parametrize(("small", "large"), [(2, 3), (1, 6), (3, 3)])
-def test_a_grown_network_with_the_old_weights_gives_the_old_outputs(hidden: tuple[int, ...], small: int, large: int) -> None:
+def test_a_grown_network_with_the_old_weights_gives_the_old_outputs(
+    hidden: tuple[int, ...], small: int, large: int
+) -> None:
     old, new = MLP((3,), hidden, small).double(), MLP((3,), hidden, large).double()
     old_spec, new_spec = WeightSpec.of(old), WeightSpec.of(new)
     positions = old_spec.positions_in(new_spec)

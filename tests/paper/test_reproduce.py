@@ -15,7 +15,15 @@ from metareplay.experiments.plan import make_plan
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds, SquaredErrors
 from metareplay.inference.criteria import CRITERIA
 from metareplay.learner.methods import METHODS
-from metareplay.paper.comparison import FIGURES, Comparison, compare, comparison_cells, finished, number_of, paper_comparison_table
+from metareplay.paper.comparison import (
+    FIGURES,
+    Comparison,
+    compare,
+    comparison_cells,
+    finished,
+    number_of,
+    paper_comparison_table,
+)
 from metareplay.paper.reproduce import chosen_rows, planned_runs, shortened
 from metareplay.paper.tables import PaperRow, paper_table, paper_tables
 
@@ -52,7 +60,11 @@ def test_every_table_names_methods_and_figures_that_exist() -> None:
             assert row.method in METHODS, row
             for figure, (mean, error) in row.figures.items():
                 assert figure in FIGURES
-                assert figure.startswith("boundary_") or number_of(table, row, figure)(everything()) is not None, (table.name, row, figure)
+                assert figure.startswith("boundary_") or number_of(table, row, figure)(everything()) is not None, (
+                    table.name,
+                    row,
+                    figure,
+                )
                 assert mean >= 0
                 assert error is None or error >= 0
 
@@ -73,7 +85,9 @@ def test_tables_are_found_by_label_and_others_refused() -> None:
         paper_table("gmn")
 
 
-@pytest.mark.parametrize(("label", "name"), [("tab:gmm", "gmm"), ("tab:split:mnist", "split-mnist"), ("tab:split:cifar", "split-cifar-10")])
+@pytest.mark.parametrize(
+    ("label", "name"), [("tab:gmm", "gmm"), ("tab:split:mnist", "split-mnist"), ("tab:split:cifar", "split-cifar-10")]
+)
 def test_tables_of_the_main_text_are_known(label: str, name: str) -> None:
     assert paper_table(label).name == name
 
@@ -101,14 +115,21 @@ def test_planned_runs_take_all_rows_first_and_share_runs(tmp_path: Path) -> None
     rows = chosen_rows(table, ["pr-bbb", "pr-dirac"])
     assert len(rows) == 3  # PR-BbB alone and batch-wise are one run
     runs = planned_runs(table, rows, range(1, 3), tmp_path, given={"inference.samples": 7})
-    assert [(run.method, run.config.seed) for run in runs] == [("pr-dirac", 1), ("pr-bbb", 1), ("pr-dirac", 2), ("pr-bbb", 2)]
+    assert [(run.method, run.config.seed) for run in runs] == [
+        ("pr-dirac", 1),
+        ("pr-bbb", 1),
+        ("pr-dirac", 2),
+        ("pr-bbb", 2),
+    ]
     assert len({run.folder for run in runs}) == 4
     assert all(run.config.inference.samples == 7 for run in runs)
     assert runs[0].config.training.iterations == 5000
 
 
 def test_a_budget_shortens_training_and_fine_tuning(tmp_path: Path) -> None:
-    config = planned_runs(paper_table("split-mnist"), chosen_rows(paper_table("split-mnist"), ["pr-bbb-cs"]), range(1), tmp_path)[0].config
+    config = planned_runs(
+        paper_table("split-mnist"), chosen_rows(paper_table("split-mnist"), ["pr-bbb-cs"]), range(1), tmp_path
+    )[0].config
     short = shortened(config, 0.01)
     assert short.training.iterations == 50
     before, after = config.strategy.finetune_iterations, short.strategy.finetune_iterations
@@ -123,7 +144,9 @@ def test_the_budget_is_what_the_runs_have(tmp_path: Path) -> None:
     rows = chosen_rows(TABLE, ["sp-dirac"])
     assert planned_runs(TABLE, rows, range(1), tmp_path)[0].budget == 1.0
     assert planned_runs(TABLE, rows, range(1), tmp_path, budget=0.5)[0].budget == pytest.approx(0.5, abs=1e-4)
-    assert planned_runs(TABLE, rows, range(1), tmp_path, given={"training.iterations": 1000})[0].budget == pytest.approx(1000 / 10001)
+    assert planned_runs(TABLE, rows, range(1), tmp_path, given={"training.iterations": 1000})[
+        0
+    ].budget == pytest.approx(1000 / 10001)
     assert planned_runs(TABLE, rows, range(1), tmp_path, given={"training.epochs": 3})[0].budget is None
 
 
@@ -138,7 +161,9 @@ def test_run_times_are_compared_with_the_same_settings_for_all(tmp_path: Path) -
     configs = {run.method: run.config for run in planned_runs(table, table.own_rows, range(1), tmp_path)}
     assert {(config.training.iterations, config.training.batch_size) for config in configs.values()} == {(2000, 128)}
     assert (configs["pr-ssge"].posterior.ssge_samples, configs["pf-ssge"].posterior.prior_samples) == (10, 1)
-    assert {configs[name].hypernet.hidden for name in ("pr-dirac", "pr-bbb", "pr-ssge", "hnet-fine-tuning")} == {(100, 100)}
+    assert {configs[name].hypernet.hidden for name in ("pr-dirac", "pr-bbb", "pr-ssge", "hnet-fine-tuning")} == {
+        (100, 100)
+    }
 
 
 def test_boundaries_are_those_that_suit_all_runs() -> None:
@@ -199,7 +224,9 @@ def test_figures_are_compared_with_their_standard_errors() -> None:
         (0.001, None, 0.01, 0.001, True, False),
     ],
 )
-def test_what_falls_short(ours: float, error: float | None, paper: float, paper_error: float, lower: bool, short: bool) -> None:
+def test_what_falls_short(
+    ours: float, error: float | None, paper: float, paper_error: float, lower: bool, short: bool
+) -> None:
     assert Comparison("R", "m", "ent", ours, error, 1, paper, paper_error, lower, None, 1.0).falls_short is short
 
 
@@ -218,7 +245,9 @@ def test_only_finished_runs_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gmm", "regression"])
-def test_the_time_of_a_run_is_that_of_its_steps_in_all_tasks(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_run_is_that_of_its_steps_in_all_tasks(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A clock that says one second more each time it is asked: the timed steps take one second together."""
     table = paper_table(name)
     run = planned_runs(table, table.own_rows[:1], range(1), tmp_path, budget=0.01)[0]

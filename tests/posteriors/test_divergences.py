@@ -94,7 +94,9 @@ def test_gradients_of_the_replay_divergence(kind: Penalty, rng: Generator) -> No
 
 
 def test_an_unknown_pair_is_refused_with_what_is_known() -> None:
-    with pytest.raises(ConfigError, match=r"kl of Dirac from GaussianPrior.*MeanFieldGaussian\|\|GaussianPrior.*@kl\.register"):
+    with pytest.raises(
+        ConfigError, match=r"kl of Dirac from GaussianPrior.*MeanFieldGaussian\|\|GaussianPrior.*@kl\.register"
+    ):
         kl(Dirac(torch.zeros(2)), GaussianPrior())
     with pytest.raises(ConfigError, match="wasserstein2 of Dirac from MeanFieldGaussian"):
         wasserstein2(Dirac(torch.zeros(2)), MeanFieldGaussian(torch.zeros(2), torch.ones(2)))

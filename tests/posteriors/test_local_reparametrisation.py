@@ -32,7 +32,9 @@ def test_gradients_reach_every_mean_and_scale(rng: Generator) -> None:
     spec = WeightSpec.of(network)
     mean = torch.randn(spec.numel, generator=rng, requires_grad=True)
     scale = (torch.rand(spec.numel, generator=rng) + 0.1).requires_grad_()
-    outputs = run_locally(network, spec, MeanFieldGaussian(mean, scale), torch.randn(6, 3, generator=rng), 5, generator=rng)
+    outputs = run_locally(
+        network, spec, MeanFieldGaussian(mean, scale), torch.randn(6, 3, generator=rng), 5, generator=rng
+    )
     for gradient in torch.autograd.grad(outputs.square().sum(), (mean, scale)):
         assert gradient.isfinite().all()
         assert (gradient != 0).all()
@@ -42,6 +44,8 @@ def test_gradients_stay_finite_where_an_input_is_all_zero(rng: Generator) -> Non
     network = MLP((3,), (), 2)
     spec = WeightSpec.of(network)
     scale = torch.zeros(spec.numel, requires_grad=True)
-    outputs = run_locally(network, spec, MeanFieldGaussian(torch.zeros(spec.numel), scale), torch.zeros(4, 3), 2, generator=rng)
+    outputs = run_locally(
+        network, spec, MeanFieldGaussian(torch.zeros(spec.numel), scale), torch.zeros(4, 3), 2, generator=rng
+    )
     (gradient,) = torch.autograd.grad(outputs.sum(), scale)
     assert gradient.isfinite().all()

@@ -95,7 +95,14 @@ def classification_results(method: str = "pr-bbb", seed: int = 0, **changes: Any
         "mse": None,
         "parameters": {"main_network": 17810, "posterior": 35620, "trained": 24960, "per_task": 32},
         "seconds": {"train": 12.3 + seed, "evaluate": 4.5},
-        "environment": {"metareplay": "0.1.0", "torch": "2.13.0", "python": "3.11.7", "threads": 1, "cpu": "x86_64", "deterministic": True},
+        "environment": {
+            "metareplay": "0.1.0",
+            "torch": "2.13.0",
+            "python": "3.11.7",
+            "threads": 1,
+            "cpu": "x86_64",
+            "deterministic": True,
+        },
     } | changes
 
 
@@ -133,7 +140,10 @@ def write_run_folder(folder: Path, results: dict[str, Any], config: dict[str, An
     """Write one finished run's folder."""
     folder.mkdir(parents=True)
     content = {key: results[key] for key in ("benchmark", "method", "network", "seed")}
-    content |= {"training": {"iterations": 2000, "learning_rate": 0.001}, "strategy": {"name": "posterior-replay", "strength": 0.01}}
+    content |= {
+        "training": {"iterations": 2000, "learning_rate": 0.001},
+        "strategy": {"name": "posterior-replay", "strength": 0.01},
+    }
     (folder / "config.yaml").write_text(yaml.safe_dump(content | (config or {}), sort_keys=False))
     (folder / "results.json").write_text(json.dumps(results))
     (folder / "metrics.jsonl").write_text("\n".join(json.dumps(line) for line in _metrics(results)) + "\n")
@@ -192,7 +202,9 @@ def write_uncertainty_arrays(folder: Path, criteria: tuple[str, ...] = ("ent", "
     own, other = (np.round(200 * np.exp(-(((places - middle) / 5.0) ** 2))) for middle in (10, 22))
     arrays = {f"scores.{name}": np.stack([np.stack([own] * 5), np.stack([other] * 5)]) for name in criteria}
     inputs = np.arange(15.0)
-    arrays["reliability"] = np.stack([np.stack([inputs, inputs * (places[:15] + 0.5) / 15, np.floor(inputs * 0.4)])] * 5)
+    arrays["reliability"] = np.stack(
+        [np.stack([inputs, inputs * (places[:15] + 0.5) / 15, np.floor(inputs * 0.4)])] * 5
+    )
     arrays["edges"] = np.logspace(-6, 2, 33)
     save_file(arrays, folder / "uncertainty.safetensors")
 

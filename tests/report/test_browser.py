@@ -25,7 +25,9 @@ LIGHTNESS = f"{RGB} const light = c => {{ const [r, g, b] = rgb(c); return 0.212
 
 def no_browser(environment: dict[str, str] | os._Environ[str] = os.environ) -> NoReturn:
     """Skip and say so, or fail where a browser is required."""
-    message = "no Chromium with chromedriver and Selenium was found; `make browser` installs the first two, pip the last"
+    message = (
+        "no Chromium with chromedriver and Selenium was found; `make browser` installs the first two, pip the last"
+    )
     if environment.get("METAREPLAY_BROWSER") == "required":
         pytest.fail(f"METAREPLAY_BROWSER=required, but {message}")
     pytest.skip(message)
@@ -50,7 +52,9 @@ class Browser:
         self.logs()
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        )
         self.driver.get(page.as_uri())
         self.run("document.querySelectorAll('details').forEach(d => d.open = true)")
 
@@ -61,7 +65,9 @@ class Browser:
         """What the console said since the last call, and which addresses were asked for."""
         console = self.driver.get_log("browser")
         events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
-        return console, [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return console, [
+            event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +99,16 @@ def pages(
         (lean / "metrics.jsonl").unlink()
     add_uncertainty_arrays(digits[0])
     curves = [write_run(folder / f"curve-{name}", make_regression_results(name)) for name in ("pr-avb", "vcl")]
-    three = {"num_tasks": 3, "task_names": ["first", "second", "third"], "tgiven_matrix": [[99.0]] * 3, "task_confusion": None}
-    modes = [write_run(folder / f"modes-{name}", make_results(name, benchmark="modes-2d", **three)) for name in ("pr-bbb", "pr-avb")]
+    three = {
+        "num_tasks": 3,
+        "task_names": ["first", "second", "third"],
+        "tgiven_matrix": [[99.0]] * 3,
+        "task_confusion": None,
+    }
+    modes = [
+        write_run(folder / f"modes-{name}", make_results(name, benchmark="modes-2d", **three))
+        for name in ("pr-bbb", "pr-avb")
+    ]
     for run in (*curves, *modes):
         (run / "metrics.jsonl").unlink()
         (add_modes_arrays if run in modes else add_regression_arrays)(run)
@@ -104,13 +118,16 @@ def pages(
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "scheme"), [("one", DESKTOP, "dark"), ("one", PHONE, "light"), ("many", DESKTOP, "light"), ("many", PHONE, "dark")]
+    ("name", "width", "scheme"),
+    [("one", DESKTOP, "dark"), ("one", PHONE, "light"), ("many", DESKTOP, "light"), ("many", PHONE, "dark")],
 )
 def test_a_page_renders(browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     browser.open(pages[name], width=width, scheme=scheme)
     console, requests = browser.logs()
     assert console == []
-    assert [url for url in requests if not url.startswith("data:")] == [pages[name].as_uri()]  # nothing but the page itself
+    assert [url for url in requests if not url.startswith("data:")] == [
+        pages[name].as_uri()
+    ]  # nothing but the page itself
     assert browser.run("return [innerWidth, document.documentElement.scrollWidth]") == [width, width]
     drawings = browser.run(
         "return [...document.querySelectorAll('figure svg')].map(s => [s.getBoundingClientRect(), s.querySelectorAll('path').length])"
@@ -155,7 +172,9 @@ def test_a_click_on_a_heading_sorts(browser: Browser, pages: dict[str, Path]) ->
     from selenium.webdriver.common.by import By
 
     browser.open(pages["many"])
-    headings = browser.driver.find_elements(By.CSS_SELECTOR, "table.sortable")[0].find_elements(By.CSS_SELECTOR, "thead button")
+    headings = browser.driver.find_elements(By.CSS_SELECTOR, "table.sortable")[0].find_elements(
+        By.CSS_SELECTOR, "thead button"
+    )
     assert column(browser, 0) == ["pr-bbb", "sp-dirac", "vcl"]
     headings[0].click()
     headings[0].click()
@@ -169,7 +188,9 @@ def test_a_click_on_a_heading_sorts(browser: Browser, pages: dict[str, Path]) ->
         assert after[len(known) :] == [""] * (len(before) - len(known))  # what does not apply comes last
         headings[number].click()
         assert [float(value) for value in column(browser, number) if value] == known[::-1]
-    sorted_by = browser.run("return [...document.querySelector('table.sortable').tHead.rows[0].cells].map(c => c.ariaSort)")
+    sorted_by = browser.run(
+        "return [...document.querySelector('table.sortable').tHead.rows[0].cells].map(c => c.ariaSort)"
+    )
     assert sorted_by.count("descending") == 1
     assert sorted_by.count("none") == len(headings) - 1
     assert browser.logs()[0] == []

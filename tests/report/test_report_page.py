@@ -17,7 +17,9 @@ EVIL = "<script>alert('x')</script>&\"$x$"
 
 
 @pytest.fixture(scope="module")
-def page(report: Report, tmp_path_factory: pytest.TempPathFactory, write_run: Callable[..., Path], make_results: Results) -> Any:
+def page(
+    report: Report, tmp_path_factory: pytest.TempPathFactory, write_run: Callable[..., Path], make_results: Results
+) -> Any:
     """The page of one whole run."""
     folder = tmp_path_factory.mktemp("page")
     return report([write_run(folder / "run", make_results())], folder / "report.html")
@@ -28,9 +30,20 @@ def test_a_run_has_cards_tables_pictures_and_the_way_to_repeat_it(
 ) -> None:
     results = make_results()
     page = report([make_run("run", results)], tmp_path / "report.html")
-    for value in (results["tgiven_final"], results["forgetting"], *results["tinfer_final"].values(), *results["batch_wise"].values()):
+    for value in (
+        results["tgiven_final"],
+        results["forgetting"],
+        *results["tinfer_final"].values(),
+        *results["batch_wise"].values(),
+    ):
         assert f"{value:.2f}" in page.visible
-    for words in ("pr-bbb on split-digits", "Accuracy on all tasks after the last one", "24,960 numbers are trained", "12.3 s", "0.70×"):
+    for words in (
+        "pr-bbb on split-digits",
+        "Accuracy on all tasks after the last one",
+        "24,960 numbers are trained",
+        "12.3 s",
+        "0.70×",
+    ):
         assert words in page.visible
     titles = ("Learning curves", "Memory over time", "Tasks inferred by ent", "Tasks inferred by ku")
     assert all(title in page.visible for title in titles)
@@ -70,11 +83,18 @@ def test_ids_are_unique_and_every_reference_has_its_target(
 
 def test_the_same_runs_give_the_same_page(make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path) -> None:
     folder = make_lean_run("run", make_lean_results())
-    assert write_report([folder], tmp_path / "a.html").read_bytes() == write_report([folder], tmp_path / "b.html").read_bytes()
+    assert (
+        write_report([folder], tmp_path / "a.html").read_bytes()
+        == write_report([folder], tmp_path / "b.html").read_bytes()
+    )
 
 
-def test_everything_foreign_is_escaped(report: Report, make_run: MakeRun, make_results: Results, tmp_path: Path) -> None:
-    results = make_results(benchmark=EVIL, method=EVIL, network=EVIL, scenario=EVIL, environment={EVIL: EVIL, "list": [EVIL]})
+def test_everything_foreign_is_escaped(
+    report: Report, make_run: MakeRun, make_results: Results, tmp_path: Path
+) -> None:
+    results = make_results(
+        benchmark=EVIL, method=EVIL, network=EVIL, scenario=EVIL, environment={EVIL: EVIL, "list": [EVIL]}
+    )
     results["task_names"] = [EVIL, *results["task_names"][1:]]
     for key in ("tinfer_final", "task_inference_accuracy", "batch_wise"):
         results[key][EVIL] = 50.0
@@ -100,7 +120,11 @@ def test_tables_can_be_sorted(report: Report, make_lean_run: MakeRun, make_resul
 
 
 def test_regression_shows_errors_and_its_picture(
-    report: Report, make_lean_run: MakeRun, make_regression_results: Results, add_regression_arrays: Callable[..., None], tmp_path: Path
+    report: Report,
+    make_lean_run: MakeRun,
+    make_regression_results: Results,
+    add_regression_arrays: Callable[..., None],
+    tmp_path: Path,
 ) -> None:
     results = make_regression_results()
     folder = make_lean_run("run", results)
@@ -120,10 +144,16 @@ def test_regression_shows_errors_and_its_picture(
 
 
 def test_modes_show_their_maps(
-    report: Report, make_lean_run: MakeRun, make_results: Results, add_modes_arrays: Callable[[Path], None], tmp_path: Path
+    report: Report,
+    make_lean_run: MakeRun,
+    make_results: Results,
+    add_modes_arrays: Callable[[Path], None],
+    tmp_path: Path,
 ) -> None:
     matrix = [[100.0], [100.0, 99.0], [100.0, 98.0, 100.0]]
-    results = make_results(benchmark="modes-2d", num_tasks=3, task_names=["a", "b", "c"], tgiven_matrix=matrix, task_confusion=None)
+    results = make_results(
+        benchmark="modes-2d", num_tasks=3, task_names=["a", "b", "c"], tgiven_matrix=matrix, task_confusion=None
+    )
     folder = make_lean_run("run", results)
     add_modes_arrays(folder)
     page = report([folder], tmp_path / "report.html")
@@ -131,7 +161,9 @@ def test_modes_show_their_maps(
     assert len([source for source in page.attributes("href") if source.startswith("data:image/png")]) >= 3
 
 
-def test_seeds_are_taken_together(report: Report, make_lean_run: MakeRun, make_results: Results, tmp_path: Path) -> None:
+def test_seeds_are_taken_together(
+    report: Report, make_lean_run: MakeRun, make_results: Results, tmp_path: Path
+) -> None:
     for seed in (0, 1, 2):
         make_lean_run(f"runs/seed-{seed}", make_results(seed=seed, tgiven_final=90.0 + seed))
     page = report([tmp_path / "runs"], tmp_path / "report.html")
@@ -150,7 +182,9 @@ def test_seeds_that_are_no_range_are_repeated_one_by_one(
     assert "--seed 10 --out repeated/seed-10" in page.visible
 
 
-def test_methods_are_compared(report: Report, make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path) -> None:
+def test_methods_are_compared(
+    report: Report, make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path
+) -> None:
     softmax: dict[str, Any] = {
         "tinfer_final": {"softmax": 93.21},
         "task_inference_accuracy": None,
@@ -159,7 +193,9 @@ def test_methods_are_compared(report: Report, make_lean_run: MakeRun, make_lean_
     }
     for seed in (0, 1):
         make_lean_run(f"runs/pr-bbb/seed-{seed}", make_lean_results("pr-bbb", seed, tgiven_final=95.0 + seed))
-        make_lean_run(f"runs/exp-replay/seed-{seed}", make_lean_results("exp-replay", seed, tgiven_final=80.0, **softmax))
+        make_lean_run(
+            f"runs/exp-replay/seed-{seed}", make_lean_results("exp-replay", seed, tgiven_final=80.0, **softmax)
+        )
     page = report([tmp_path / "runs"], tmp_path / "report.html")
     assert "2 methods on split-digits" in page.visible
     assert "4 runs." in page.visible
@@ -169,8 +205,13 @@ def test_methods_are_compared(report: Report, make_lean_run: MakeRun, make_lean_
     assert page.count("details", **{"class": "panel method"}) == 2
 
 
-def test_settings_of_one_method_are_told_apart(report: Report, make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path) -> None:
-    folders = [make_lean_run(f"run-{beta}", make_lean_results(), {"strategy": {"name": "pr", "strength": beta}}) for beta in (0.1, 1.0)]
+def test_settings_of_one_method_are_told_apart(
+    report: Report, make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path
+) -> None:
+    folders = [
+        make_lean_run(f"run-{beta}", make_lean_results(), {"strategy": {"name": "pr", "strength": beta}})
+        for beta in (0.1, 1.0)
+    ]
     page = report(folders, tmp_path / "report.html")
     assert "pr-bbb (strength=0.1)" in page.visible
     assert "pr-bbb (strength=1.0)" in page.visible
@@ -182,7 +223,9 @@ def test_benchmarks_are_compared_apart(
     folders = [make_lean_run("digits", make_lean_results()), make_lean_run("regression", make_regression_results())]
     page = report(folders, tmp_path / "report.html")
     assert "2 methods on split-digits, regression-1d" in page.visible
-    assert page.text.index("TInfer ent") < page.text.index("<h2>regression-1d</h2>") < page.text.index("MSE TInfer-Final")
+    assert (
+        page.text.index("TInfer ent") < page.text.index("<h2>regression-1d</h2>") < page.text.index("MSE TInfer-Final")
+    )
 
 
 def test_many_tasks_are_folded(report: Report, make_lean_run: MakeRun, make_results: Results, tmp_path: Path) -> None:

@@ -16,13 +16,17 @@ MakeRun = Callable[..., Path]
 Report = Callable[[list[Path], Path], Any]
 
 
-def test_a_run_named_twice_counts_once(report: Report, make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path) -> None:
+def test_a_run_named_twice_counts_once(
+    report: Report, make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path
+) -> None:
     folder = make_lean_run("runs/seed-0", make_lean_results())
     page = report([folder, folder.parent], tmp_path / "report.html")
     assert "seed 0." in page.visible
 
 
-def test_unfinished_runs_are_named_and_left_out(report: Report, make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path) -> None:
+def test_unfinished_runs_are_named_and_left_out(
+    report: Report, make_lean_run: MakeRun, make_lean_results: Results, tmp_path: Path
+) -> None:
     make_lean_run("runs/seed-0", make_lean_results())
     unfinished = make_lean_run("runs/seed-1", make_lean_results(seed=1))
     (unfinished / "results.json").unlink()
@@ -33,7 +37,9 @@ def test_unfinished_runs_are_named_and_left_out(report: Report, make_lean_run: M
 
 
 @pytest.mark.parametrize("kind", ["missing", "empty", "file", "unfinished"])
-def test_a_folder_without_results_is_refused(kind: str, make_run: MakeRun, make_results: Results, tmp_path: Path) -> None:
+def test_a_folder_without_results_is_refused(
+    kind: str, make_run: MakeRun, make_results: Results, tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
     if kind == "unfinished":
         make_run("run", make_results())
@@ -66,7 +72,9 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
         ("predictive.safetensors", "no tensors", "predictive.safetensors cannot be read"),
     ],
 )
-def test_broken_files_are_named(file: str, content: str, message: str, make_run: MakeRun, make_results: Results, tmp_path: Path) -> None:
+def test_broken_files_are_named(
+    file: str, content: str, message: str, make_run: MakeRun, make_results: Results, tmp_path: Path
+) -> None:
     folder = make_run("run", make_results())
     (folder / file).write_text(content)
     with pytest.raises(DataError, match=re.escape(message)):
@@ -92,7 +100,9 @@ def test_only_results_are_needed(report: Report, make_run: MakeRun, make_results
     assert "The folder holds no config.yaml." in page.visible
 
 
-def test_lines_written_twice_by_a_resumed_run_count_once(make_run: MakeRun, make_lean_results: Results, tmp_path: Path) -> None:
+def test_lines_written_twice_by_a_resumed_run_count_once(
+    make_run: MakeRun, make_lean_results: Results, tmp_path: Path
+) -> None:
     folder = make_run("run", make_lean_results())
     before = write_report([folder], tmp_path / "a.html").read_bytes()
     metrics = folder / "metrics.jsonl"

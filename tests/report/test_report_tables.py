@@ -63,7 +63,10 @@ def test_criteria_keep_the_papers_order_and_drop_what_does_not_apply(make_result
     assert criteria_of([make_results()]) == ["ent", "conf", "agree", "ku"]
     assert criteria_of([make_results("pr-dirac")]) == ["ent", "conf"]
     shared = make_results(
-        "exp-replay", tinfer_final={"softmax": 90.0, "ent": 80.0, "own": 70.0}, task_inference_accuracy=None, batch_wise=None
+        "exp-replay",
+        tinfer_final={"softmax": 90.0, "ent": 80.0, "own": 70.0},
+        task_inference_accuracy=None,
+        batch_wise=None,
     )
     assert criteria_of([shared]) == ["ent", "softmax", "own"]
 
@@ -107,7 +110,9 @@ def test_summary_mirrors_results_with_estimates(make_results: Make) -> None:
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
-def test_summary_of_one_seed_and_of_figures_that_do_not_apply(make_results: Make, make_regression_results: Make) -> None:
+def test_summary_of_one_seed_and_of_figures_that_do_not_apply(
+    make_results: Make, make_regression_results: Make
+) -> None:
     summary = summarise([make_results("pr-dirac")])
     assert summary["tgiven_final"]["standard_error"] is None
     assert summary["tinfer_final"]["agree"] is None
@@ -134,7 +139,10 @@ def test_run_table_shows_every_figure_within_80_columns(make_results: Make) -> N
         assert f"{by_criterion['ku']:.2f}" in text
     assert "Batches of 100" in text
     words = " ".join(text.split())
-    assert "24,960 parameters trained; 0.70 times the posterior of one task (35,620); 1.40 times the main network (17,810)" in words
+    assert (
+        "24,960 parameters trained; 0.70 times the posterior of one task (35,620); 1.40 times the main network (17,810)"
+        in words
+    )
     assert "…" not in text
 
 

@@ -32,9 +32,17 @@ def linear(size: int) -> ImplicitFamily:
 
 
 def posterior_of(matrix: Tensor, offset: Tensor = OFFSET, **given: object) -> tuple[AVBSettings, Implicit]:
-    base = {"avb_hidden": (20,), "avb_activation": "tanh", "avb_batch_size": 500, "avb_steps": 300, "prior_samples": 2000}
+    base = {
+        "avb_hidden": (20,),
+        "avb_activation": "tanh",
+        "avb_batch_size": 500,
+        "avb_steps": 300,
+        "prior_samples": 2000,
+    }
     spec = WeightSpec.of(nn.Linear(len(matrix) - 1, 1))
-    return AVBSettings.model_validate({**base, **given}), linear(len(matrix)).at(torch.cat([matrix.flatten(), offset]), spec)
+    return AVBSettings.model_validate({**base, **given}), linear(len(matrix)).at(
+        torch.cat([matrix.flatten(), offset]), spec
+    )
 
 
 def learned(settings: AVBSettings, q: Posterior, p: Prior, rng: Generator, weights: int = 2) -> AVBMatching:
@@ -45,7 +53,9 @@ def learned(settings: AVBSettings, q: Posterior, p: Prior, rng: Generator, weigh
 
 def exact_kl(matrix: Tensor) -> float:
     covariance = matrix @ matrix.T
-    return float(0.5 * ((covariance.trace() + OFFSET.square().sum()) / VARIANCE - 2 - covariance.logdet() + 2 * log(VARIANCE)))
+    return float(
+        0.5 * ((covariance.trace() + OFFSET.square().sum()) / VARIANCE - 2 - covariance.logdet() + 2 * log(VARIANCE))
+    )
 
 
 def log_ratio(weights: Tensor) -> Tensor:
@@ -131,7 +141,9 @@ def test_a_chunked_discriminator_is_the_log_ratio(contrast: int | None, size: in
     """
     matrix, offset = torch.tensor([[0.9, 0.0, 0.0], [0.0, 0.8, 0.0], [0.6, 0.0, 0.45]]), torch.tensor([0.4, -0.5, 0.3])
     steps, rate = (400, 0.02) if contrast else (600, 0.04)
-    settings, q = posterior_of(matrix, offset, avb_contrast_samples=contrast, avb_chunk_size=size, avb_steps=steps, avb_learning_rate=rate)
+    settings, q = posterior_of(
+        matrix, offset, avb_contrast_samples=contrast, avb_chunk_size=size, avb_steps=steps, avb_learning_rate=rate
+    )
     prior = GaussianPrior(VARIANCE)
     matching = learned(settings, q, prior, rng, weights=3)
     weights = q.rsample(2000, generator=rng).detach()

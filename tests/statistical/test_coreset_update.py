@@ -20,7 +20,9 @@ def walk(trainer: TaskTrainer, task_map: torch.nn.Module) -> None:
     for step in trainer:
         if step.iteration > step.iterations // 2:
             for name, value in task_map.state_dict().items():
-                visited[name] = visited.get(name, torch.zeros_like(value)) + value / (step.iterations - step.iterations // 2)
+                visited[name] = visited.get(name, torch.zeros_like(value)) + value / (
+                    step.iterations - step.iterations // 2
+                )
     task_map.load_state_dict(visited)
 
 
@@ -33,7 +35,9 @@ def exact(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
 def test_learning_a_part_and_updating_with_the_rest_is_bayes_rule() -> None:
     rng = torch.Generator().manual_seed(0)
     which = torch.arange(36) % WEIGHTS
-    x = torch.nn.functional.one_hot(which, WEIGHTS).float()  # any part of the data has independent weights in its posterior
+    x = torch.nn.functional.one_hot(
+        which, WEIGHTS
+    ).float()  # any part of the data has independent weights in its posterior
     y = (x @ torch.tensor([1.0, -0.5, 0.3])).unsqueeze(1) + NOISE * torch.randn(36, 1, generator=rng)
     given = {
         "method": "pr-bbb-cs",
@@ -65,4 +69,6 @@ def test_learning_a_part_and_updating_with_the_rest_is_bayes_rule() -> None:
     assert len(kept.x) == 15
     walk(learner.begin_update(0), learner.model.task_map)
     check(*exact(x, y))
-    assert not torch.allclose(exact(x, y)[1], exact(rest.examples.x, rest.examples.y)[1], rtol=0.1)  # the coreset did matter
+    assert not torch.allclose(
+        exact(x, y)[1], exact(rest.examples.x, rest.examples.y)[1], rtol=0.1
+    )  # the coreset did matter

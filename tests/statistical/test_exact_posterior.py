@@ -56,7 +56,12 @@ def _expected_loss(trainer: TaskTrainer, data: TaskData) -> tuple[float, float]:
     assert isinstance(q, MeanFieldGaussian)
     features = _features(data)
     squared = (features @ q.mean - data.y[:, 0]).square() + features.square() @ q.scale.square()
-    prior = 0.5 * (q.scale.square() / PRIOR_VARIANCE + q.mean.square() / PRIOR_VARIANCE - 1 - (q.scale.square() / PRIOR_VARIANCE).log())
+    prior = 0.5 * (
+        q.scale.square() / PRIOR_VARIANCE
+        + q.mean.square() / PRIOR_VARIANCE
+        - 1
+        - (q.scale.square() / PRIOR_VARIANCE).log()
+    )
     return float(squared.detach().sum() / (2 * NOISE**2)), float(prior.detach().sum())
 
 
@@ -67,7 +72,8 @@ def test_the_loss_is_the_negative_elbo(local: bool, rng: Generator) -> None:
     trainer = _trainer(data, TrainingSettings(batch_size=4), objective, rng)
     expected_data, expected_prior = _expected_loss(trainer, data)
     terms = [
-        [trainer.loss_terms(data.x[part], data.y[part]) for part in (slice(0, 4), slice(4, 8), slice(8, 12))] for _ in range(25)
+        [trainer.loss_terms(data.x[part], data.y[part]) for part in (slice(0, 4), slice(4, 8), slice(8, 12))]
+        for _ in range(25)
     ]  # mini-batches: each term stands for the whole data set
     estimates = torch.tensor([sum(float(step.data.detach()) for step in epoch) / 3 for epoch in terms])
     error = float(estimates.std()) / math.sqrt(len(estimates))

@@ -49,11 +49,16 @@ def test_kl_to_the_prior(pair: tuple[MeanFieldGaussian, MeanFieldGaussian], vari
 
 
 @pytest.mark.parametrize("kind", ["fkl", "rkl"])
-def test_kl_in_both_directions(pair: tuple[MeanFieldGaussian, MeanFieldGaussian], kind: Penalty, rng: Generator) -> None:
+def test_kl_in_both_directions(
+    pair: tuple[MeanFieldGaussian, MeanFieldGaussian], kind: Penalty, rng: Generator
+) -> None:
     old, new = pair
     first, second = (old, new) if kind == "fkl" else (new, old)
     draws = first.rsample(DRAWS, generator=rng)
-    assert_mean_is(first.log_prob(draws) - second.log_prob(draws), replay_divergence(kind, old, new, 1, generator=torch.Generator()))
+    assert_mean_is(
+        first.log_prob(draws) - second.log_prob(draws),
+        replay_divergence(kind, old, new, 1, generator=torch.Generator()),
+    )
 
 
 def test_wasserstein_distance_is_the_cost_of_the_quantile_coupling(
@@ -62,15 +67,22 @@ def test_wasserstein_distance_is_the_cost_of_the_quantile_coupling(
     old, new = pair
     draws = old.rsample(DRAWS, generator=rng)
     quantiles = Normal(old.mean, old.scale).cdf(draws)
-    carried = Normal(new.mean, new.scale).icdf(quantiles)  # the cheapest way to carry one density to the other, weight by weight
-    assert_mean_is((draws - carried).square().sum(-1), replay_divergence("w2", old, new, 1, generator=torch.Generator()))
+    carried = Normal(new.mean, new.scale).icdf(
+        quantiles
+    )  # the cheapest way to carry one density to the other, weight by weight
+    assert_mean_is(
+        (draws - carried).square().sum(-1), replay_divergence("w2", old, new, 1, generator=torch.Generator())
+    )
 
 
 def test_sorted_samples_are_that_far_apart(pair: tuple[MeanFieldGaussian, MeanFieldGaussian], rng: Generator) -> None:
     old, new = pair
     distances = torch.stack(
         [
-            (old.rsample(20_000, generator=rng).sort(0).values - new.rsample(20_000, generator=rng).sort(0).values).square().mean(0).sum()
+            (old.rsample(20_000, generator=rng).sort(0).values - new.rsample(20_000, generator=rng).sort(0).values)
+            .square()
+            .mean(0)
+            .sum()
             for _ in range(20)
         ]
     )

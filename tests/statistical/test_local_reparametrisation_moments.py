@@ -22,7 +22,9 @@ def _posterior(spec: WeightSpec, generator: Generator) -> MeanFieldGaussian:
     )
 
 
-def _draw(local: bool, network: MLP, spec: WeightSpec, q: MeanFieldGaussian, x: Tensor, samples: int, generator: Generator) -> Tensor:
+def _draw(
+    local: bool, network: MLP, spec: WeightSpec, q: MeanFieldGaussian, x: Tensor, samples: int, generator: Generator
+) -> Tensor:
     if local:
         return run_locally(network, spec, q, x, samples, generator=generator)
     return run_flat(network, spec, q.rsample(samples, generator=generator), x)
@@ -51,7 +53,9 @@ def test_only_weight_sampling_moves_examples_together(rng: Generator) -> None:
     x = torch.randn(1, 3, generator=rng, dtype=torch.float64).expand(2, -1)  # one input twice
     with torch.no_grad():
         q = _posterior(spec, rng)
-        correlation = [torch.corrcoef(_draw(kind, network, spec, q, x, DRAWS, rng)[..., 0].T)[0, 1] for kind in (False, True)]
+        correlation = [
+            torch.corrcoef(_draw(kind, network, spec, q, x, DRAWS, rng)[..., 0].T)[0, 1] for kind in (False, True)
+        ]
     assert float(correlation[0]) > 1 - 1e-9
     assert abs(float(correlation[1])) < ERRORS / math.sqrt(DRAWS)
 
@@ -69,7 +73,9 @@ def test_gradients_of_a_linear_network_are_unbiased(local: bool, rng: Generator)
     draws = torch.stack(estimates)
     inputs = torch.cat([x[0], torch.ones(1, dtype=torch.float64)])  # the bias sees a one
     mean, scale = q.mean.detach(), q.scale.detach()
-    expected = torch.cat([2 * (mean @ inputs) * inputs, 2 * scale * inputs.square()])  # of (mean . x)^2 + sum (scale x)^2
+    expected = torch.cat(
+        [2 * (mean @ inputs) * inputs, 2 * scale * inputs.square()]
+    )  # of (mean . x)^2 + sum (scale x)^2
     error = draws.std(0) / math.sqrt(len(draws))
     assert (error < 0.05 * expected.abs().mean()).all()
     assert ((draws.mean(0) - expected).abs() < ERRORS * error).all()
@@ -82,6 +88,9 @@ def test_its_gradients_vary_less(rng: Generator) -> None:
     x = torch.randn(50, 3, generator=rng, dtype=torch.float64)
     variance = []
     for local in (False, True):
-        gradients = [torch.autograd.grad(_draw(local, network, spec, q, x, 1, rng).square().mean(), q.scale)[0] for _ in range(200)]
+        gradients = [
+            torch.autograd.grad(_draw(local, network, spec, q, x, 1, rng).square().mean(), q.scale)[0]
+            for _ in range(200)
+        ]
         variance.append(float(torch.stack(gradients).var(0).mean()))
     assert variance[1] < 0.5 * variance[0]

@@ -39,7 +39,9 @@ def _assert_variances(thetas: Tensor, wished: Tensor, groups: list[Tensor]) -> N
         assert abs(float(ratios.mean()) - 1) < 5 * error + 0.03
 
 
-def _generated(make: Callable[..., Hypernetwork], size: int, wished: Tensor, rng: Generator, **options: object) -> Tensor:
+def _generated(
+    make: Callable[..., Hypernetwork], size: int, wished: Tensor, rng: Generator, **options: object
+) -> Tensor:
     thetas = []
     for _ in range(HYPERNETWORKS):
         hypernetwork = make(size, hidden=HIDDEN, generator=rng, **options)
@@ -54,14 +56,26 @@ def test_plain(activation: str, kind: str, rng: Generator) -> None:
     wished = GaussianFamily().initial_variances(NETWORK, SPEC)
     if kind == "hyperfan":
         wished[: SPEC.numel] = hyperfan_variances(SPEC, relu=activation == "relu")
-    thetas = _generated(PlainHypernetwork, len(wished), wished, rng, activation=activation, task_embedding_size=20, task_embedding_std=0.7)
+    thetas = _generated(
+        PlainHypernetwork,
+        len(wished),
+        wished,
+        rng,
+        activation=activation,
+        task_embedding_size=20,
+        task_embedding_std=0.7,
+    )
     layers = list(torch.arange(len(wished)).split([*SPEC.sizes, *SPEC.sizes]))
     _assert_variances(thetas, wished, layers)
 
 
-@pytest.mark.parametrize(("activation", "per_task"), [("relu", False), ("sigmoid", False), ("tanh", False), ("relu", True)])
+@pytest.mark.parametrize(
+    ("activation", "per_task"), [("relu", False), ("sigmoid", False), ("tanh", False), ("relu", True)]
+)
 def test_chunked(activation: str, per_task: bool, rng: Generator) -> None:
-    wished = torch.tensor([0.01] * 8 + [0.5] * 8 + [4.0] * 4).repeat(4)[:70]  # the same in every chunk; the last one is cut
+    wished = torch.tensor([0.01] * 8 + [0.5] * 8 + [4.0] * 4).repeat(4)[
+        :70
+    ]  # the same in every chunk; the last one is cut
     thetas = _generated(
         ChunkedHypernetwork,
         len(wished),
@@ -79,7 +93,10 @@ def test_chunked(activation: str, per_task: bool, rng: Generator) -> None:
 
 
 def test_outputs_that_are_added_later(rng: Generator) -> None:
-    small, wished = torch.full((30,), 0.2), torch.tensor([0.01, 0.2, 0.2, 4.0]).repeat(15)  # new ones stand between the old
+    small, wished = (
+        torch.full((30,), 0.2),
+        torch.tensor([0.01, 0.2, 0.2, 4.0]).repeat(15),
+    )  # new ones stand between the old
     kept = (wished == 0.2).nonzero()[:, 0]
     thetas = []
     for _ in range(HYPERNETWORKS):
@@ -135,8 +152,15 @@ def test_a_row_of_weights_and_scales_starts_as_its_weights_should(rng: Generator
 @pytest.mark.parametrize("method", ["pr-bbb", "pr-radial", "pr-ensemble-bbb"])
 def test_means_start_as_those_of_a_gaussian_network(method: str) -> None:
     """Uniform in [-0.1, 0.1] without a hypernetwork, so with a variance of 0.1^2 / 3, though the rows that make them also make scales."""
-    given = {"hypernet.kind": "chunked", "hypernet.chunk_size": 300, "hypernet.initialisation": "gaussian", "network": "mlp-60-60"}
-    learner = ContinualLearner(build_config({}, {"method": method, **given}, "test"), "classification", Scenario.CLASS, (20,))
+    given = {
+        "hypernet.kind": "chunked",
+        "hypernet.chunk_size": 300,
+        "hypernet.initialisation": "gaussian",
+        "network": "mlp-60-60",
+    }
+    learner = ContinualLearner(
+        build_config({}, {"method": method, **given}, "test"), "classification", Scenario.CLASS, (20,)
+    )
     learner.begin_task(TaskData(torch.zeros(4, 20), torch.tensor([0, 1, 0, 1])), 2)
     mean = members_of(learner.model.posterior(0))[0].mean  # type: ignore[attr-defined]
     assert 0.5 < float(mean.detach().var()) / (0.1**2 / 3) < 1.5

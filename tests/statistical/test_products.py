@@ -60,7 +60,9 @@ class Formed:
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         latent = torch.randn(n, self.q.settings.latent_size, generator=generator)
-        weights = replace(self.q, settings=self.q.settings.model_copy(update={"support_noise": None})).weights_at(latent)  # (n, W)
+        weights = replace(self.q, settings=self.q.settings.model_copy(update={"support_noise": None})).weights_at(
+            latent
+        )  # (n, W)
         return weights + self.q.noise_std * torch.randn(weights.shape, generator=generator)
 
 
@@ -109,12 +111,16 @@ def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
     samples = GivenNoise(q, latent, torch.zeros(12, 505)).rsample(12, generator=generator).detach().double()
     again = Generator()
     again.set_state(generator.get_state())
-    along = NoisyProducts.drawn(products, 0.3, 505, generator=generator).along  # the noise's part in the samples' span is along @ samples
+    along = NoisyProducts.drawn(
+        products, 0.3, 505, generator=generator
+    ).along  # the noise's part in the samples' span is along @ samples
     rank = int((torch.linalg.eigvalsh(products) > SMALLEST_DIRECTION * products.norm()).sum())
     torch.randn(12, rank, generator=again, dtype=torch.float64)
     factor = _wishart_factor(12, 505 - rank, generator=again, like=products)
     other = torch.randn(12, 505, generator=again, dtype=torch.float64)
-    upright = torch.linalg.qr(torch.cat([samples, other]).T)[0][:, 12:].T  # orthonormal, at right angles to the samples; (12, 505)
+    upright = torch.linalg.qr(torch.cat([samples, other]).T)[0][
+        :, 12:
+    ].T  # orthonormal, at right angles to the samples; (12, 505)
     noises = [(along @ samples + sign * factor @ upright).float() for sign in (1, -1)]
     formed = [slope(matching, GivenNoise(q, latent, noise), generator) for noise in noises]
     torch.testing.assert_close(found[0], formed[0][0], rtol=1e-4, atol=0)
@@ -129,7 +135,9 @@ def test_noisy_products_have_the_law_of_those_of_noisy_samples() -> None:
     samples[2] = 2 * samples[1]
     products, rows, columns = samples @ samples.T, *torch.triu_indices(3, 3)
     generator = Generator().manual_seed(6)
-    drawn = torch.stack([NoisyProducts.drawn(products, 0.5, 60, generator=generator).added[rows, columns] for _ in range(20000)])
+    drawn = torch.stack(
+        [NoisyProducts.drawn(products, 0.5, 60, generator=generator).added[rows, columns] for _ in range(20000)]
+    )
     noise = 0.5 * torch.randn(20000, 3, 60, generator=generator, dtype=torch.float64)
     formed = ((samples + noise) @ (samples + noise).mT - products)[:, rows, columns]
     assert ((drawn.mean(0) - formed.mean(0)) / (2 * formed.var(0) / 20000).sqrt()).abs().max() < 4

@@ -7,7 +7,13 @@ from torch import Generator, Tensor, nn
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.families.implicit import ImplicitFamily, ImplicitSettings
 from metareplay.posteriors.matching.ssge import SSGEMatching, SSGESettings
-from metareplay.posteriors.matching.ssge_score import JITTER, median_distance, number_of_eigenfunctions, squared_distances, ssge_score
+from metareplay.posteriors.matching.ssge_score import (
+    JITTER,
+    median_distance,
+    number_of_eigenfunctions,
+    squared_distances,
+    ssge_score,
+)
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 
 
@@ -29,7 +35,10 @@ def test_the_score_of_a_gaussian(size: int, count: int, width: float | None, own
         found, exact = ssge_score(samples, points, width=width, ratio=0.95), -(points - mean) / scale.square()
         assert found.shape == points.shape
         correlation = torch.corrcoef(torch.stack([found.flatten(), exact.flatten()]))[0, 1]
-        slope, error = (found * exact).sum() / exact.square().sum(), (found - exact).square().sum() / exact.square().sum()
+        slope, error = (
+            (found * exact).sum() / exact.square().sum(),
+            (found - exact).square().sum() / exact.square().sum(),
+        )
         figures.append(torch.stack([correlation, slope, error]))
     correlation, slope, error = torch.stack(figures).mean(0).tolist()
     assert correlation > 0.9
@@ -72,7 +81,12 @@ def test_around_a_gaussian_it_still_sees_more(rng: Generator) -> None:
     centres = torch.where(torch.rand(300, 1, generator=rng) < 0.5, -2.0, 2.0)
     samples = centres + 0.7 * torch.randn(300, 1, generator=rng)
     points = torch.tensor([[-3.0], [-1.2], [1.2], [3.0]])
-    assert ssge_score(samples, points, width=1.5, ratio=0.98, around_gaussian=True).sign().flatten().tolist() == [1, -1, 1, -1]
+    assert ssge_score(samples, points, width=1.5, ratio=0.98, around_gaussian=True).sign().flatten().tolist() == [
+        1,
+        -1,
+        1,
+        -1,
+    ]
 
 
 def test_more_samples_are_better() -> None:
@@ -88,7 +102,10 @@ def test_more_samples_are_better() -> None:
 
 def test_the_sums_as_the_equations_write_them(rng: Generator) -> None:
     """Eigenfunctions and coefficients of sm:sec:ssge one by one, the kernel's gradient by automatic differentiation."""
-    samples, points = torch.randn(6, 3, generator=rng, dtype=torch.float64), torch.randn(4, 3, generator=rng, dtype=torch.float64)
+    samples, points = (
+        torch.randn(6, 3, generator=rng, dtype=torch.float64),
+        torch.randn(4, 3, generator=rng, dtype=torch.float64),
+    )
     width, count, used = 1.3, len(samples), 4
 
     def kernel(a: Tensor, b: Tensor) -> Tensor:
@@ -101,29 +118,40 @@ def test_the_sums_as_the_equations_write_them(rng: Generator) -> None:
         u, value = eigenvectors[:, j], eigenvalues[j]
         slope = sum(torch.func.grad(kernel)(samples[n], samples[s]) * u[s] for n in range(count) for s in range(count))
         gamma = -slope / (count**0.5 * value)
-        phi = torch.stack([sum(u[s] * kernel(w, samples[s]) for s in range(count)) for w in points]) * count**0.5 / value
+        phi = (
+            torch.stack([sum(u[s] * kernel(w, samples[s]) for s in range(count)) for w in points]) * count**0.5 / value
+        )
         expected += phi.unsqueeze(1) * gamma
     found = ssge_score(samples, points, width=width, eigenfunctions=used)
     torch.testing.assert_close(found, expected)
 
 
 def test_shifts_and_the_order_of_samples_mean_nothing(rng: Generator) -> None:
-    samples, points = torch.randn(30, 4, generator=rng, dtype=torch.float64), torch.randn(7, 4, generator=rng, dtype=torch.float64)
+    samples, points = (
+        torch.randn(30, 4, generator=rng, dtype=torch.float64),
+        torch.randn(7, 4, generator=rng, dtype=torch.float64),
+    )
     found = ssge_score(samples, points, ratio=0.9)
     torch.testing.assert_close(ssge_score(samples + 100, points + 100, ratio=0.9), found)
     torch.testing.assert_close(ssge_score(samples[torch.randperm(30, generator=rng)], points, ratio=0.9), found)
-    torch.testing.assert_close(ssge_score(3 * samples, 3 * points, ratio=0.9), found / 3)  # the median width scales along
+    torch.testing.assert_close(
+        ssge_score(3 * samples, 3 * points, ratio=0.9), found / 3
+    )  # the median width scales along
 
 
 @pytest.mark.parametrize("around", [False, True])
 @pytest.mark.parametrize("own", [True, False])
-def test_many_weights_in_blocks_are_as_one(around: bool, own: bool, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_weights_in_blocks_are_as_one(
+    around: bool, own: bool, rng: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Several blocks are worked on in single precision; means a thousand times the spread must not drown it."""
     centre = 100 * torch.randn(50, generator=rng)
     samples = centre + 0.1 * torch.randn(12, 50, generator=rng)
     points = samples if own else centre + 0.1 * torch.randn(4, 50, generator=rng)
     whole = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
-    apart = ssge_score(samples, points.clone(), ratio=0.95, around_gaussian=around)  # not known to be the samples themselves
+    apart = ssge_score(
+        samples, points.clone(), ratio=0.95, around_gaussian=around
+    )  # not known to be the samples themselves
     monkeypatch.setattr("metareplay.posteriors.matching.ssge_score.BLOCK", 7)
     blocks = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
     onto = torch.ones_like(points)
@@ -209,7 +237,9 @@ def test_the_prior_term_is_taken_at_the_samples_of_the_estimate(samples: int) ->
     weights = posterior.rsample(max(200, samples), generator=Generator().manual_seed(5))
     torch.testing.assert_close(term, -prior.log_prob(weights).mean())
     score = ssge_score(weights[:200], weights, ratio=0.99)
-    along = (score * weights).sum(-1).mean() - prior.log_prob(weights).mean()  # E[score dw/dtheta] and the cross-entropy's gradient
+    along = (score * weights).sum(-1).mean() - prior.log_prob(
+        weights
+    ).mean()  # E[score dw/dtheta] and the cross-entropy's gradient
     torch.testing.assert_close(torch.autograd.grad(term, theta)[0], torch.autograd.grad(along, theta)[0])
 
 
@@ -220,7 +250,9 @@ def test_far_samples_still_push_each_other_apart() -> None:
     """
     samples, others = torch.randn(2, 100, 30, generator=Generator().manual_seed(0)) * 3 / 60**0.5
     variance = 9 / 60
-    own, new = (-float((ssge_score(samples, at, width=1.0, ratio=0.9) * at).mean()) for at in (samples, others))  # exact: 1
+    own, new = (
+        -float((ssge_score(samples, at, width=1.0, ratio=0.9) * at).mean()) for at in (samples, others)
+    )  # exact: 1
     assert own > 0.12
     assert new < 0.06
     assert abs(float(samples.square().mean()) - variance) < 0.1 * variance

@@ -177,7 +177,9 @@ def test_evidence_counts_once() -> None:
     learner = learned()
     list(learner.begin_update(1))
     assert coresets(learner).uses == {0: 0, 1: 1, 2: 0}
-    with pytest.raises(ConfigError, match=r"the coreset of task 1 has updated .* counts their evidence twice .* again=True"):
+    with pytest.raises(
+        ConfigError, match=r"the coreset of task 1 has updated .* counts their evidence twice .* again=True"
+    ):
         learner.begin_update(1)
     with pytest.raises(ConfigError, match="the coreset of task 1 has"):
         learner.begin_update()
@@ -216,7 +218,9 @@ def test_two_updates_draw_different_numbers() -> None:
 
 def test_methods_without_coresets_have_nothing_to_update_with() -> None:
     kept = {key: value for key, value in SETTINGS.items() if not key.startswith("strategy.")}
-    learner = ContinualLearner(build_config({}, {**kept, "method": "pr-bbb"}, "test"), "classification", Scenario.CLASS, (2,))
+    learner = ContinualLearner(
+        build_config({}, {**kept, "method": "pr-bbb"}, "test"), "classification", Scenario.CLASS, (2,)
+    )
     list(learner.begin_task(data(0), 2))
     with pytest.raises(ConfigError, match=r"pr-bbb keeps no examples .* pr-bbb-cs"):
         learner.begin_update()
@@ -225,7 +229,9 @@ def test_methods_without_coresets_have_nothing_to_update_with() -> None:
 @pytest.mark.parametrize("others", ["uniform", "random"])
 def test_real_targets_cannot_know_nothing(others: str) -> None:
     config = build_config({}, {**SETTINGS, "strategy.finetune_others": others}, "test")
-    with pytest.raises(ConfigError, match=f"finetune_others={others} needs classes: no real target says that nothing is known"):
+    with pytest.raises(
+        ConfigError, match=f"finetune_others={others} needs classes: no real target says that nothing is known"
+    ):
         ContinualLearner(config, "regression", Scenario.DOMAIN, (2,))
 
 

@@ -47,16 +47,18 @@ def looped_fisher(model: ContinualModel, task: int, data: TaskData) -> Tensor:
     weights = model.task_map.theta(task).detach().chunk(2)[0].requires_grad_()
     total = torch.zeros_like(weights)
     for x, y in zip(data.x, data.y, strict=True):
-        outputs = functional_call(model.network, {**model.spec.unflatten(weights), **model.buffers(task)[0]}, (x.unsqueeze(0),))[
-            :, model.training_columns(task)
-        ]
+        outputs = functional_call(
+            model.network, {**model.spec.unflatten(weights), **model.buffers(task)[0]}, (x.unsqueeze(0),)
+        )[:, model.training_columns(task)]
         loss = torch.nn.functional.cross_entropy(outputs, y.unsqueeze(0))
         total += torch.autograd.grad(loss, weights)[0].square()
     return total
 
 
 @pytest.mark.parametrize("method", ["ewc-multihead", "ewc-growing", "ewc-dirac"])
-def test_batched_gradients_equal_a_loop_over_examples(method: str, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batched_gradients_equal_a_loop_over_examples(
+    method: str, rng: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, _ = parts(method)
     for _ in range(2):
         model.add_task(2, generator=rng)
@@ -123,7 +125,10 @@ def test_the_importance_of_a_softmax_of_a_linear_model_is_the_analytic_fisher_in
     rng = Generator().manual_seed(0)
     given = {"posterior.prior_variance": VARIANCE}
     config = build_config({"method": "ewc-multihead", "network": "mlp"}, given, "test")
-    model, strategy = build_model(config, "classification", Scenario.CLASS, (2,)), cast(OnlineEWC, build_strategy(config))
+    model, strategy = (
+        build_model(config, "classification", Scenario.CLASS, (2,)),
+        cast(OnlineEWC, build_strategy(config)),
+    )
     model.add_task(3, generator=rng)
     weight, bias = torch.tensor([[1.0, -0.5], [-1.0, 0.2], [0.0, 0.6]]), torch.tensor([0.5, -0.5, 0.0])
     x = torch.tensor([0.5, 2.0]) * (2 * torch.rand(40_000, 2, generator=rng) - 1)
@@ -151,7 +156,10 @@ def test_the_fisher_takes_batch_normalisation_as_it_predicts(rng: Generator) -> 
     model, _ = parts()
     model.factory = Normalised
     model.add_task(2, generator=rng)
-    statistics = {"norm.running_mean": torch.tensor([0.5, -0.5, 0.1, 0.0]), "norm.running_var": torch.tensor([2.0, 0.5, 1.0, 3.0])}
+    statistics = {
+        "norm.running_mean": torch.tensor([0.5, -0.5, 0.1, 0.0]),
+        "norm.running_var": torch.tensor([2.0, 0.5, 1.0, 3.0]),
+    }
     model.buffers(0)[0].update(statistics)
     before = {name: buffer.clone() for name, buffer in model.buffers(0)[0].items()}
     data = some_data(6, 2, rng)
@@ -189,7 +197,9 @@ def test_the_penalty_is_the_old_gaussian_and_the_prior_for_new_weights(rng: Gene
     weights = model.task_map.theta(0).detach().chunk(2)[0]
     found = strategy.penalty(model, 0, generator=rng)
     assert found is not None
-    torch.testing.assert_close(found.detach(), 0.5 * weights.square().sum() / VARIANCE)  # the first task has only the prior
+    torch.testing.assert_close(
+        found.detach(), 0.5 * weights.square().sum() / VARIANCE
+    )  # the first task has only the prior
     strategy.after_task(model, 0, some_data(5, 2, rng))
     fisher = model.task_map.theta(0).detach().chunk(2)[1] - 1 / VARIANCE
     kept, old = model.spec, weights.clone()
@@ -201,7 +211,10 @@ def test_the_penalty_is_the_old_gaussian_and_the_prior_for_new_weights(rng: Gene
     now = model.task_map.theta(1).detach().chunk(2)[0]
     fresh = torch.ones(model.spec.numel, dtype=torch.bool)
     fresh[places] = False
-    expected = 0.5 * ((strength * fisher + 1 / VARIANCE) * (now[places] - old).square()).sum() + 0.5 * now[fresh].square().sum() / VARIANCE
+    expected = (
+        0.5 * ((strength * fisher + 1 / VARIANCE) * (now[places] - old).square()).sum()
+        + 0.5 * now[fresh].square().sum() / VARIANCE
+    )
     found = strategy.penalty(model, 1, generator=rng)
     assert found is not None
     torch.testing.assert_close(found.detach(), expected)
@@ -247,7 +260,9 @@ def test_predictions_of_the_gaussian_in_the_network_itself(rng: Generator) -> No
     torch.testing.assert_close(found, torch.stack(each)[..., model.heads[0]])
 
 
-def test_linearised_outputs_are_those_of_linearised_weight_samples(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linearised_outputs_are_those_of_linearised_weight_samples(
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their moments are those of f(m) + J (w - m) over 50,000 weight samples within 3 %, however many inputs are done at once."""
     model, _ = parts()
     for classes in (2, 3):
@@ -266,12 +281,16 @@ def test_linearised_outputs_are_those_of_linearised_weight_samples(rng: Generato
     for found, drawn in zip(covariance, sampled.unbind(1), strict=True):
         torch.testing.assert_close(found, torch.cov(drawn.T), rtol=0.03, atol=0.03 * float(found.max()))
     monkeypatch.setattr(weights_module, "JACOBIAN_ELEMENTS", 2 * 3 * len(point))
-    torch.testing.assert_close(linearised_outputs(model.network, model.spec, point, scale, x, model.heads[1]), (mean, covariance))
+    torch.testing.assert_close(
+        linearised_outputs(model.network, model.spec, point, scale, x, model.heads[1]), (mean, covariance)
+    )
 
 
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh", "elu", "linear"])
 @pytest.mark.parametrize("hidden", [(), (4,), (5, 3)])
-def test_an_mlp_takes_the_short_way_to_the_same_outputs(hidden: tuple[int, ...], activation: str, rng: Generator) -> None:
+def test_an_mlp_takes_the_short_way_to_the_same_outputs(
+    hidden: tuple[int, ...], activation: str, rng: Generator
+) -> None:
     mlp = MLP((3,), hidden, 4, activation)
     spec, x = WeightSpec.of(mlp), torch.randn(6, 3, generator=rng)
     mean, scale = torch.randn(spec.numel, generator=rng), 0.1 + torch.rand(spec.numel, generator=rng)
@@ -305,11 +324,26 @@ def test_training_leaves_precisions_alone_until_the_task_is_done(rng: Generator)
 @pytest.mark.parametrize(
     ("method", "key", "value", "reason"),
     [
-        ("ewc-dirac", "strategy.linearised", False, "Gaussian posteriors built by EWC; ewc-dirac has point estimates held by EWC"),
+        (
+            "ewc-dirac",
+            "strategy.linearised",
+            False,
+            "Gaussian posteriors built by EWC; ewc-dirac has point estimates held by EWC",
+        ),
         ("ewc-multihead", "strategy.penalty", "w2", "posterior replay, .*; ewc-multihead uses online EWC"),
         ("ewc-multihead", "strategy.old_tasks", 1, "posterior replay, .*; ewc-multihead uses online EWC"),
-        ("ewc-multihead", "posterior.train_samples", 2, "Gaussian posteriors, .*; ewc-multihead has Gaussian posteriors built by EWC"),
-        ("ewc-multihead", "posterior.prior_scale", 0.1, "Gaussian posteriors, .*; ewc-multihead has Gaussian posteriors built by EWC"),
+        (
+            "ewc-multihead",
+            "posterior.train_samples",
+            2,
+            "Gaussian posteriors, .*; ewc-multihead has Gaussian posteriors built by EWC",
+        ),
+        (
+            "ewc-multihead",
+            "posterior.prior_scale",
+            0.1,
+            "Gaussian posteriors, .*; ewc-multihead has Gaussian posteriors built by EWC",
+        ),
     ],
 )
 def test_settings_of_other_parts_are_refused(method: str, key: str, value: object, reason: str) -> None:

@@ -34,12 +34,20 @@ GENERATORS: dict[str, dict[str, Any]] = {
     "pr-dirac": {},
     "pr-radial": {},
     "pr-ssge": {"posterior.generator_hidden": (3,), "posterior.latent_size": 2},
-    "pr-ssge, chunks": {"posterior.generator_hidden": (3,), "posterior.latent_size": 2, "posterior.generator_chunk_size": 7},
+    "pr-ssge, chunks": {
+        "posterior.generator_hidden": (3,),
+        "posterior.latent_size": 2,
+        "posterior.generator_chunk_size": 7,
+    },
 }
 
 
 def parts(name: str = "pr-dirac", **given: Any) -> tuple[ContinualModel, PosteriorReplay]:
-    settings = {"strategy.penalty": "fisher", **GENERATORS.get(name, {}), **{key.replace("__", "."): value for key, value in given.items()}}
+    settings = {
+        "strategy.penalty": "fisher",
+        **GENERATORS.get(name, {}),
+        **{key.replace("__", "."): value for key, value in given.items()},
+    }
     config = build_config({"network": "mlp-4", **SMALL}, {"method": name.partition(",")[0], **settings}, "test")
     return build_model(config, "classification", Scenario.CLASS, (3,)), cast(PosteriorReplay, build_strategy(config))
 
@@ -106,7 +114,9 @@ def test_batched_scores_equal_a_loop(rng: Generator) -> None:
     expected = torch.zeros_like(theta)
     for weights in drawn:
         leaf = theta.clone().requires_grad_()
-        expected += torch.autograd.grad(family.at(leaf, SPEC).log_prob(weights.unsqueeze(0)).sum(), leaf)[0].square() / 5
+        expected += (
+            torch.autograd.grad(family.at(leaf, SPEC).log_prob(weights.unsqueeze(0)).sum(), leaf)[0].square() / 5
+        )
     torch.testing.assert_close(found, expected)
 
 
@@ -128,7 +138,9 @@ def test_a_gaussian_stores_nothing_and_is_near_its_kl(targets: str, method: str,
 
 def test_the_information_of_a_flow_comes_from_its_density(rng: Generator) -> None:
     pytest.importorskip("zuko")
-    model, strategy = parts("pr-flow", strategy__fisher_weight_samples=4, posterior__flow_hidden=(3,), posterior__flow_transforms=2)
+    model, strategy = parts(
+        "pr-flow", strategy__fisher_weight_samples=4, posterior__flow_hidden=(3,), posterior__flow_transforms=2
+    )
     learn(model, strategy, (2, 2), rng)
     theta = model.task_map.theta(0).detach()
     with torch.no_grad():
@@ -153,7 +165,9 @@ def by_hand(model: ContinualModel, task: int, data: TaskData, samples: int, prio
     total = torch.zeros_like(leaf)
     for x, y in zip(data.x, data.y, strict=True):
         outputs = [functional_call(model.network, model.spec.unflatten(flat), (x.unsqueeze(0),)) for flat in weights]
-        losses = [nn.functional.cross_entropy(each[:, model.training_columns(task)], y.unsqueeze(0)) for each in outputs]
+        losses = [
+            nn.functional.cross_entropy(each[:, model.training_columns(task)], y.unsqueeze(0)) for each in outputs
+        ]
         total += torch.autograd.grad(torch.stack(losses).sum(), leaf, retain_graph=True)[0].square()
     for index in range(weights.shape[1]):
         total += torch.autograd.grad(weights[:, index].sum(), leaf, retain_graph=True)[0].square() / prior_variance
@@ -169,7 +183,9 @@ def test_the_information_equals_a_hand_computation(name: str, samples: int, rng:
     data, settings = some_data(7, 2, rng), FisherSettings(fisher_weight_samples=samples)
     found = posterior_information(model, 1, data, settings, 4.0, generator=Generator().manual_seed(1))
     drawn = 1 if name == "pr-dirac" else samples
-    torch.testing.assert_close(found, by_hand(model, 1, data, drawn, 4.0, seed=1))  # each parameter makes one weight: signs matter not
+    torch.testing.assert_close(
+        found, by_hand(model, 1, data, drawn, 4.0, seed=1)
+    )  # each parameter makes one weight: signs matter not
 
 
 @pytest.mark.parametrize("name", ["pr-ssge", "pr-ssge, chunks"])
@@ -178,7 +194,9 @@ def test_the_information_of_a_generator_equals_a_hand_computation(name: str, rng
     model.add_task(2, generator=rng)
     data, settings = some_data(5, 2, rng), FisherSettings(fisher_weight_samples=2)
     found = posterior_information(model, 0, data, settings, 1e12, generator=Generator().manual_seed(1))
-    torch.testing.assert_close(found, by_hand(model, 0, data, 2, 1e12, seed=1), rtol=1e-4, atol=1e-7)  # without the prior: exact
+    torch.testing.assert_close(
+        found, by_hand(model, 0, data, 2, 1e12, seed=1), rtol=1e-4, atol=1e-7
+    )  # without the prior: exact
     settings = FisherSettings(fisher_weight_samples=1000)
     found = posterior_information(model, 0, data, settings, 1e-4, generator=Generator().manual_seed(1))
     expected = by_hand(model, 0, TaskData(data.x[:0], data.y[:0]), 1000, 1e-4, seed=1)
@@ -212,7 +230,9 @@ def test_layers_that_cannot_be_batched(rng: Generator) -> None:
     model.factory = Recurrent
     model.add_task(2, generator=rng)
     data = some_data(4, 2, rng)
-    found = posterior_information(model, 0, data, FisherSettings(fisher_weight_samples=2), 4.0, generator=Generator().manual_seed(1))
+    found = posterior_information(
+        model, 0, data, FisherSettings(fisher_weight_samples=2), 4.0, generator=Generator().manual_seed(1)
+    )
     torch.testing.assert_close(found, by_hand(model, 0, data, 2, 4.0, seed=1))
 
 
@@ -254,8 +274,14 @@ def test_the_members_of_an_ensemble_have_their_own_information(rng: Generator) -
 
 @pytest.mark.parametrize("old_tasks", [None, 1])
 @pytest.mark.parametrize("targets", ["stored", "recomputed"])
-def test_with_no_information_of_its_own_it_is_half_the_squared_distance(old_tasks: int | None, targets: str, rng: Generator) -> None:
-    settings: dict[str, Any] = {"strategy__old_tasks": old_tasks, "strategy__targets": targets, "strategy__strength": 3.0}
+def test_with_no_information_of_its_own_it_is_half_the_squared_distance(
+    old_tasks: int | None, targets: str, rng: Generator
+) -> None:
+    settings: dict[str, Any] = {
+        "strategy__old_tasks": old_tasks,
+        "strategy__targets": targets,
+        "strategy__strength": 3.0,
+    }
     model, strategy = parts(**settings)
     plain = parts(strategy__penalty="mse", **settings)[1]
     learn(model, strategy, (2, 2, 2), rng)
@@ -263,7 +289,9 @@ def test_with_no_information_of_its_own_it_is_half_the_squared_distance(old_task
     strategy.information = torch.ones(2, model.spec.numel)  # R = I
     shake(model, rng)
     for seed in range(3):
-        quadratic, squared = (each.penalty(model, 2, generator=Generator().manual_seed(seed)) for each in (strategy, plain))
+        quadratic, squared = (
+            each.penalty(model, 2, generator=Generator().manual_seed(seed)) for each in (strategy, plain)
+        )
         assert quadratic is not None
         assert squared is not None
         torch.testing.assert_close(quadratic, 0.5 * squared, rtol=1e-4, atol=0)
@@ -311,7 +339,9 @@ def test_old_information_has_to_be_at_hand(rng: Generator) -> None:
     kept = {name: tensor for name, tensor in strategy.state().items() if not name.startswith(CURRENT)}
     strategy.load_state(model, {})
     model.add_task(2, generator=rng)
-    with pytest.raises(ConfigError, match="needs the Fisher information of all 2 earlier tasks, but only 0 are at hand"):
+    with pytest.raises(
+        ConfigError, match="needs the Fisher information of all 2 earlier tasks, but only 0 are at hand"
+    ):
         strategy.before_task(model, 2)
     strategy.load_state(model, kept)
     with pytest.raises(ConfigError, match="but only 1 are at hand"):
@@ -362,7 +392,12 @@ def test_a_loaded_classifier_learns_on_as_if_it_had_never_been_stored(method: st
 
 def test_a_refused_task_leaves_old_information_as_it_was() -> None:
     x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 2
-    settings = {"training.iterations": 4, "strategy.penalty": "fisher", "hypernet.kind": "plain", "hypernet.hidden": [4]}
+    settings = {
+        "training.iterations": 4,
+        "strategy.penalty": "fisher",
+        "hypernet.kind": "plain",
+        "hypernet.hidden": [4],
+    }
     model = ContinualClassifier("pr-dirac", "mlp-4", settings=settings).learn_task(x, y)
     before = model._trained().strategy.state()["information"].clone()
     model._trained().config = model._trained().config.model_copy(

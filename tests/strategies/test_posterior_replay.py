@@ -45,7 +45,12 @@ def make_model(
         )
 
     model = ContinualModel(
-        lambda outputs: MLP((2,), (3,), outputs), family, task_map, HeadLayout.SINGLE, Categorical(), lambda family, network, spec: None
+        lambda outputs: MLP((2,), (3,), outputs),
+        family,
+        task_map,
+        HeadLayout.SINGLE,
+        Categorical(),
+        lambda family, network, spec: None,
     )
     for count in classes:
         model.add_task(count, generator=rng)
@@ -69,7 +74,8 @@ def explicit(kind: str, family: PosteriorFamily, old: Tensor, new: Tensor) -> Te
         assert kind == "w2"
         return (old - new).square().sum(1)
     before, after = (
-        Normal(theta[:, : theta.shape[1] // 2], torch.nn.functional.softplus(theta[:, theta.shape[1] // 2 :] - 2.5)) for theta in (old, new)
+        Normal(theta[:, : theta.shape[1] // 2], torch.nn.functional.softplus(theta[:, theta.shape[1] // 2 :] - 2.5))
+        for theta in (old, new)
     )
     if kind == "w2":
         return ((before.mean - after.mean).square() + (before.scale - after.scale).square()).sum(1)
@@ -81,7 +87,9 @@ CASES = [(GaussianFamily(), kind) for kind in KINDS] + [(DiracFamily(), "mse"), 
 
 @pytest.mark.parametrize(("family", "kind"), CASES)
 @pytest.mark.parametrize("strength", [1.0, 0.01, 30.0])
-def test_the_penalty_is_the_mean_divergence_of_the_old_tasks(family: PosteriorFamily, kind: str, strength: float, rng: Generator) -> None:
+def test_the_penalty_is_the_mean_divergence_of_the_old_tasks(
+    family: PosteriorFamily, kind: str, strength: float, rng: Generator
+) -> None:
     model, strategy = make_model(family, rng), replay(penalty=kind, strength=strength)
     old = model.task_map.thetas(range(OLD)).detach().clone()
     strategy.before_task(model, OLD)
@@ -90,7 +98,9 @@ def test_the_penalty_is_the_mean_divergence_of_the_old_tasks(family: PosteriorFa
     assert penalty is not None
     divergences = explicit(kind, family, old, model.task_map.thetas(range(OLD)))
     torch.testing.assert_close(penalty, strength / OLD * divergences.sum(), rtol=1e-4, atol=0)
-    expected = torch.autograd.grad(strength / OLD * divergences.sum(), list(model.task_map.parameters()), allow_unused=True)
+    expected = torch.autograd.grad(
+        strength / OLD * divergences.sum(), list(model.task_map.parameters()), allow_unused=True
+    )
     found = torch.autograd.grad(penalty, list(model.task_map.parameters()), allow_unused=True)
     for left, right in zip(found, expected, strict=True):
         assert (left is None) == (right is None)
@@ -100,13 +110,17 @@ def test_the_penalty_is_the_mean_divergence_of_the_old_tasks(family: PosteriorFa
 
 @pytest.mark.parametrize(("family", "kind"), CASES)
 @pytest.mark.parametrize("targets", ["stored", "recomputed"])
-def test_the_penalty_is_zero_when_a_task_starts(family: PosteriorFamily, kind: str, targets: str, rng: Generator) -> None:
+def test_the_penalty_is_zero_when_a_task_starts(
+    family: PosteriorFamily, kind: str, targets: str, rng: Generator
+) -> None:
     model, strategy = make_model(family, rng), replay(penalty=kind, targets=targets)
     strategy.before_task(model, OLD)
     penalty = strategy.penalty(model, OLD, generator=rng)
     assert penalty is not None
     assert abs(float(penalty.detach())) < 1e-9
-    for gradient in torch.autograd.grad(penalty, list(model.task_map.parameters()), allow_unused=True, materialize_grads=True):
+    for gradient in torch.autograd.grad(
+        penalty, list(model.task_map.parameters()), allow_unused=True, materialize_grads=True
+    ):
         torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-4)
 
 
@@ -173,11 +187,17 @@ def test_random_subsets(size: int, rng: Generator, monkeypatch: pytest.MonkeyPat
         assert abs(drawn.count(subset) - 600 * share) < 5 * (600 * share * (1 - share)) ** 0.5
     whole = full.penalty(model, OLD, generator=rng)
     assert whole is not None
-    assert sum(values.values()) / len(values) == pytest.approx(float(whole.detach()), rel=1e-4)  # the mean over subsets is the full penalty
+    assert sum(values.values()) / len(values) == pytest.approx(
+        float(whole.detach()), rel=1e-4
+    )  # the mean over subsets is the full penalty
 
 
 def test_the_penalty_of_some_steps_is_that_of_all_on_average(rng: Generator) -> None:
-    model, strategy, full = make_model(GaussianFamily(), rng), replay(penalty="fkl", penalty_every=4), replay(penalty="fkl")
+    model, strategy, full = (
+        make_model(GaussianFamily(), rng),
+        replay(penalty="fkl", penalty_every=4),
+        replay(penalty="fkl"),
+    )
     for each in (strategy, full):
         each.before_task(model, OLD)
     shake(model, rng)
@@ -210,7 +230,9 @@ def test_old_embeddings_are_regularised_and_the_new_one_is_not(kind: str, rng: G
     hypernetwork = model.task_map
     assert isinstance(hypernetwork, ChunkedHypernetwork)
     for embeddings in (hypernetwork.task_embeddings, hypernetwork.chunk_embeddings):
-        gradients = torch.autograd.grad(penalty, list(embeddings), retain_graph=True, allow_unused=True, materialize_grads=True)
+        gradients = torch.autograd.grad(
+            penalty, list(embeddings), retain_graph=True, allow_unused=True, materialize_grads=True
+        )
         assert [bool(gradient.any()) for gradient in gradients] == [True] * OLD + [False]
     assert strategy.checkpoint is not None
     assert not any(parameter.requires_grad for parameter in strategy.checkpoint.parameters())
@@ -224,7 +246,9 @@ def test_tasks_whose_outputs_grow_are_replayed_too(kind: str, rng: Generator) ->
     shake(model, rng)
     penalty = strategy.penalty(model, 2, generator=rng)
     assert penalty is not None
-    torch.testing.assert_close(penalty, explicit(kind, model.family, old, model.task_map.thetas([0, 1])).mean(), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        penalty, explicit(kind, model.family, old, model.task_map.thetas([0, 1])).mean(), rtol=1e-4, atol=0
+    )
 
 
 def test_prior_and_data_are_the_tasks_own() -> None:
@@ -307,4 +331,6 @@ def test_without_a_share_the_prior_is_the_fixed_one(rng: Generator) -> None:
     model, strategy = make_model(GaussianFamily(), rng), replay(prior_from_earlier=0.0)
     for task in range(OLD + 1):
         strategy.before_task(model, task)
-        assert strategy.prior_for(task) == GaussianPrior(2.0)  # so the KL is in closed form, and no random numbers are used
+        assert strategy.prior_for(task) == GaussianPrior(
+            2.0
+        )  # so the KL is in closed form, and no random numbers are used

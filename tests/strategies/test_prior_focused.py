@@ -21,7 +21,10 @@ from metareplay.strategies.prior_focused import PriorFocused
 
 def test_the_body_takes_the_last_posterior_and_a_new_head_the_fixed_prior(rng: Generator) -> None:
     config = build_config({"method": "vcl", "network": "mlp-4"}, {"posterior.prior_variance": 4.0}, "test")
-    model, strategy = build_model(config, "classification", Scenario.CLASS, (3,)), cast(PriorFocused, build_strategy(config))
+    model, strategy = (
+        build_model(config, "classification", Scenario.CLASS, (3,)),
+        cast(PriorFocused, build_strategy(config)),
+    )
     model.add_task(2, generator=rng)
     strategy.before_task(model, 0)
     first = strategy.prior_for(0)
@@ -46,9 +49,16 @@ def test_the_body_takes_the_last_posterior_and_a_new_head_the_fixed_prior(rng: G
 def grown_twice(given: dict[str, Any], rng: Generator) -> tuple[ContinualModel, PriorFocused, Tensor]:
     """A pf-ssge model before its third task, and samples of its old weights from before it grew."""
     config = build_config({"method": "pf-ssge", "network": "mlp-4"}, {"posterior.prior_variance": 4.0, **given}, "test")
-    model, strategy = build_model(config, "classification", Scenario.CLASS, (3,)), cast(PriorFocused, build_strategy(config))
+    model, strategy = (
+        build_model(config, "classification", Scenario.CLASS, (3,)),
+        cast(PriorFocused, build_strategy(config)),
+    )
     for task in range(3):
-        before = model.posterior(task - 1).rsample(4000, generator=Generator().manual_seed(1)).detach() if task else torch.empty(0)
+        before = (
+            model.posterior(task - 1).rsample(4000, generator=Generator().manual_seed(1)).detach()
+            if task
+            else torch.empty(0)
+        )
         model.add_task(2, generator=rng)
         strategy.before_task(model, task)
         if task < 2:
@@ -77,8 +87,12 @@ def test_old_weights_follow_the_last_implicit_posterior(given: dict[str, Any], r
     assert torch.equal(prior.rsample(4000, generator=Generator().manual_seed(2)), samples)
 
 
-@pytest.mark.parametrize("given", [*KINDS, {**KINDS[2], "posterior.support_noise": 0.5}], ids=["plain", "noisy", "chunked", "noisy chunks"])
-def test_the_order_of_the_weights_does_not_matter_to_ssge(given: dict[str, Any], rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "given", [*KINDS, {**KINDS[2], "posterior.support_noise": 0.5}], ids=["plain", "noisy", "chunked", "noisy chunks"]
+)
+def test_the_order_of_the_weights_does_not_matter_to_ssge(
+    given: dict[str, Any], rng: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Weights as they are generated, where that saves moving them, or as they stand in the network: the same value and gradient."""
     model, strategy, _ = grown_twice(given, rng)
     posterior, prior, found = model.posterior(2), strategy.prior_for(2), []
@@ -88,7 +102,12 @@ def test_the_order_of_the_weights_does_not_matter_to_ssge(given: dict[str, Any],
     assert moved == ("posterior.generator_chunk_size" not in given)
     for _ in range(2):
         value = SSGEMatching(settings).term(posterior, prior, generator=Generator().manual_seed(1))
-        found.append((value.detach(), *torch.autograd.grad(value, list(model.task_map.parameters()), retain_graph=True, allow_unused=True)))
+        found.append(
+            (
+                value.detach(),
+                *torch.autograd.grad(value, list(model.task_map.parameters()), retain_graph=True, allow_unused=True),
+            )
+        )
         monkeypatch.setattr(SSGEMatching, "_oldest_first", lambda self, q, p: (q, p))
     for one, another in zip(*found, strict=True):
         torch.testing.assert_close(one, another, rtol=1e-4, atol=1e-4)
@@ -104,14 +123,20 @@ def test_a_checkpoint_holds_the_sampled_prior(rng: Generator) -> None:
     matching = build_matching(config, model.spec.numel, generator=rng)
     assert isinstance(matching, SSGEMatching)
     weights = torch.randn(3, model.spec.numel, generator=rng)
-    found = [matching.sampled_prior(each.prior_for(2), weights, generator=Generator().manual_seed(1)) for each in (strategy, other)]
+    found = [
+        matching.sampled_prior(each.prior_for(2), weights, generator=Generator().manual_seed(1))
+        for each in (strategy, other)
+    ]
     for one, another in zip(*found, strict=True):  # the value, and the score
         assert torch.equal(one, another)
 
 
 def test_a_checkpoint_holds_the_prior(rng: Generator) -> None:
     config = build_config({"method": "vcl", "network": "mlp-4"}, {}, "test")
-    model, strategy = build_model(config, "classification", Scenario.CLASS, (3,)), cast(PriorFocused, build_strategy(config))
+    model, strategy = (
+        build_model(config, "classification", Scenario.CLASS, (3,)),
+        cast(PriorFocused, build_strategy(config)),
+    )
     for task in range(2):
         model.add_task(2, generator=rng)
         strategy.before_task(model, task)
@@ -127,7 +152,12 @@ def test_a_checkpoint_holds_the_prior(rng: Generator) -> None:
 
 @pytest.mark.parametrize(
     ("method", "layout"),
-    [("vcl", HeadLayout.MULTI), ("vcl-growing", HeadLayout.GROWING), ("pf-ssge", HeadLayout.MULTI), ("pf-avb", HeadLayout.MULTI)],
+    [
+        ("vcl", HeadLayout.MULTI),
+        ("vcl-growing", HeadLayout.GROWING),
+        ("pf-ssge", HeadLayout.MULTI),
+        ("pf-avb", HeadLayout.MULTI),
+    ],
 )
 def test_classes_get_heads_of_their_own_or_one_softmax(method: str, layout: HeadLayout) -> None:
     config = build_config({"method": method, "network": "mlp-4"}, {}, "test")

@@ -49,7 +49,9 @@ def shake(model: ContinualModel, rng: Generator) -> None:
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=rng)
 
 
-def learned(strategy: ExperienceReplay, rng: Generator, classes: Sequence[int] = CLASSES, size: int = 40) -> tuple[ContinualModel, Tensor]:
+def learned(
+    strategy: ExperienceReplay, rng: Generator, classes: Sequence[int] = CLASSES, size: int = 40
+) -> tuple[ContinualModel, Tensor]:
     """A model that moves with each task, in the midst of the last; and all outputs for any input as they were before the last."""
     model = make_model()
     probe = torch.cat([data(task, size).x for task in range(len(classes))])
@@ -116,7 +118,9 @@ def test_the_penalty_is_the_scaled_mean_cross_entropy(strength: float, rng: Gene
     model, _ = learned(strategy, rng)
     x = torch.cat([strategy.coresets[old] for old in range(3)])
     targets = torch.cat(strategy.teacher).softmax(-1)  # (18, 7)
-    log_probs = run_flat(model.network, model.spec, model.task_map.theta(0).unsqueeze(0), x)[0].log_softmax(-1)  # (18, 9)
+    log_probs = run_flat(model.network, model.spec, model.task_map.theta(0).unsqueeze(0), x)[0].log_softmax(
+        -1
+    )  # (18, 9)
     expected = -strength * (targets * log_probs[:, :7]).sum(1).mean()
     penalty = strategy.penalty(model, 3, generator=rng)
     assert penalty is not None
@@ -137,12 +141,16 @@ def test_following_the_gradient_gives_old_inputs_back_to_old_classes(rng: Genera
         optimiser.zero_grad()
         penalty.backward()
         optimiser.step()
-    outputs = run_flat(model.network, model.spec, model.task_map.theta(0).detach().unsqueeze(0), strategy.coresets[0])[0].softmax(-1)
+    outputs = run_flat(model.network, model.spec, model.task_map.theta(0).detach().unsqueeze(0), strategy.coresets[0])[
+        0
+    ].softmax(-1)
     assert float(outputs[:, 2:].max()) < 0.03
     torch.testing.assert_close(outputs[:, :2], strategy.teacher[0].softmax(-1), atol=0.05, rtol=0)
 
 
-def replayed(strategy: ExperienceReplay, model: ContinualModel, task: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+def replayed(
+    strategy: ExperienceReplay, model: ContinualModel, task: int, rng: Generator, monkeypatch: pytest.MonkeyPatch
+) -> Tensor:
     """The inputs of one step."""
     seen: list[Tensor] = []
     run = model.run
@@ -187,7 +195,10 @@ def test_a_batch_larger_than_a_coreset_repeats_it(rng: Generator, monkeypatch: p
 
 
 def test_real_targets_are_distilled_by_squared_errors(rng: Generator) -> None:
-    model, strategy = make_model(Gaussian(0.5), HeadLayout.SINGLE), replay(coreset_size=4, replay_batch_size=4, strength=3.0)
+    model, strategy = (
+        make_model(Gaussian(0.5), HeadLayout.SINGLE),
+        replay(coreset_size=4, replay_batch_size=4, strength=3.0),
+    )
     for task in range(2):
         model.add_task(1, generator=rng)
         strategy.before_task(model, task)
@@ -213,7 +224,10 @@ def test_a_checkpoint_holds_coresets_and_the_old_model(rng: Generator) -> None:
     model, _ = learned(strategy, rng)
     stored = strategy.state()
     lasting = {f"coreset.{task}": (5, 2) for task in range(4)}
-    assert {name: tuple(tensor.shape) for name, tensor in stored.items()} == {**lasting, "current.checkpoint": (model.spec.numel,)}
+    assert {name: tuple(tensor.shape) for name, tensor in stored.items()} == {
+        **lasting,
+        "current.checkpoint": (model.spec.numel,),
+    }
     again = replay(coreset_size=5)
     again.load_state(model, stored)
     for old in range(3):
@@ -245,7 +259,9 @@ def test_a_loaded_classifier_learns_on_as_if_it_had_never_been_stored(tmp_path: 
 
 def test_a_refused_task_leaves_no_coreset() -> None:
     x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 2
-    model = ContinualClassifier("exp-replay", "mlp-4", settings={"training.iterations": 4, "training.learning_rate": 1e30})
+    model = ContinualClassifier(
+        "exp-replay", "mlp-4", settings={"training.iterations": 4, "training.learning_rate": 1e30}
+    )
     with pytest.raises(TrainingDiverged):
         model.learn_task(x, y)
     model = ContinualClassifier("exp-replay", "mlp-4", settings={"training.iterations": 4})

@@ -40,7 +40,9 @@ def data(task: int, size: int = 10) -> TaskData:
     return TaskData(x, torch.arange(size) % CLASSES[task])
 
 
-def learner_of(method: str, given: Mapping[str, Any] | None = None, strategy: Strategy | None = None) -> ContinualLearner:
+def learner_of(
+    method: str, given: Mapping[str, Any] | None = None, strategy: Strategy | None = None
+) -> ContinualLearner:
     config = build_config({**HYPERNET, **SETTINGS, "method": method}, given or {}, "test")
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,), total_outputs=sum(CLASSES))
     learner.strategy = strategy or learner.strategy
@@ -82,7 +84,10 @@ class PathIntegral(QuietStrategy):
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mse": ("pr-bbb", {"strategy.penalty": "mse"}),
-    "fkl recomputed": ("pr-bbb", {"strategy.penalty": "fkl", "strategy.targets": "recomputed", "strategy.penalty_every": 2}),
+    "fkl recomputed": (
+        "pr-bbb",
+        {"strategy.penalty": "fkl", "strategy.targets": "recomputed", "strategy.penalty_every": 2},
+    ),
     "fisher": ("pr-dirac", {"strategy.penalty": "fisher"}),
     "prior from earlier tasks": ("pr-bbb", {"strategy.prior_from_earlier": 0.4}),
     "ensemble": ("pr-ensemble", {"posterior.members": 2}),
@@ -143,7 +148,9 @@ def assert_same(learner: ContinualLearner, again: ContinualLearner) -> None:
 
 
 def test_every_strategy_is_here() -> None:
-    assert {build_config({"method": method}, {}, "test").kind().strategy for method, _ in CASES.values()} == set(STRATEGIES)
+    assert {build_config({"method": method}, {}, "test").kind().strategy for method, _ in CASES.values()} == set(
+        STRATEGIES
+    )
 
 
 @every_case

@@ -42,7 +42,9 @@ def data(task: int, size: int = 10) -> TaskData:
     return TaskData(x, torch.arange(size) % CLASSES[task])
 
 
-def learner_of(method: str, given: Mapping[str, Any] | None = None, strategy: Strategy | None = None) -> ContinualLearner:
+def learner_of(
+    method: str, given: Mapping[str, Any] | None = None, strategy: Strategy | None = None
+) -> ContinualLearner:
     config = build_config({**HYPERNET, **SETTINGS, "method": method}, given or {}, "test")
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,), total_outputs=sum(CLASSES))
     learner.strategy = strategy or learner.strategy
@@ -112,7 +114,9 @@ def test_a_step_has_the_weighted_loss_its_gradients_and_changes_that_add_up(extr
         mean_nll = data_term(learner.model, before, [own], 1)
         torch.testing.assert_close(trainer.signals[step.iteration - 1, 0], mean_nll)  # of the task's own batch alone
     first = watcher.steps[0]
-    torch.testing.assert_close(first.change[0], -RATE * first.gradients[0].sign(), rtol=1e-3, atol=1e-6)  # Adam's first step
+    torch.testing.assert_close(
+        first.change[0], -RATE * first.gradients[0].sign(), rtol=1e-3, atol=1e-6
+    )  # Adam's first step
     total = torch.stack([step.change[0] for step in watcher.steps]).sum(0)
     torch.testing.assert_close(start[0] + total, values(learner.model, 0)[0])
 
@@ -148,7 +152,9 @@ def test_each_of_several_tasks_is_told_of_a_step_with_its_own_batches() -> None:
     watcher, learner = Watcher(), learner_of("sp-dirac")
     for task in range(2):
         list(learner.begin_task(data(task), CLASSES[task]))
-    jobs = [Job(task, TaskBatches(data(task), 4, generator_for(0, "batches", task)), DirectMatching()) for task in range(2)]
+    jobs = [
+        Job(task, TaskBatches(data(task), 4, generator_for(0, "batches", task)), DirectMatching()) for task in range(2)
+    ]
     settings, noise = learner.config.training, generator_for(0, "noise", 0)
     walked = list(TaskTrainer(learner.model, watcher, jobs, data(0), settings, Objective(), noise=noise))
     assert watcher.tasks == [0, 1] * STEPS

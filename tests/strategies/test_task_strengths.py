@@ -36,10 +36,14 @@ def shaken(rng: Generator, strategies: list[PosteriorReplay], hidden: int = 5) -
     """A model in the middle of its last task, and the old thetas from before it."""
 
     def task_map(size: int, generator: Generator) -> Hypernetwork:
-        return ChunkedHypernetwork(size, hidden=(hidden,), chunk_size=9, task_embedding_size=3, chunk_embedding_size=2, generator=generator)
+        return ChunkedHypernetwork(
+            size, hidden=(hidden,), chunk_size=9, task_embedding_size=3, chunk_embedding_size=2, generator=generator
+        )
 
     network = lambda outputs: MLP((2,), (3,), outputs)  # noqa: E731
-    model = ContinualModel(network, GaussianFamily(), task_map, HeadLayout.SINGLE, Categorical(), lambda family, network, spec: None)
+    model = ContinualModel(
+        network, GaussianFamily(), task_map, HeadLayout.SINGLE, Categorical(), lambda family, network, spec: None
+    )
     for _ in range(OLD + 1):
         model.add_task(2, generator=rng)
     old = model.task_map.thetas(range(OLD)).detach().clone()
@@ -69,14 +73,18 @@ def changes(kind: str, model: ContinualModel, old: Tensor) -> Tensor:
 @pytest.mark.parametrize("hidden", [5, 40], ids=["small matrices", "direct"])
 @pytest.mark.parametrize(("settings", "factors"), FACTORS.values(), ids=FACTORS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_tasks_term_has_its_factor(kind: str, settings: dict[str, Any], factors: list[float], hidden: int, rng: Generator) -> None:
+def test_each_tasks_term_has_its_factor(
+    kind: str, settings: dict[str, Any], factors: list[float], hidden: int, rng: Generator
+) -> None:
     strategy = replay(penalty=kind, strength=3.0, **settings)
     model, old = shaken(rng, [strategy], hidden)
     assert isinstance(model.task_map, Hypernetwork)
     assert small_matrices_pay(model.task_map, OLD) == (hidden == 5)
     penalty = strategy.penalty(model, OLD, generator=rng)
     assert penalty is not None
-    torch.testing.assert_close(penalty.detach(), 3.0 / OLD * (torch.tensor(factors) * changes(kind, model, old)).sum(), rtol=1e-4, atol=0)
+    torch.testing.assert_close(
+        penalty.detach(), 3.0 / OLD * (torch.tensor(factors) * changes(kind, model, old)).sum(), rtol=1e-4, atol=0
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,13 +94,18 @@ def test_random_tasks_take_their_own_factors(kind: str, rng: Generator) -> None:
     expected = torch.tensor([0.375, 0.25, 0.5, 1.0]) * changes(kind, model, old)
     with torch.no_grad():
         found = {round(float(strategy.penalty(model, OLD, generator=rng)), 4) for _ in range(40)}  # type: ignore[arg-type]
-    assert sorted(found) == pytest.approx(sorted(expected.tolist()), rel=1e-3)  # so their mean over the tasks is the whole penalty
+    assert sorted(found) == pytest.approx(
+        sorted(expected.tolist()), rel=1e-3
+    )  # so their mean over the tasks is the whole penalty
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("targets", ["stored", "recomputed"])
 def test_factors_of_one_change_no_bit(kind: str, targets: str, rng: Generator) -> None:
-    strategies = [replay(penalty=kind, targets=targets, **more) for more in ({}, {"age_discount": 1.0, "task_strengths": [1.0] * 9})]
+    strategies = [
+        replay(penalty=kind, targets=targets, **more)
+        for more in ({}, {"age_discount": 1.0, "task_strengths": [1.0] * 9})
+    ]
     model, _ = shaken(rng, strategies)
     plain, weighted = (strategy.penalty(model, OLD, generator=rng) for strategy in strategies)
     assert plain is not None
@@ -116,7 +129,9 @@ def test_a_strong_discount_lets_the_oldest_task_go_first(tmp_path: Path) -> None
     for discount in (1.0, 1e-4):
         given = {"training.iterations": 300, "strategy.strength": 1.0, "strategy.age_discount": discount}
         matrix = Run(Plan.of(build_config(defaults, given, "test"), tmp_path / str(discount))).execute().tgiven_matrix
-        grown[discount] = [matrix[-1][task] - row[task] for task, row in enumerate(matrix)]  # how much the squared error grew
+        grown[discount] = [
+            matrix[-1][task] - row[task] for task, row in enumerate(matrix)
+        ]  # how much the squared error grew
     assert max(grown[1.0]) < 0.02
     assert grown[1e-4][0] > 0.1
     assert grown[1e-4][1] < 0.02

@@ -19,7 +19,13 @@ HYPERNETWORKS: dict[str, Make] = {
         size, hidden=(6, 5), chunk_size=4, task_embedding_size=3, chunk_embedding_size=2, generator=rng
     ),
     "chunked-per-task": lambda size, rng: ChunkedHypernetwork(
-        size, hidden=(6, 5), chunk_size=4, task_embedding_size=3, chunk_embedding_size=2, chunk_embeddings_per_task=True, generator=rng
+        size,
+        hidden=(6, 5),
+        chunk_size=4,
+        task_embedding_size=3,
+        chunk_embedding_size=2,
+        chunk_embeddings_per_task=True,
+        generator=rng,
     ),
 }
 
@@ -99,7 +105,9 @@ def test_chunk_embeddings_are_shared_or_not(rng: Generator) -> None:
     assert [tuple(part.shape) for part in shared.chunk_embeddings] == [(3, 2)]
     assert [tuple(part.shape) for part in own.chunk_embeddings] == [(3, 2)] * 3
     assert not torch.equal(own.chunk_embeddings[0], own.chunk_embeddings[1])
-    gradients = torch.autograd.grad(own.theta(1).sum(), list(own.chunk_embeddings), allow_unused=True, materialize_grads=True)
+    gradients = torch.autograd.grad(
+        own.theta(1).sum(), list(own.chunk_embeddings), allow_unused=True, materialize_grads=True
+    )
     assert [bool(gradient.any()) for gradient in gradients] == [False, True, False]
 
 
@@ -118,7 +126,9 @@ def test_embeddings_have_the_wished_standard_deviation(task_std: float, chunk_st
     hypernetwork.add_task(start(2000), generator=rng)
     for embedding, std in ((hypernetwork.task_embeddings[0], task_std), (hypernetwork.chunk_embeddings[0], chunk_std)):
         values = embedding.detach().flatten()
-        assert abs(float(values.square().mean().sqrt()) / std - 1) < 5 / math.sqrt(2 * len(values))  # five standard errors
+        assert abs(float(values.square().mean().sqrt()) / std - 1) < 5 / math.sqrt(
+            2 * len(values)
+        )  # five standard errors
         assert abs(float(values.mean())) < 5 * std / math.sqrt(len(values))
 
 
@@ -127,7 +137,9 @@ def test_a_new_task_leaves_the_old_ones_exactly_as_they_were(kind: str, rng: Gen
     hypernetwork = with_tasks(HYPERNETWORKS[kind], 10, 2, rng)
     before = [hypernetwork.theta(task).detach().clone() for task in range(2)]
     together = hypernetwork.thetas([0, 1]).detach().clone()
-    hypernetwork.add_task(Start(torch.zeros(10), torch.ones(10)), generator=rng)  # variances matter to the first task only
+    hypernetwork.add_task(
+        Start(torch.zeros(10), torch.ones(10)), generator=rng
+    )  # variances matter to the first task only
     assert all(torch.equal(hypernetwork.theta(task), before[task]) for task in range(2))
     assert torch.equal(hypernetwork.thetas([0, 1]), together)
     assert not torch.equal(hypernetwork.theta(2), before[1])

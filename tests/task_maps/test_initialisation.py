@@ -34,7 +34,9 @@ def test_rows_get_the_wished_variances(rng: Generator) -> None:
     match_output_variances(layer, 2.0, wished, rng)
     found = 10_000 * 2.0 * layer.weight.detach().square().mean(1)  # H * Var(a) * E[h^2]
     assert float(found[0]) == 0
-    torch.testing.assert_close(found, wished, rtol=5 * math.sqrt(0.8 / 10_000), atol=0)  # five standard errors of a uniform's mean square
+    torch.testing.assert_close(
+        found, wished, rtol=5 * math.sqrt(0.8 / 10_000), atol=0
+    )  # five standard errors of a uniform's mean square
     assert not layer.bias.any()
 
 
@@ -62,7 +64,9 @@ def test_hyperfan_variances_by_hand(relu: bool, gain: float) -> None:
     assert torch.allclose(parts["layers.1.bias"], torch.tensor(gain / 2))
     without = WeightSpec.of(nn.Conv2d(3, 4, 2, bias=False))
     assert torch.allclose(hyperfan_variances(without, relu=relu), torch.tensor(gain / 12))
-    mixed = WeightSpec.of(nn.Sequential(nn.Conv2d(3, 4, 2, bias=False), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(36, 2)))
+    mixed = WeightSpec.of(
+        nn.Sequential(nn.Conv2d(3, 4, 2, bias=False), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(36, 2))
+    )
     parts = mixed.unflatten(hyperfan_variances(mixed, relu=relu))
     assert torch.allclose(parts["0.weight"], torch.tensor(gain / 12))  # no bias shares with it
     assert torch.allclose(parts["1.weight"], torch.tensor(0.5))  # scale and shift of inputs with variance one

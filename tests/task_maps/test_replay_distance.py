@@ -20,7 +20,9 @@ KINDS = ("plain", "linear", "chunked", "chunked-per-task", "grown")
 def _hypernetwork(kind: str, size: int, tasks: int, activation: str, rng: Generator) -> Hypernetwork:
     made: Hypernetwork
     if kind in ("plain", "linear"):
-        made = PlainHypernetwork(size, hidden=(5,) if kind == "plain" else (), activation=activation, task_embedding_size=3, generator=rng)
+        made = PlainHypernetwork(
+            size, hidden=(5,) if kind == "plain" else (), activation=activation, task_embedding_size=3, generator=rng
+        )
     else:
         made = ChunkedHypernetwork(
             size,
@@ -46,7 +48,9 @@ def _changed(old: Map, rng: Generator, amount: float = 0.3) -> Map:
     return current
 
 
-def _value_and_gradients(current: Hypernetwork, old: Hypernetwork, tasks: list[int], small: bool | None) -> tuple[Tensor, list[Tensor]]:
+def _value_and_gradients(
+    current: Hypernetwork, old: Hypernetwork, tasks: list[int], small: bool | None
+) -> tuple[Tensor, list[Tensor]]:
     value = SquaredChange(old)(current, tasks, small_matrices=small)
     gradients = torch.autograd.grad(value, list(current.parameters()), allow_unused=True, materialize_grads=True)
     return value.detach(), list(gradients)
@@ -87,7 +91,9 @@ def test_both_forms_weigh_the_tasks(kind: str, size: int, rng: Generator) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("size", [12, 14])
-def test_value_and_gradient_are_exactly_zero_at_the_checkpoint(kind: str, small: bool, size: int, rng: Generator) -> None:
+def test_value_and_gradient_are_exactly_zero_at_the_checkpoint(
+    kind: str, small: bool, size: int, rng: Generator
+) -> None:
     old = _hypernetwork(kind, size, 3, "relu", rng).float()  # in single precision, as in training
     value, gradients = _value_and_gradients(deepcopy(old), old, [0, 1, 2], small)
     assert float(value) == 0

@@ -14,7 +14,11 @@ from metareplay.errors import CheckpointError, MetaReplayError
 from metareplay.files import write_atomically
 from metareplay.training.checkpoint import CheckpointFolder, read_tensors, write_tensors
 
-TENSORS = {"weights": torch.arange(12.0).reshape(3, 4), "step": torch.tensor(7), "state": torch.arange(5, dtype=torch.uint8)}
+TENSORS = {
+    "weights": torch.arange(12.0).reshape(3, 4),
+    "step": torch.tensor(7),
+    "state": torch.arange(5, dtype=torch.uint8),
+}
 FACTS = {"matrix": [[99.5], [98.25, 97.0]], "serial": 3, "training": True}
 
 
@@ -57,7 +61,9 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     path = tmp_path / "file.txt"
     write_atomically(path, "old")
     monkeypatch.setattr(os, step, fail)
-    with pytest.raises(MetaReplayError, match=r"file\.txt: No space left on device; what was stored before is untouched"):
+    with pytest.raises(
+        MetaReplayError, match=r"file\.txt: No space left on device; what was stored before is untouched"
+    ):
         write_atomically(path, "new and longer")
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.txt"]  # no temporary file stays
@@ -146,7 +152,9 @@ def test_the_previous_good_one_is_used_and_the_problem_reported(tmp_path: Path, 
     if damage == "flipped":
         flip_bit(newest, newest.stat().st_size - 1)
     else:
-        newest.write_bytes({"truncated": newest.read_bytes()[:-2], "foreign": save({"a": torch.ones(2)}), "empty": b""}[damage])
+        newest.write_bytes(
+            {"truncated": newest.read_bytes()[:-2], "foreign": save({"a": torch.ones(2)}), "empty": b""}[damage]
+        )
     found = folder.last_good()
     assert found is not None
     assert float(found.tensors["value"]) == 2.0

@@ -88,7 +88,9 @@ def test_a_learner_makes_a_new_one_for_every_task() -> None:
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,))
     made = []
     for _ in range(2):
-        trainer = learner.begin_task(TaskData(torch.randn(4, 2, generator=Generator().manual_seed(0)), torch.arange(4) % 2), 2)
+        trainer = learner.begin_task(
+            TaskData(torch.randn(4, 2, generator=Generator().manual_seed(0)), torch.arange(4) % 2), 2
+        )
         made.append(trainer.jobs[0].matching)
         list(trainer)
     assert made[0] is not made[1]

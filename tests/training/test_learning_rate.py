@@ -88,7 +88,9 @@ def test_losses_that_are_no_numbers_count_as_no_progress(loss: float) -> None:
     assert _used(schedule) < 0.5
 
 
-@pytest.mark.parametrize("settings", [{"rate_steps": ((2, 0.3), (4, 0.1))}, {"plateau_patience": 1}, {"cosine": True}, {}])
+@pytest.mark.parametrize(
+    "settings", [{"rate_steps": ((2, 0.3), (4, 0.1))}, {"plateau_patience": 1}, {"cosine": True}, {}]
+)
 def test_a_restored_schedule_goes_on_as_if_nothing_had_happened(settings: dict[str, Any]) -> None:
     losses = torch.rand(40, generator=torch.Generator().manual_seed(0))
     first = _schedule(3, **settings)

@@ -77,7 +77,9 @@ def by_hand_nll(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return torch.stack(losses).mean()
 
 
-def by_hand_penalty(kind: str, old: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor], thetas: tuple[Tensor, Tensor]) -> Tensor:
+def by_hand_penalty(
+    kind: str, old: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor], thetas: tuple[Tensor, Tensor]
+) -> Tensor:
     (m0, s0), (m1, s1) = old, new
     if kind == "mse":
         return (thetas[0] - thetas[1]).square().sum()

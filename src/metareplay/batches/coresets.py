@@ -35,7 +35,13 @@ class CoresetBatches:
         batch_size: int,
         generator: Generator,
     ) -> None:
-        self.everything, self.own, self.classes, self.others, self.generator = everything, own, classes, others, generator
+        self.everything, self.own, self.classes, self.others, self.generator = (
+            everything,
+            own,
+            classes,
+            others,
+            generator,
+        )
         rows = torch.arange(len(everything.x))
         mine = (rows >= own.start) & (rows < own.stop)
         inside, outside = rows[mine], rows[~mine] if others != "none" else rows[:0]
@@ -69,11 +75,21 @@ class CoresetBatches:
         return torch.full((count, self.classes), 1 / self.classes, dtype=self.everything.x.dtype)
 
     def tensors(self) -> dict[str, Tensor]:
-        return {f"{part}.{name}": tensor for part, (_, order) in enumerate(self.parts) for name, tensor in order.tensors().items()}
+        return {
+            f"{part}.{name}": tensor
+            for part, (_, order) in enumerate(self.parts)
+            for name, tensor in order.tensors().items()
+        }
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         for part, (_, order) in enumerate(self.parts):
-            order.restore({name.removeprefix(f"{part}."): tensor for name, tensor in tensors.items() if name.startswith(f"{part}.")})
+            order.restore(
+                {
+                    name.removeprefix(f"{part}."): tensor
+                    for name, tensor in tensors.items()
+                    if name.startswith(f"{part}.")
+                }
+            )
 
 
 def coreset_batches(
@@ -90,7 +106,9 @@ def coreset_batches(
     found, start = [], 0
     for coreset, count, generator in zip(coresets, classes, generators, strict=True):
         own = range(start, start + len(coreset.x))
-        batches = CoresetBatches(everything, own, count, others=others, own_share=own_share, batch_size=batch_size, generator=generator)
+        batches = CoresetBatches(
+            everything, own, count, others=others, own_share=own_share, batch_size=batch_size, generator=generator
+        )
         found.append(batches)
         start = own.stop
     return everything, found

@@ -13,7 +13,9 @@ from metareplay.benchmarks.base import TaskData
 class TaskBatches:
     """A task learns from its own data, varied if an augmentation is named."""
 
-    def __init__(self, data: TaskData, batch_size: int, generator: Generator, augmentation: Augmentation = "none") -> None:
+    def __init__(
+        self, data: TaskData, batch_size: int, generator: Generator, augmentation: Augmentation = "none"
+    ) -> None:
         self.data, self.size = data, len(data.x)
         self.augment = AUGMENTATIONS.get(augmentation)
         self.order = BatchOrder(self.size, batch_size, generator)
@@ -22,7 +24,9 @@ class TaskBatches:
     def next(self) -> TaskData:
         index = self.order.next()
         x = self.data.x[index]
-        return TaskData(x if self.augment is None else self.augment(x, generator=self.order.generator), self.data.y[index])
+        return TaskData(
+            x if self.augment is None else self.augment(x, generator=self.order.generator), self.data.y[index]
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         return self.order.tensors()

@@ -70,7 +70,9 @@ def class_indices(labels: Sequence[Hashable], classes: Sequence[Hashable]) -> Te
 
 def _check(task: Task, problem: Problem) -> None:
     if len(task.test.x) == 0:
-        raise DataError(f"task {task.name!r} has no test examples; add some, or give it at least two examples of each class")
+        raise DataError(
+            f"task {task.name!r} has no test examples; add some, or give it at least two examples of each class"
+        )
     if problem == "classification" and len(task.classes) < 2:
         raise DataError(
             f"task {task.name!r} has the single class {task.classes[0]!r}: there is nothing to tell apart; "
@@ -91,7 +93,9 @@ def _fingerprint(problem: Problem, tasks: Sequence[Task]) -> str:
 
 def _filled(tasks: Sequence[Task], inputs: dict[str, Any]) -> Sequence[Task]:
     """Missing inputs (NaN) replaced by the first task's mean; ``inputs`` notes what was put in."""
-    if not any(bool(part.x.isnan().any()) for task in tasks for part in (task.train, task.test) if part.x.is_floating_point()):
+    if not any(
+        bool(part.x.isnan().any()) for task in tasks for part in (task.train, task.test) if part.x.is_floating_point()
+    ):
         return tasks
     fill = tasks[0].train.x.nanmean(0)  # (N, D) -> (D,)
     if bool(fill.isnan().any()):

@@ -43,9 +43,13 @@ class Task:
     def __post_init__(self) -> None:
         for part, (x, y) in (("train", self.train), ("test", self.test)):
             if len(x) != len(y):
-                raise DataError(f"task {self.name!r}: {len(x)} {part} inputs but {len(y)} targets; both must have one row per example")
+                raise DataError(
+                    f"task {self.name!r}: {len(x)} {part} inputs but {len(y)} targets; both must have one row per example"
+                )
             if self.classes and len(y) and (y.min() < 0 or y.max() >= len(self.classes)):
-                raise DataError(f"task {self.name!r}: {part} targets must be indices from 0 to {len(self.classes) - 1}, one per class")
+                raise DataError(
+                    f"task {self.name!r}: {part} targets must be indices from 0 to {len(self.classes) - 1}, one per class"
+                )
         if len(self.train.x) == 0:
             raise DataError(f"task {self.name!r} has no training examples; every task needs at least one")
 

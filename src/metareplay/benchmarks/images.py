@@ -68,7 +68,9 @@ def split_images(
     """
     known = images.train_y.unique()  # sorted
     if classes_per_task < 1 or len(known) == 0 or len(known) % classes_per_task:
-        raise ConfigError(f"{name}: {len(known)} classes cannot be split into tasks of {classes_per_task}; choose a divisor")
+        raise ConfigError(
+            f"{name}: {len(known)} classes cannot be split into tasks of {classes_per_task}; choose a divisor"
+        )
     if not torch.isin(images.test_y, known).all():
         raise DataError("the test set has labels that the training set lacks; every class needs training examples")
     classes = _ordered(name, known, order, seed)
@@ -79,7 +81,9 @@ def split_images(
     def describe(index: int) -> TaskInfo:
         return TaskInfo("classes-" + "-".join(map(str, groups[index])), tuple(groups[index]))
 
-    return _benchmark(name, Scenario.CLASS, images.image_shape, len(groups), describe, train, test, lambda index, x: prepare(x))
+    return _benchmark(
+        name, Scenario.CLASS, images.image_shape, len(groups), describe, train, test, lambda index, x: prepare(x)
+    )
 
 
 def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: int, padding: int = 0) -> Benchmark:
@@ -99,7 +103,9 @@ def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: i
     def permuted(index: int, x: Tensor) -> Tensor:
         generator = generator_for(seed, "permutation", index)
         x = F.pad(x, (padding,) * 4)  # (N, C, H, W) -> (N, C, H + 2p, W + 2p)
-        return prepare(x.flatten(2)[:, :, torch.randperm(height * width, generator=generator)].view_as(x))  # (N, C, H*W) -> (N, C, H, W)
+        return prepare(
+            x.flatten(2)[:, :, torch.randperm(height * width, generator=generator)].view_as(x)
+        )  # (N, C, H*W) -> (N, C, H, W)
 
     def describe(index: int) -> TaskInfo:
         return TaskInfo(f"permutation-{index + 1}", tuple(classes.tolist()))
@@ -127,13 +133,22 @@ def split_cifar100(data_dir: Path | None = None, settings: TaskSettings = AS_USU
     return _split("split-cifar-100", load_cifar100(data_dir), 10, settings, seed, CIFAR100_PREPARATION)
 
 
-def permuted_mnist(num_tasks: int, data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
+def permuted_mnist(
+    num_tasks: int, data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0
+) -> Benchmark:
     """MNIST, with the pixels of each task in an order of its own."""
-    return permute_images(f"permuted-mnist-{num_tasks}", load_mnist(data_dir), num_tasks, seed=seed, padding=settings.padding)
+    return permute_images(
+        f"permuted-mnist-{num_tasks}", load_mnist(data_dir), num_tasks, seed=seed, padding=settings.padding
+    )
 
 
 def _split(
-    name: str, images: LabelledImages, classes_per_task: int, settings: TaskSettings, seed: int, prepare: Preparation | None = None
+    name: str,
+    images: LabelledImages,
+    classes_per_task: int,
+    settings: TaskSettings,
+    seed: int,
+    prepare: Preparation | None = None,
 ) -> Benchmark:
     count = settings.classes_per_task or classes_per_task
     return split_images(name, images, count, order=settings.class_order, seed=seed, prepare=prepare)

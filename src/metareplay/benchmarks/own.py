@@ -40,13 +40,17 @@ def data_name(settings: DataSettings) -> str:
     return f"custom:{Path(path).name.partition('.')[0] or 'data'}"
 
 
-def benchmark_of(examples: Examples, settings: DataSettings, name: str, data_seed: int, scenario: Scenario | None = None) -> Benchmark:
+def benchmark_of(
+    examples: Examples, settings: DataSettings, name: str, data_seed: int, scenario: Scenario | None = None
+) -> Benchmark:
     """Examples as tasks."""
     problem, why = chosen_problem(examples, settings)
     examples = _as_targets(examples, problem)
     groups = _groups(examples, settings, problem)
     tasks = [_task(examples, title, rows, settings, problem, data_seed) for title, rows in groups]
-    return assemble(name, problem, scenario, tasks, inputs=examples.inputs, notes=(f"{problem}: {why}", *examples.notes))
+    return assemble(
+        name, problem, scenario, tasks, inputs=examples.inputs, notes=(f"{problem}: {why}", *examples.notes)
+    )
 
 
 def chosen_problem(examples: Examples, settings: DataSettings) -> tuple[Problem, str]:
@@ -68,12 +72,16 @@ def _as_targets(examples: Examples, problem: Problem) -> Examples:
     """Labels turned into real targets or the reverse, where the problem asks for that."""
     if problem == "regression" and examples.labels:
         if not all(isinstance(label, int | float) for label in examples.labels):
-            raise DataError(f"{examples.where(0)}: the label {examples.labels[0]!r} is not a number; regression needs numbers")
+            raise DataError(
+                f"{examples.where(0)}: the label {examples.labels[0]!r} is not a number; regression needs numbers"
+            )
         values = torch.tensor([float(label) for label in examples.labels], dtype=torch.float64)
         return replace(examples, y=values[examples.y].unsqueeze(1), labels=())  # (N,) -> (N, 1)
     if problem == "classification" and not examples.labels:
         if examples.y.shape[1] != 1:
-            raise DataError(f"the labels have {examples.y.shape[1]} columns; classification needs one label per example")
+            raise DataError(
+                f"the labels have {examples.y.shape[1]} columns; classification needs one label per example"
+            )
         values, index = examples.y[:, 0].unique(return_inverse=True)
         return replace(examples, y=index, labels=tuple(values.tolist()))
     return examples
@@ -83,10 +91,16 @@ def _groups(examples: Examples, settings: DataSettings, problem: Problem) -> lis
     """Name and examples (positions) of each task, in the order of learning."""
     if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
         if problem == "regression":
-            raise ConfigError("--tasks-by classes:k needs classes; name the column that says which task a row belongs to")
+            raise ConfigError(
+                "--tasks-by classes:k needs classes; name the column that says which task a row belongs to"
+            )
         return _by_classes(examples, settings)
     if examples.task is None:
-        how = "classes:2 (two classes per task, and so on)" if problem == "classification" else "the column that names the task"
+        how = (
+            "classes:2 (two classes per task, and so on)"
+            if problem == "classification"
+            else "the column that names the task"
+        )
         raise ConfigError(f"the data do not say which example belongs to which task; say with --tasks-by {how}")
     order = _ordered(examples.tasks, settings.task_order, "task")
     return [(name, (examples.task == examples.tasks.index(name)).nonzero().squeeze(1)) for name in order]
@@ -119,9 +133,13 @@ def _sizes(text: str, classes: int) -> list[int]:
         return sizes * (classes // sizes[0])
     if len(sizes) == 1 or sum(sizes) != classes:
         if classes < 2:
-            raise ConfigError(f"--tasks-by {text}: the data have a single class, so there is nothing to tell apart; add another class")
+            raise ConfigError(
+                f"--tasks-by {text}: the data have a single class, so there is nothing to tell apart; add another class"
+            )
         example = f"classes:2,{classes - 2}" if classes > 3 else f"classes:{classes}"
-        raise ConfigError(f"--tasks-by {text} does not fit {classes} classes; write sizes that add up to {classes}, e.g. {example}")
+        raise ConfigError(
+            f"--tasks-by {text} does not fit {classes} classes; write sizes that add up to {classes}, e.g. {example}"
+        )
     return sizes
 
 
@@ -129,17 +147,31 @@ def _ordered(found: Sequence[str], wanted: Sequence[str] | None, what: str) -> l
     if wanted is None:
         return list(found)
     if sorted(wanted) != sorted(found):
-        odd = next((name for name in wanted if name not in found), None) or next((name for name in found if name not in wanted), wanted[0])
-        raise ConfigError(f"--task-order must name every {what} of the data once ({', '.join(found[:20])}); look at {odd!r}")
+        odd = next((name for name in wanted if name not in found), None) or next(
+            (name for name in found if name not in wanted), wanted[0]
+        )
+        raise ConfigError(
+            f"--task-order must name every {what} of the data once ({', '.join(found[:20])}); look at {odd!r}"
+        )
     return list(wanted)
 
 
-def _task(examples: Examples, name: str, rows: Tensor, settings: DataSettings, problem: Problem, data_seed: int) -> Task:
+def _task(
+    examples: Examples, name: str, rows: Tensor, settings: DataSettings, problem: Problem, data_seed: int
+) -> Task:
     x, y = examples.x[rows], examples.y[rows]
     given = examples.test is not None
-    test = examples.test[rows] if examples.test is not None else chosen_for_testing(y, settings.test_share, data_seed, name)
+    test = (
+        examples.test[rows]
+        if examples.test is not None
+        else chosen_for_testing(y, settings.test_share, data_seed, name)
+    )
     if bool(test.all()) or not bool(test.any()):
-        part, advice = ("training", "add some") if bool(test.all()) else ("test", "add some, or let them be chosen by --test-share")
+        part, advice = (
+            ("training", "add some")
+            if bool(test.all())
+            else ("test", "add some, or let them be chosen by --test-share")
+        )
         advice = advice if given else "it needs at least two examples of each class"
         raise DataError(f"task {name!r} has no {part} examples; {advice}")
     if problem == "regression":

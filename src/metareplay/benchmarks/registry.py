@@ -14,7 +14,11 @@ from metareplay.errors import ConfigError
 
 Builder = Callable[[int, Path | None, TaskSettings], Benchmark]
 Kind = Literal["generated", "split", "permuted"]
-KIND_SETTINGS: dict[Kind, tuple[str, ...]] = {"generated": (), "split": ("classes_per_task", "class_order"), "permuted": ("padding",)}
+KIND_SETTINGS: dict[Kind, tuple[str, ...]] = {
+    "generated": (),
+    "split": ("classes_per_task", "class_order"),
+    "permuted": ("padding",),
+}
 """The settings of tasks that a kind of benchmark knows, beside the scenario."""
 
 
@@ -50,7 +54,9 @@ class BenchmarkInfo:
                 raise ConfigError(f"tasks.{key} has no effect with {self.name}: {_WHY[key]}. Remove it")
         scenario = settings.scenario or self.scenario
         if self.problem == "regression" and scenario is Scenario.CLASS:
-            raise ConfigError(f"tasks.scenario=class is not possible with {self.name}: regression has no classes. Choose domain or task")
+            raise ConfigError(
+                f"tasks.scenario=class is not possible with {self.name}: regression has no classes. Choose domain or task"
+            )
         channels, *sides = self.input_shape
         shape = (channels, *(side + 2 * settings.padding for side in sides))
         count = self.num_tasks
@@ -178,7 +184,9 @@ def benchmark_named(name: str) -> BenchmarkInfo:
     return BENCHMARKS[name]
 
 
-def build_benchmark(name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None, tasks: TaskSettings = AS_USUAL) -> Benchmark:
+def build_benchmark(
+    name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None, tasks: TaskSettings = AS_USUAL
+) -> Benchmark:
     """Build a benchmark by name.
 
     ``data_seed`` matters to generated data, permutations and drawn class orders, ``data_dir`` to those that need data,

@@ -16,9 +16,15 @@ class TaskSettings(Settings):
 
     group: ClassVar[str] = "tasks"
     scenario: Scenario | None = Field(None, description="task, domain or class; null: the benchmark's own")
-    classes_per_task: int | None = Field(None, ge=2, description="classes in each task of a split data set; null: the benchmark's own")
-    class_order: ClassOrder = Field("ascending", description="classes of a split data set: ascending, seeded (by data_seed) or a list")
-    padding: int = Field(0, ge=0, le=64, description="zero pixels on each side of an image before its pixels are permuted")
+    classes_per_task: int | None = Field(
+        None, ge=2, description="classes in each task of a split data set; null: the benchmark's own"
+    )
+    class_order: ClassOrder = Field(
+        "ascending", description="classes of a split data set: ascending, seeded (by data_seed) or a list"
+    )
+    padding: int = Field(
+        0, ge=0, le=64, description="zero pixels on each side of an image before its pixels are permuted"
+    )
 
 
 AS_USUAL = TaskSettings()

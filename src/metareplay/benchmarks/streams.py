@@ -51,7 +51,9 @@ def stream_benchmark(
         for what, found in (("inputs", part), ("test inputs", other)):
             if found is not None and found.x.shape[1:] != train[0].x.shape[1:]:
                 shapes = tuple(found.x.shape[1:]), tuple(train[0].x.shape[1:])
-                raise DataError(f"task {names[index]!r} has {what} of shape {shapes[0]}, the first task {shapes[1]}; they must be alike")
+                raise DataError(
+                    f"task {names[index]!r} has {what} of shape {shapes[0]}, the first task {shapes[1]}; they must be alike"
+                )
         tasks.append(_task(names[index], part, other, problem, test_share, data_seed))
     return assemble(name, problem, wanted, tasks, standardise=standardise)
 
@@ -96,7 +98,12 @@ def _parts(datasets: Iterable[Any], what: str) -> list[_Part]:
 
 def _is_one_dataset(dataset: Any) -> bool:
     """Whether the items are examples, and not datasets themselves."""
-    return len(dataset) > 0 and isinstance(first := dataset[0], tuple | list) and len(first) >= 2 and dataset_in(first[0]) is None
+    return (
+        len(dataset) > 0
+        and isinstance(first := dataset[0], tuple | list)
+        and len(first) >= 2
+        and dataset_in(first[0]) is None
+    )
 
 
 def _split_by_label(element: Any) -> list[_Part]:
@@ -125,13 +132,17 @@ def _scenario(name: Scenario | str) -> Scenario:
 def _in_order(tests: list[_Part], train: Sequence[_Part]) -> list[_Part]:
     """The test sets in the order of the tasks."""
     if len(tests) != len(train):
-        raise DataError(f"the stream has {len(train)} tasks but the test stream {len(tests)}; give one test dataset for each task")
+        raise DataError(
+            f"the stream has {len(train)} tasks but the test stream {len(tests)}; give one test dataset for each task"
+        )
     by_label = {part.label: part for part in tests}
     labels = {part.label for part in train}
     if None in labels | set(by_label) or len(labels) < len(train) or len(by_label) < len(tests):
         return tests
     if odd := [label for label in by_label if label not in labels]:
-        raise DataError(f"the test stream has a task labelled {odd[0]!r}, the stream only {', '.join(map(repr, labels))}; make them alike")
+        raise DataError(
+            f"the test stream has a task labelled {odd[0]!r}, the stream only {', '.join(map(repr, labels))}; make them alike"
+        )
     return [by_label[part.label] for part in train]
 
 
@@ -151,12 +162,18 @@ def _task(name: str, train: _Part, test: _Part | None, problem: Problem, share: 
         labels = [plain_labels(part.y) for part in parts]
         classes = tuple(sorted(set(labels[0]), key=lambda label: (str(type(label)), label)))
         if unknown := [label for label in labels[-1] if label not in classes]:
-            raise DataError(f"task {name!r}: the test label {unknown[0]!r} has no training examples; add some, or remove it")
+            raise DataError(
+                f"task {name!r}: the test label {unknown[0]!r} has no training examples; add some, or remove it"
+            )
         targets = [class_indices(found, classes) for found in labels]
     for part, found in zip(parts, targets, strict=True):
         if len(part.x) != len(found):
-            raise DataError(f"task {name!r}: {len(part.x)} inputs but {len(found)} targets; both need one row per example")
+            raise DataError(
+                f"task {name!r}: {len(part.x)} inputs but {len(found)} targets; both need one row per example"
+            )
     if test is not None:
         return Task(name, TaskData(train.x, targets[0]), TaskData(test.x, targets[1]), classes)
     marks = chosen_for_testing(targets[0], share, seed, name)
-    return Task(name, TaskData(train.x[~marks], targets[0][~marks]), TaskData(train.x[marks], targets[0][marks]), classes)
+    return Task(
+        name, TaskData(train.x[~marks], targets[0][~marks]), TaskData(train.x[marks], targets[0][marks]), classes
+    )

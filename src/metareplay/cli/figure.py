@@ -44,7 +44,9 @@ def figure(
     folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with seed-0, seed-1, ... inside.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="A file ending in .svg, .pdf or .png, or a folder for all three. Default: figures in the first folder."),
+        typer.Option(
+            help="A file ending in .svg, .pdf or .png, or a folder for all three. Default: figures in the first folder."
+        ),
     ] = None,
     theme: Annotated[ThemeName, typer.Option(help="Colours of text and axes.")] = ThemeName.LIGHT,
 ) -> None:
@@ -77,10 +79,14 @@ def _targets(found: "dict[str, Drawing]", out: Path) -> "Iterator[tuple[Path, Dr
     """Where each drawing goes."""
     if out.suffix.lower().removeprefix(".") in FORMATS:
         if len(found) > 1:
-            raise ConfigError(f"--out {out} is one file, but there are {len(found)} figures ({', '.join(found)}); give a folder")
+            raise ConfigError(
+                f"--out {out} is one file, but there are {len(found)} figures ({', '.join(found)}); give a folder"
+            )
         yield from ((out, drawing) for drawing in found.values())
     elif re.fullmatch(r"\.[a-z]{3,4}", out.suffix.lower()) and not out.is_dir():
-        raise ConfigError(f"--out {out}: figures are written as {', '.join(FORMATS)}; end the name in one of these, or give a folder")
+        raise ConfigError(
+            f"--out {out}: figures are written as {', '.join(FORMATS)}; end the name in one of these, or give a folder"
+        )
     else:
         yield from ((out / f"{stem}.{ending}", drawing) for stem, drawing in found.items() for ending in FORMATS)
 
@@ -89,7 +95,10 @@ def _with_arrays(groups: "list[Group]", kind: "Kind", *, must: bool) -> "list[Gr
     """The groups with what this kind of figure needs: from their folders, or if asked for from their models."""
     if not must or not kind.needs:
         return groups
-    return [group if _keeps(group, kind) else replace(group, runs=(_computed(group, kind), *group.runs[1:])) for group in groups]
+    return [
+        group if _keeps(group, kind) else replace(group, runs=(_computed(group, kind), *group.runs[1:]))
+        for group in groups
+    ]
 
 
 def _keeps(group: "Group", kind: "Kind") -> bool:

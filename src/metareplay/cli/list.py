@@ -41,21 +41,25 @@ def entries(what: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     from metareplay.learner.config import setting_descriptions
     from metareplay.learner.methods import METHODS
     from metareplay.learner.recipe_book import all_recipes
-    from metareplay.nets.base import NETWORKS
+    from metareplay.nets.registry import listed_networks
     from metareplay.paper.tables import paper_tables
 
     if what == "benchmarks":
-        found = [(b.name, str(b.num_tasks), b.scenario.value, b.default_network, b.description) for b in BENCHMARKS.values()]
+        found = [
+            (b.name, str(b.num_tasks), b.scenario.value, b.default_network, b.description) for b in BENCHMARKS.values()
+        ]
         return ("benchmark", "tasks", "scenario", "network", "what it is"), [tuple(row) for row in found]
     if what == "methods":
         return ("method", "what it is"), [(method.name, method.description) for method in METHODS.values()]
     if what == "networks":
-        return ("network", "what it is"), [(part.title, part.description) for part in NETWORKS.values()]
+        return ("network", "what it is"), [(part.title, part.description) for part in listed_networks()]
     if what == "criteria":
         return ("criterion", "chooses the task with the ..."), [(c.name, c.description) for c in CRITERIA.values()]
     if what == "tables":
         tables = paper_tables().values()
-        return ("table", "label", "rows", "what it is"), [(t.name, t.label, str(len(t.own_rows)), t.title) for t in tables]
+        return ("table", "label", "rows", "what it is"), [
+            (t.name, t.label, str(len(t.own_rows)), t.title) for t in tables
+        ]
     if what == "figures":
         from metareplay.report.figures.drawings import DRAWINGS
 

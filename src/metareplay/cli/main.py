@@ -27,7 +27,9 @@ app.command("tasks", help=tasks.HELP)(tasks.tasks)
 
 
 @app.callback(invoke_without_command=True)
-def _options(version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True)) -> None:
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+) -> None:
     if version:
         typer.echo(f"metareplay {__version__}")
         raise typer.Exit

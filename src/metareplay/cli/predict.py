@@ -31,15 +31,22 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
     inputs: Annotated[Path, typer.Argument(help="File or folder of inputs.")],
     criterion: Annotated[
-        str | None, typer.Option(help="How the task is inferred (metareplay list criteria). Default: ent; variance for regression.")
+        str | None,
+        typer.Option(
+            help="How the task is inferred (metareplay list criteria). Default: ent; variance for regression."
+        ),
     ] = None,
     task: Annotated[str | None, typer.Option(help="Name of the task, if it is known.")] = None,
     batch_wise: Annotated[int | None, typer.Option(min=1, help="Infer one task for every N successive inputs.")] = None,
     predictive: Annotated[
-        str | None, typer.Option(help="samples, or moments: much faster, for Gaussian posteriors on MLPs. Default: as the model was made.")
+        str | None,
+        typer.Option(
+            help="samples, or moments: much faster, for Gaussian posteriors on MLPs. Default: as the model was made."
+        ),
     ] = None,
     adaptive: Annotated[
-        float | None, typer.Option(help="Draw weight samples only until a decision is so many standard errors clear, 4 for example.")
+        float | None,
+        typer.Option(help="Draw weight samples only until a decision is so many standard errors clear, 4 for example."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the answers. Default: the terminal.")] = None,
 ) -> None:
@@ -65,9 +72,15 @@ def as_csv(answer: "ClassPrediction | RealPrediction", names: Sequence[str] | No
     if isinstance(answer, ClassPrediction):
         header = ["label", "task", "probability", "total", "aleatoric", "epistemic"]
         numbers = zip(answer.probabilities.max(1), answer.total, answer.aleatoric, answer.epistemic, strict=True)
-        rows = [[label, name, *map(_number, row)] for label, name, row in zip(answer.labels.tolist(), answer.task, numbers, strict=True)]
+        rows = [
+            [label, name, *map(_number, row)]
+            for label, name, row in zip(answer.labels.tolist(), answer.task, numbers, strict=True)
+        ]
     else:
-        header, columns = ["mean", "std", "task"], zip(answer.mean.tolist(), answer.std.tolist(), answer.task, strict=True)
+        header, columns = (
+            ["mean", "std", "task"],
+            zip(answer.mean.tolist(), answer.std.tolist(), answer.task, strict=True),
+        )
         rows = [[_cell(mean), _cell(std), name] for mean, std, name in columns]
     if names is not None:
         header, rows = ["file", *header], [[name, *row] for name, row in zip(names, rows, strict=True)]

@@ -31,16 +31,26 @@ Finished runs are never repeated and interrupted ones continue: call it again wi
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="Table, by its name or its label in the paper (metareplay list tables).")],
+    table: Annotated[
+        str, typer.Argument(help="Table, by its name or its label in the paper (metareplay list tables).")
+    ],
     rows: Annotated[str | None, typer.Option(help="Rows, separated by commas. Default: all that can be run.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of each row.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="How many runs go on side by side.")] = 1,
-    budget: Annotated[float, typer.Option(help="Share of the training steps, above 0 and up to 1; the table says so.")] = 1.0,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting for all runs, key=value; repeat it.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data set. Default: METAREPLAY_DATA, then the hub.")] = None,
+    budget: Annotated[
+        float, typer.Option(help="Share of the training steps, above 0 and up to 1; the table says so.")
+    ] = 1.0,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting for all runs, key=value; repeat it.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the data set. Default: METAREPLAY_DATA, then the hub.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the runs. Default: runs/reproduce/TABLE.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs, with an estimate of their time.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the runs, with an estimate of their time.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
 ) -> None:
     """Run what is missing, then print and write the table."""
@@ -58,7 +68,9 @@ def reproduce(
         raise ConfigError(f"--rows {rows!r} names no row; leave it out for all rows of {chosen.name}")
     wanted = chosen_rows(chosen, names)
     given: dict[str, Any] = dict(parse_setting(pair) for pair in set_ or [])
-    given.setdefault("threads", max(1, (os.cpu_count() or 1) // jobs) if benchmark_named(chosen.benchmark).needs_data else 1)
+    given.setdefault(
+        "threads", max(1, (os.cpu_count() or 1) // jobs) if benchmark_named(chosen.benchmark).needs_data else 1
+    )
     if data_dir is not None:
         given["data_dir"] = str(data_dir.expanduser().resolve())
     folder = out or Path("runs") / "reproduce" / (chosen.name if budget == 1 else f"{chosen.name}-budget-{budget:g}")
@@ -109,7 +121,9 @@ def _list(console: "Console", table: "PaperTable", runs: "list[PlannedRun]") -> 
 
     from metareplay.report.base import show_duration
 
-    shown = Table(title=f"{table.title} ({table.label})", box=None, pad_edge=False, header_style="bold", title_style="bold")
+    shown = Table(
+        title=f"{table.title} ({table.label})", box=None, pad_edge=False, header_style="bold", title_style="bold"
+    )
     for column in ("run", "steps a task", "time", "settings"):
         shown.add_column(column, justify="right" if column in ("steps a task", "time") else "left", overflow="fold")
     guesses: dict[str, float | None] = {}

@@ -42,24 +42,41 @@ The folder --out holds config.yaml, results.json, metrics.jsonl, checkpoint/, mo
 
 
 def run(
-    benchmark: Annotated[str | None, typer.Argument(help="Benchmark (metareplay list benchmarks). Default: split-digits.")] = None,
+    benchmark: Annotated[
+        str | None, typer.Argument(help="Benchmark (metareplay list benchmarks). Default: split-digits.")
+    ] = None,
     method: Annotated[str | None, typer.Option(help="Method (metareplay list methods). Default: pr-bbb.")] = None,
     network: Annotated[
         str | None,
         typer.Option(help="Main network: a name (metareplay list networks), or module:function for your own."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run, or the first of --seeds. Default: 0.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Run this many seeds and report mean and standard error.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many seeds run side by side.")] = 1,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeat it (metareplay list settings).")] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings from a YAML file, e.g. another run's config.yaml.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of the data set. Default: METAREPLAY_DATA, then the hub.")] = None,
-    data: Annotated[str | None, typer.Option(help="Your own data: table, arrays, folder, or hf:owner/name.", rich_help_panel=OWN)] = None,
-    tasks_by: Annotated[
-        str | None, typer.Option(help="Column that names the task, or classes:2, or classes:2,3,4.", rich_help_panel=OWN)
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Run this many seeds and report mean and standard error.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Column to predict. Default: label, target, class or y.", rich_help_panel=OWN)] = None,
-    ignore: Annotated[str | None, typer.Option(help="Columns that are not inputs, with commas: id,name.", rich_help_panel=OWN)] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many seeds run side by side.")] = 1,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, key=value; repeat it (metareplay list settings).")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings from a YAML file, e.g. another run's config.yaml.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the data set. Default: METAREPLAY_DATA, then the hub.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Your own data: table, arrays, folder, or hf:owner/name.", rich_help_panel=OWN)
+    ] = None,
+    tasks_by: Annotated[
+        str | None,
+        typer.Option(help="Column that names the task, or classes:2, or classes:2,3,4.", rich_help_panel=OWN),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Column to predict. Default: label, target, class or y.", rich_help_panel=OWN)
+    ] = None,
+    ignore: Annotated[
+        str | None, typer.Option(help="Columns that are not inputs, with commas: id,name.", rich_help_panel=OWN)
+    ] = None,
     task_order: Annotated[
         str | None, typer.Option(help="Tasks (or classes) in the order of learning, with commas.", rich_help_panel=OWN)
     ] = None,
@@ -69,20 +86,36 @@ def run(
     test_data: Annotated[str | None, typer.Option(help="File or folder of the test set.", rich_help_panel=OWN)] = None,
     split_by: Annotated[str | None, typer.Option(help="Column that says train or test.", rich_help_panel=OWN)] = None,
     problem: Annotated[
-        str | None, typer.Option(help="classification or regression. Default: what the labels say.", rich_help_panel=OWN)
+        str | None,
+        typer.Option(help="classification or regression. Default: what the labels say.", rich_help_panel=OWN),
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask nothing of the network (also: METAREPLAY_OFFLINE=1).")] = False,
-    device: Annotated[str | None, typer.Option(help="Where tensors live: cpu, cuda, cuda:N or mps. Default: cpu.")] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask nothing of the network (also: METAREPLAY_OFFLINE=1).")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Where tensors live: cpu, cuda, cuda:N or mps. Default: cpu.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run. Default: runs/BENCHMARK-METHOD-NETWORK.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run in --out; a finished one is not repeated.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run in --out; a finished one is not repeated.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
-    batch_wise: Annotated[int | None, typer.Option(min=1, help="Inputs per batch in batch-wise task inference. Default: 100.")] = None,
-    predictive: Annotated[
-        str | None, typer.Option(help="samples, or moments: fast tests of Gaussian posteriors on MLPs. Default: samples.")
+    batch_wise: Annotated[
+        int | None, typer.Option(min=1, help="Inputs per batch in batch-wise task inference. Default: 100.")
     ] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard files to OUT/tensorboard.")] = False,
+    predictive: Annotated[
+        str | None,
+        typer.Option(help="samples, or moments: fast tests of Gaussian posteriors on MLPs. Default: samples."),
+    ] = None,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard files to OUT/tensorboard.")
+    ] = False,
     published: Annotated[
-        bool, typer.Option("--published", help="The paper's settings, also where this project has cheaper ones (marked in: list recipes).")
+        bool,
+        typer.Option(
+            "--published",
+            help="The paper's settings, also where this project has cheaper ones (marked in: list recipes).",
+        ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
 ) -> None:
@@ -97,10 +130,30 @@ def run(
 
     if offline:
         _go_offline()
-    given: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network, "seed": seed, "device": device}
-    given |= {"data.path": data, "data.tasks_by": tasks_by, "data.label": label, "data.ignore": ignore, "data.task_order": task_order}
-    given |= {"data.test_share": test_share, "data.test_path": test_data, "data.split_by": split_by, "data.problem": problem}
-    given |= {"data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()), "inference.batch_wise": batch_wise}
+    given: dict[str, Any] = {
+        "benchmark": benchmark,
+        "method": method,
+        "network": network,
+        "seed": seed,
+        "device": device,
+    }
+    given |= {
+        "data.path": data,
+        "data.tasks_by": tasks_by,
+        "data.label": label,
+        "data.ignore": ignore,
+        "data.task_order": task_order,
+    }
+    given |= {
+        "data.test_share": test_share,
+        "data.test_path": test_data,
+        "data.split_by": split_by,
+        "data.problem": problem,
+    }
+    given |= {
+        "data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()),
+        "inference.batch_wise": batch_wise,
+    }
     given["inference.predictive"] = predictive
     options = {key: value for key, value in given.items() if value is not None}
     overrides = dict(parse_setting(pair) for pair in set_ or [])
@@ -109,7 +162,9 @@ def run(
         raise ConfigError(f"{plan.folder} is a file; choose another --out")
     wanted = None if seeds is None else range(plan.config.seed, plan.config.seed + seeds)
     if seeds is None and not overwrite and (wanted := earlier_seeds(plan.folder)) is not None and not resume:
-        raise ConfigError(f"{plan.folder} holds runs of several seeds; continue them with --resume, replace them with --overwrite")
+        raise ConfigError(
+            f"{plan.folder} holds runs of several seeds; continue them with --resume, replace them with --overwrite"
+        )
     if overwrite and not resume:
         plan.check()
         remove_run(plan.folder)
@@ -149,7 +204,9 @@ def _one(console: "Console", plan: "Plan", *, resume: bool, tensorboard: bool, q
     write_page(console, plan.folder)
 
 
-def _several(console: "Console", plan: "Plan", seeds: range, *, jobs: int, resume: bool, tensorboard: bool, quiet: bool) -> None:
+def _several(
+    console: "Console", plan: "Plan", seeds: range, *, jobs: int, resume: bool, tensorboard: bool, quiet: bool
+) -> None:
     from metareplay.cli.run_display import SeedBars, write_page
     from metareplay.experiments.run_folder import RunFolder
     from metareplay.experiments.seeds import run_seeds, seed_plans, stop_on_signal
@@ -160,7 +217,9 @@ def _several(console: "Console", plan: "Plan", seeds: range, *, jobs: int, resum
         RunFolder(plan.folder).refuse_if_used()
     plans = seed_plans(plan, seeds)
     with SeedBars(console, [str(seed) for seed in seeds], title="seed", quiet=quiet) as bars:
-        results = run_seeds(plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=bars.show, should_stop=stop_on_signal())
+        results = run_seeds(
+            plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=bars.show, should_stop=stop_on_signal()
+        )
     write_atomically(plan.folder / "summary.json", json.dumps(summarise(results), indent=1))
     console.print(seeds_table(results))
     write_page(console, plan.folder)

@@ -36,7 +36,10 @@ def _introduce_data(console: Console, path: str, benchmark: "Benchmark") -> None
     train, test = sum(len(task.train.x) for task in tasks), sum(len(task.test.x) for task in tasks)
     shape = " x ".join(map(str, benchmark.input_shape))
     what = f"{shape} pixels" if len(benchmark.input_shape) == 3 else f"{shape} inputs"
-    lines = [f"data: {path}: {train:,} training and {test:,} test examples of {what}", *(f"  {note}" for note in benchmark.notes)]
+    lines = [
+        f"data: {path}: {train:,} training and {test:,} test examples of {what}",
+        *(f"  {note}" for note in benchmark.notes),
+    ]
     for task in tasks[:MOST_TASKS]:
         names = f"{', '.join(map(str, task.classes[:10]))}{', ...' if len(task.classes) > 10 else ''}"
         classes = f"classes {names}; " if task.classes else ""

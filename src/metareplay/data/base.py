@@ -26,11 +26,17 @@ class LabelledImages:
     def __post_init__(self) -> None:
         for part, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
             if x.dtype != torch.uint8 or x.ndim != 4:
-                raise DataError(f"{part} images must be uint8 of shape (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}")
+                raise DataError(
+                    f"{part} images must be uint8 of shape (N, C, H, W), got {x.dtype} of shape {tuple(x.shape)}"
+                )
             if y.dtype != torch.int64 or y.shape != x.shape[:1]:
-                raise DataError(f"{part} labels must be {len(x)} int64 values, one per image, got {y.dtype} of shape {tuple(y.shape)}")
+                raise DataError(
+                    f"{part} labels must be {len(x)} int64 values, one per image, got {y.dtype} of shape {tuple(y.shape)}"
+                )
         if self.train_x.shape[1:] != self.test_x.shape[1:]:
-            raise DataError(f"training images have shape {tuple(self.train_x.shape[1:])} but test images {tuple(self.test_x.shape[1:])}")
+            raise DataError(
+                f"training images have shape {tuple(self.train_x.shape[1:])} but test images {tuple(self.test_x.shape[1:])}"
+            )
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -101,7 +107,9 @@ def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tup
     if values.dtype.kind in "OUS":
         texts = [None if value is None else str(value) for value in values.tolist()]
         if None in texts:
-            raise DataError(f"{named_row(places, texts.index(None))} has no {what}; every example needs one: fill it in, or remove the row")
+            raise DataError(
+                f"{named_row(places, texts.index(None))} has no {what}; every example needs one: fill it in, or remove the row"
+            )
         known = sorted({text for text in texts if text is not None})
         if all(_is_plain_integer(text) for text in known):
             known.sort(key=int)
@@ -120,7 +128,9 @@ def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tup
 def encode_tasks(names: Sequence[str | None], places: Sequence[Place]) -> tuple[Tensor, tuple[str, ...]]:
     """The task of each row as a position among all tasks, which keep the order in which they first appear."""
     if None in names:
-        raise DataError(f"{named_row(places, list(names).index(None))} has no task; every example needs one: fill it in, or remove the row")
+        raise DataError(
+            f"{named_row(places, list(names).index(None))} has no task; every example needs one: fill it in, or remove the row"
+        )
     position: dict[str | None, int] = {}
     index = [position.setdefault(name, len(position)) for name in names]
     return torch.tensor(index), tuple(str(name) for name in position)

@@ -43,6 +43,8 @@ def load_cached(path: Path, checksums: Mapping[str, str] | None) -> LabelledImag
 
 def store(path: Path, images: LabelledImages) -> None:
     """Write the cache file in one step, so that no other process ever sees half of it."""
-    content = save({"train_x": images.train_x, "train_y": images.train_y, "test_x": images.test_x, "test_y": images.test_y})
+    content = save(
+        {"train_x": images.train_x, "train_y": images.train_y, "test_x": images.test_x, "test_y": images.test_y}
+    )
     with contextlib.suppress(MetaReplayError):  # an unwritable cache costs time only
         write_atomically(path, content)

@@ -60,7 +60,9 @@ class Table:
     def column(self, name: str, purpose: str) -> Column:
         """A column by its name."""
         if name not in self.columns:
-            raise DataError(f"{self.source()} has no column {name!r} ({purpose}); it has {', '.join(map(repr, list(self.columns)[:20]))}")
+            raise DataError(
+                f"{self.source()} has no column {name!r} ({purpose}); it has {', '.join(map(repr, list(self.columns)[:20]))}"
+            )
         return self.columns[name]
 
     def source(self) -> str:
@@ -93,7 +95,9 @@ def text_column(name: str, cells: Sequence[str | None], where: Callable[[int], s
         odd, advice = commas, "has a decimal comma; write numbers with a decimal point"
     elif 2 * len(words) >= len(seen):
         return Column("text", _objects(texts))
-    row = next(row for row, text in enumerate(texts) if text in odd)  # mostly numbers: a slip of the pen rather than a category
+    row = next(
+        row for row, text in enumerate(texts) if text in odd
+    )  # mostly numbers: a slip of the pen rather than a category
     return Column("text", _objects(texts), f"{where(row)}: the cell {texts[row]!r} in column {name!r} {advice}")
 
 
@@ -105,7 +109,9 @@ def refuse_doubtful(table: Table, inputs: Sequence[str], label: str) -> None:
     column = table.columns[label]
     if column.doubt is not None:
         numbers = [as_numbers([str(text).replace(",", ".", 1)]) for text in set(column.values.tolist()) - {None}]
-        if len(numbers) > MOST_VALUES or any(number is not None and not float(number[0]).is_integer() for number in numbers):
+        if len(numbers) > MOST_VALUES or any(
+            number is not None and not float(number[0]).is_integer() for number in numbers
+        ):
             raise DataError(column.doubt)
 
 
@@ -133,7 +139,9 @@ def joined(train: Table, test: Table) -> Table:
         if column.kind != other.kind and doubt is not None:  # numbers in one file, mostly numbers in the other
             column, other = (Column("text", _objects(written(each))) for each in (column, other))
         if column.kind != other.kind:
-            raise DataError(f"column {name!r} holds {column.kind} in {train.source()} but {other.kind} in {test.source()}; make them alike")
+            raise DataError(
+                f"column {name!r} holds {column.kind} in {train.source()} but {other.kind} in {test.source()}; make them alike"
+            )
         coded = column.codes is not None or other.codes is not None
         codes = np.concatenate([_objects(written(each)) for each in (column, other)]) if coded else None
         columns[name] = Column(column.kind, np.concatenate([column.values, other.values]), doubt, codes)
@@ -161,7 +169,9 @@ def describe_columns(table: Table, names: Sequence[str]) -> list[dict[str, Any]]
     for name in names:
         column = table.columns[name]
         if column.kind in ("other", "image"):
-            raise DataError(f"{table.source()}: column {name!r} holds neither numbers nor text; leave it out with --ignore {name}")
+            raise DataError(
+                f"{table.source()}: column {name!r} holds neither numbers nor text; leave it out with --ignore {name}"
+            )
         if column.kind == "number":
             if len(column.values) and np.isnan(column.values.astype(np.float64)).all():
                 raise DataError(f"{table.source()}: column {name!r} is empty; leave it out with --ignore {name}")
@@ -189,7 +199,9 @@ def encode_columns(table: Table, described: Sequence[Mapping[str, Any]], *, gaps
         if column.kind != "number":
             if column.doubt is not None:
                 raise DataError(column.doubt)
-            raise DataError(f"{table.where(0)}: column {name!r} holds {column.kind}, but numbers are needed, as in the training data")
+            raise DataError(
+                f"{table.where(0)}: column {name!r} holds {column.kind}, but numbers are needed, as in the training data"
+            )
         numbers = column.values.astype(np.float64)
         wrong = np.isinf(numbers) if gaps else ~np.isfinite(numbers)
         if wrong.any():
@@ -208,7 +220,9 @@ def _one_hot(table: Table, name: str, column: Column, values: Sequence[str], gap
                 raise DataError(_gap(table, row, name))
         elif value not in position:
             known = ", ".join(map(repr, values[:10]))
-            raise DataError(f"{table.where(row)}: {value!r} in column {name!r} was not in the training data; known are {known}")
+            raise DataError(
+                f"{table.where(row)}: {value!r} in column {name!r} was not in the training data; known are {known}"
+            )
         else:
             found[row, position[value]] = 1.0
     return found
@@ -219,7 +233,9 @@ def written(column: Column) -> list[str | None]:
     if column.kind != "number" or column.codes is not None:
         return [None if value is None else str(value) for value in column.names.tolist()]
     numbers = column.values.tolist()
-    return [None if value != value else str(int(value)) if float(value).is_integer() else str(value) for value in numbers]
+    return [
+        None if value != value else str(int(value)) if float(value).is_integer() else str(value) for value in numbers
+    ]
 
 
 def _gap(table: Table, row: int, name: str, *, infinite: bool = False) -> str:

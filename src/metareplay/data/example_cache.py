@@ -44,7 +44,9 @@ def through_cache(what: str, files: Sequence[Path], read: Callable[[], Examples]
 
 
 def _packed(examples: Examples) -> bytes:
-    tensors = {name: getattr(examples, name) for name in ("x", "y", "task", "test") if getattr(examples, name) is not None}
+    tensors = {
+        name: getattr(examples, name) for name in ("x", "y", "task", "test") if getattr(examples, name) is not None
+    }
     facts: dict[str, Any] = {
         "labels": examples.labels,
         "tasks": examples.tasks,

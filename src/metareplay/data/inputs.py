@@ -62,16 +62,25 @@ def _all_columns(table: Table) -> np.ndarray:
 def _images(path: Path, known: Mapping[str, Any]) -> Inputs:
     """Images in a folder, one image, an IDX file, or CIFAR's binary files (of these the test images)."""
     refuse_pickled(path)
-    if not path.is_dir() and path.suffix.lower() not in IMAGE_ENDINGS and "idx" not in path.name and cifar_files(path) is None:
+    if (
+        not path.is_dir()
+        and path.suffix.lower() not in IMAGE_ENDINGS
+        and "idx" not in path.name
+        and cifar_files(path) is None
+    ):
         raise DataError(
             f"{path} has an unknown ending; give .npy, .npz (array x), a table ({', '.join(TABLE_ENDINGS)}), images or their folder"
         )
     if known.get("kind") != "images":
-        raise DataError(f"{path} holds images, but the model did not learn from image files; give its inputs as .npy, .npz or a table")
+        raise DataError(
+            f"{path} holds images, but the model did not learn from image files; give its inputs as .npy, .npz or a table"
+        )
     if (found := cifar_files(path)) is not None:
         return Inputs(read_cifar(*found).test[0])
     if path.is_dir() and (pairs := idx_files(path)):
-        return Inputs(read_idx(pairs.get(("test", "images"), next(iter(pairs.values()))))[:, None])  # (N, H, W) -> (N, 1, H, W)
+        return Inputs(
+            read_idx(pairs.get(("test", "images"), next(iter(pairs.values()))))[:, None]
+        )  # (N, H, W) -> (N, 1, H, W)
     if path.is_file() and path.suffix.lower() not in IMAGE_ENDINGS:
         array = read_idx(path)
         if array.ndim != 3:
@@ -89,7 +98,9 @@ def _pixels(images: Any, name: Any, known: Mapping[str, Any]) -> np.ndarray:
     height, width = (int(side) for side in known["size"])
     pixels, _ = read_pixels(images, name, (height, width) if known.get("resize") else None, str(known["mode"]))
     if tuple(pixels.shape[2:]) != (height, width):
-        raise DataError(f"{name(0)} has {pixels.shape[2]} x {pixels.shape[3]} pixels, but the model learned images of {height} x {width}")
+        raise DataError(
+            f"{name(0)} has {pixels.shape[2]} x {pixels.shape[3]} pixels, but the model learned images of {height} x {width}"
+        )
     return np.asarray(pixels.to(torch.float32))
 
 
@@ -102,7 +113,9 @@ def read_numbers(path: Path) -> np.ndarray:
             rows = rows[1:]  # a header
         for number, row in enumerate(rows, start=1):
             if wrong := [cell for cell in row if not _is_number(cell)]:
-                raise DataError(f"{path}: the cell {wrong[0]!r} in row {number} is no number; separate numbers by commas")
+                raise DataError(
+                    f"{path}: the cell {wrong[0]!r} in row {number} is no number; separate numbers by commas"
+                )
         return np.array([[float(cell) for cell in row] for row in rows], dtype=np.float32)
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as numbers: {error}") from error

@@ -8,7 +8,9 @@ _HUB_VARIABLES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 
 def is_offline() -> bool:
     """Whether METAREPLAY_OFFLINE, HF_HUB_OFFLINE or HF_DATASETS_OFFLINE is switched on."""
-    return any(os.environ.get(name, "").lower() in {"1", "on", "yes", "true"} for name in (OFFLINE_VARIABLE, *_HUB_VARIABLES))
+    return any(
+        os.environ.get(name, "").lower() in {"1", "on", "yes", "true"} for name in (OFFLINE_VARIABLE, *_HUB_VARIABLES)
+    )
 
 
 def go_offline() -> None:

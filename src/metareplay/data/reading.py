@@ -46,7 +46,9 @@ def read_examples(settings: DataSettings) -> Examples:
     if settings.path.startswith(PREFIX):
         return examples_of(read_hub(settings.path), settings)
     source = _source(located(settings.path), settings)
-    what = settings.model_dump(mode="json", include={"label", "tasks_by", "split_by", "ignore", "missing", "image_size"})
+    what = settings.model_dump(
+        mode="json", include={"label", "tasks_by", "split_by", "ignore", "missing", "image_size"}
+    )
     if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
         what["tasks_by"] = None  # the same examples, whatever becomes of them
     return through_cache(str(what), source.files, source.read)
@@ -59,7 +61,11 @@ def located(name: str) -> Path:
     if not path.exists() and shared and not path.is_absolute() and (Path(shared).expanduser() / path).exists():
         return Path(shared).expanduser() / path
     if not path.exists():
-        hint = f"; for a data set of the Hugging Face hub write {PREFIX}{name}" if name.count("/") == 1 and "." not in name else ""
+        hint = (
+            f"; for a data set of the Hugging Face hub write {PREFIX}{name}"
+            if name.count("/") == 1 and "." not in name
+            else ""
+        )
         raise DataError(f"{path} does not exist; give {KINDS}{hint}")
     return path
 
@@ -86,7 +92,9 @@ def _source(path: Path, settings: DataSettings) -> Source:
         _no_test_path(path, test)
         files = sorted(file for file in path.rglob("*") if file.is_file())
         return Source(files, lambda: examples_of(read_saved(path), settings))
-    tables = sorted(file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix.lower() in TABLE_ENDINGS)
+    tables = sorted(
+        file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix.lower() in TABLE_ENDINGS
+    )
     if tables and not image_files(path):
         _no_test_path(path, test)
         return Source(tables, lambda: examples_of(_tables(path, tables), settings))
@@ -102,7 +110,10 @@ def _file(path: Path, test: Path | None, settings: DataSettings) -> Source:
         return Source(files, lambda: read_arrays(path, test))
     if path.suffix.lower() in TABLE_ENDINGS:
         return Source(
-            files, lambda: examples_of(read_table(path) if test is None else joined(read_table(path), read_table(test)), settings)
+            files,
+            lambda: examples_of(
+                read_table(path) if test is None else joined(read_table(path), read_table(test)), settings
+            ),
         )
     if path.suffix.lower() in IMAGE_ENDINGS:
         raise DataError(f"{path} is one image; name the folder that holds the folders of the classes")
@@ -119,7 +130,9 @@ def read_table(path: Path) -> Table:
 def _tables(folder: Path, files: Sequence[Path]) -> Table:
     """Tables in a folder: names that begin with train and test are told apart."""
     if len({file.suffix.lower() for file in files}) > 1:
-        raise DataError(f"{folder} holds tables of several kinds ({files[0].name}, {files[-1].name}); name one of them with --data")
+        raise DataError(
+            f"{folder} holds tables of several kinds ({files[0].name}, {files[-1].name}); name one of them with --data"
+        )
     named = {split: [file for file in files if file.stem.lower().startswith(split)] for split in ("train", "test")}
     train, test = named["train"], named["test"]
     if not train:
@@ -128,7 +141,11 @@ def _tables(folder: Path, files: Sequence[Path]) -> Table:
         raise DataError(
             f"{folder} holds {len(files)} tables ({files[0].name}, ...); name one with --data, and its test set with --test-data"
         )
-    parts = [read_parquet_table(part) if part[0].suffix.lower() == ".parquet" else read_csv(part[0]) for part in (train, test) if part]
+    parts = [
+        read_parquet_table(part) if part[0].suffix.lower() == ".parquet" else read_csv(part[0])
+        for part in (train, test)
+        if part
+    ]
     return parts[0] if len(parts) == 1 else joined(*parts)
 
 
@@ -139,23 +156,31 @@ def _idx(folder: Path, pairs: dict[tuple[str, str], Path]) -> Examples:
             found.append(read_pair(pairs[split, "images"], pairs[split, "labels"]))
             places.append(Place(f"{pairs[split, 'images']}, image ", range(len(found[-1][0]))))
         elif (split, "images") in pairs or (split, "labels") in pairs or split == "train":
-            raise DataError(f"{folder}: the {split} set needs both images and labels; found {', '.join(p.name for p in pairs.values())}")
+            raise DataError(
+                f"{folder}: the {split} set needs both images and labels; found {', '.join(p.name for p in pairs.values())}"
+            )
     return _pixels(found, tuple(places), ())
 
 
 def _cifar(version: Version, files: list[Path]) -> Examples:
     train, test, names = read_cifar(version, files)
-    places = tuple(Place(f"{files[0]}, {split} image ", range(len(part[0]))) for split, part in (("train", train), ("test", test)))
+    places = tuple(
+        Place(f"{files[0]}, {split} image ", range(len(part[0]))) for split, part in (("train", train), ("test", test))
+    )
     return _pixels([train, test], places, names)
 
 
-def _pixels(parts: Sequence[tuple[np.ndarray, np.ndarray]], places: tuple[Place, ...], names: Sequence[str]) -> Examples:
+def _pixels(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]], places: tuple[Place, ...], names: Sequence[str]
+) -> Examples:
     if len({x.shape[1:] for x, _ in parts}) > 1:
         raise DataError(
             f"{places[0].text}0 has shape {parts[0][0].shape[1:]}, {places[1].text}0 {parts[1][0].shape[1:]}; they must be alike"
         )
     x, labels = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
-    y, known = encode_labels(np.array([names[label] for label in labels], dtype=object) if names else labels, "label", places)
+    y, known = encode_labels(
+        np.array([names[label] for label in labels], dtype=object) if names else labels, "label", places
+    )
     test = torch.arange(len(x)) >= len(parts[0][0]) if len(parts) == 2 else None
     inputs = {"kind": "images", "mode": "L" if x.shape[1] == 1 else "RGB", "size": list(x.shape[2:]), "resize": False}
     return Examples(torch.from_numpy(x), y, known, places, test=test, inputs=inputs)
@@ -163,7 +188,11 @@ def _pixels(parts: Sequence[tuple[np.ndarray, np.ndarray]], places: tuple[Place,
 
 def _no_columns(path: Path, settings: DataSettings) -> None:
     """Refuse names of columns where there are none: labels and tasks are then what the files or folders say."""
-    by_column = settings.tasks_by is not None and not settings.tasks_by.startswith(BY_CLASSES) and settings.tasks_by != TASK_NAME
+    by_column = (
+        settings.tasks_by is not None
+        and not settings.tasks_by.startswith(BY_CLASSES)
+        and settings.tasks_by != TASK_NAME
+    )
     named = {"--label": settings.label, "--ignore": settings.ignore, "--split-by": settings.split_by}
     options = [option for option, value in named.items() if value] + (["--tasks-by"] if by_column else [])
     if options:

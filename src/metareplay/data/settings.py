@@ -15,24 +15,41 @@ class DataSettings(Settings):
     """All that is needed to read the same data in the same way again."""
 
     group: ClassVar[str] = "data"
-    path: str | None = Field(None, description="a user's own data: table, arrays, folder or hf:owner/name; null: a benchmark's data")
-    label: str | None = Field(None, description="column to predict; null: the one called label, target, class or y")
-    tasks_by: str | None = Field(None, description="column that names the task, or classes:2 or classes:2,3,4; null: the data's own tasks")
-    task_order: tuple[str, ...] | None = Field(
-        None, description="tasks, or with classes:k the classes, in the order of learning; null: as they come, classes sorted"
+    path: str | None = Field(
+        None, description="a user's own data: table, arrays, folder or hf:owner/name; null: a benchmark's data"
     )
-    test_share: float = Field(0.2, gt=0, lt=1, description="share of each task and class kept for testing, if the data have no test set")
-    test_path: str | None = Field(None, description="file or folder of the test set; null: in the data, or chosen by test_share")
-    split_by: str | None = Field(None, description="column that says train or test; null: a test set elsewhere, or chosen by test_share")
+    label: str | None = Field(None, description="column to predict; null: the one called label, target, class or y")
+    tasks_by: str | None = Field(
+        None, description="column that names the task, or classes:2 or classes:2,3,4; null: the data's own tasks"
+    )
+    task_order: tuple[str, ...] | None = Field(
+        None,
+        description="tasks, or with classes:k the classes, in the order of learning; null: as they come, classes sorted",
+    )
+    test_share: float = Field(
+        0.2, gt=0, lt=1, description="share of each task and class kept for testing, if the data have no test set"
+    )
+    test_path: str | None = Field(
+        None, description="file or folder of the test set; null: in the data, or chosen by test_share"
+    )
+    split_by: str | None = Field(
+        None, description="column that says train or test; null: a test set elsewhere, or chosen by test_share"
+    )
     ignore: tuple[str, ...] = Field((), description="columns that are no inputs, such as an identifier")
     problem: Literal["classification", "regression"] | None = Field(
-        None, description="what the labels are; null: text and few whole numbers are classes, numbers with a fraction are real targets"
+        None,
+        description="what the labels are; null: text and few whole numbers are classes, numbers with a fraction are real targets",
     )
     missing: Literal["refuse", "drop", "fill"] = Field(
-        "refuse", description="missing values in a table: refuse the data, drop the row, or fill in the mean of the first task"
+        "refuse",
+        description="missing values in a table: refuse the data, drop the row, or fill in the mean of the first task",
     )
-    image_size: tuple[int, int] | None = Field(None, description="height and width to which images are resized; null: as they are")
-    fingerprint: str | None = Field(None, description="checksum of the tasks that were read; other data are refused; null: any data")
+    image_size: tuple[int, int] | None = Field(
+        None, description="height and width to which images are resized; null: as they are"
+    )
+    fingerprint: str | None = Field(
+        None, description="checksum of the tasks that were read; other data are refused; null: any data"
+    )
 
     @field_validator("image_size", mode="before")
     @classmethod

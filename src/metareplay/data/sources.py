@@ -153,7 +153,9 @@ def _locate(source: ImageSource, data_dir: Path | None) -> Path:
     else:
         root, origin = Path(named).expanduser(), "--data-dir" if data_dir is not None else DATA_VARIABLE
     if not root.is_dir():
-        raise DataError(f"{root} (from {origin}) is not a folder; name the one with the {source.name} parquet files, or the one above it")
+        raise DataError(
+            f"{root} (from {origin}) is not a folder; name the one with the {source.name} parquet files, or the one above it"
+        )
     inside = list(dict.fromkeys((".", source.subfolder, source.name, f"{source.name}/{source.subfolder}")))
     for place in inside:
         if any(any((root / place).glob(f"{split}-*.parquet")) for split in SPLITS):
@@ -177,7 +179,10 @@ def _download(source: ImageSource) -> Path:
     try:
         return Path(
             snapshot_download(
-                source.hub_id, repo_type="dataset", allow_patterns=[f"{source.subfolder}/*.parquet"], local_files_only=is_offline()
+                source.hub_id,
+                repo_type="dataset",
+                allow_patterns=[f"{source.subfolder}/*.parquet"],
+                local_files_only=is_offline(),
             )
         )
     except Exception as error:  # the client also lets its HTTP library's own errors through
@@ -200,7 +205,9 @@ def _split_files(source: ImageSource, folder: Path) -> dict[str, list[Path]]:
     files = {split: sorted(folder.glob(f"{split}-*.parquet")) for split in SPLITS}
     for split, found in files.items():
         if not found:
-            raise DataError(f"{folder} has no file {split}-*.parquet; {source.name} needs train and test files: download it again")
+            raise DataError(
+                f"{folder} has no file {split}-*.parquet; {source.name} needs train and test files: download it again"
+            )
     return files
 
 

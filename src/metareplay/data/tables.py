@@ -33,15 +33,27 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
     test = None if marks is None else torch.from_numpy(marks)
     if images:
         if len(images) > 1:
-            raise DataError(f"{table.source()} has several columns of images ({', '.join(images)}); leave out all but one with --ignore")
+            raise DataError(
+                f"{table.source()} has several columns of images ({', '.join(images)}); leave out all but one with --ignore"
+            )
         pixels, mode = read_pixels(kept.columns[images[0]].values.tolist(), kept.where, settings.image_size)
-        inputs = {"kind": "images", "mode": mode, "size": list(pixels.shape[2:]), "resize": settings.image_size is not None}
+        inputs = {
+            "kind": "images",
+            "mode": mode,
+            "size": list(pixels.shape[2:]),
+            "resize": settings.image_size is not None,
+        }
         return Examples(pixels, y, labels, kept.places, task, tasks, test, inputs)
     if not names:
-        raise DataError(f"{table.source()} has no column left for the inputs besides {', '.join(map(repr, sorted(filter(None, special))))}")
+        raise DataError(
+            f"{table.source()} has no column left for the inputs besides {', '.join(map(repr, sorted(filter(None, special))))}"
+        )
     described = describe_columns(kept, names)
     if texts := [entry for entry in described if "values" in entry]:
-        notes.append("text columns, one input per value: " + ", ".join(f"{entry['name']} ({len(entry['values'])})" for entry in texts))
+        notes.append(
+            "text columns, one input per value: "
+            + ", ".join(f"{entry['name']} ({len(entry['values'])})" for entry in texts)
+        )
     x = torch.from_numpy(encode_columns(kept, described, gaps=settings.missing == "fill"))
     return Examples(x, y, labels, kept.places, task, tasks, test, {"kind": "table", "columns": described}, tuple(notes))
 
@@ -62,7 +74,9 @@ def _without_gaps(table: Table, names: list[str], notes: list[str]) -> Table:
         elif column.kind == "text":
             complete &= np.array([value is not None for value in column.values.tolist()])
     if not complete.any():
-        raise DataError(f"{table.source()}: every row has a missing value, so none is left; leave out the emptiest columns with --ignore")
+        raise DataError(
+            f"{table.source()}: every row has a missing value, so none is left; leave out the emptiest columns with --ignore"
+        )
     if dropped := int((~complete).sum()):
         notes.append(f"{dropped} of {len(table)} rows have missing values and were left out")
     return table.keep(complete)

@@ -44,8 +44,14 @@ class ContinualEstimator:
         settings = dict(settings or {})
         method, network = settings.get("method", method), settings.get("network", network or self.default_network)
         network = network if isinstance(network, str) else name_of(network)
-        if wrong := [key for key in settings if key in ("benchmark", "data_dir", "data_seed", "threads") or key.startswith("data.")]:
-            raise ConfigError(f"{wrong[0]} is a setting of runs, not of estimators; leave it out (threads: torch.set_num_threads)")
+        if wrong := [
+            key
+            for key in settings
+            if key in ("benchmark", "data_dir", "data_seed", "threads") or key.startswith("data.")
+        ]:
+            raise ConfigError(
+                f"{wrong[0]} is a setting of runs, not of estimators; leave it out (threads: torch.set_num_threads)"
+            )
         own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
         defaults, _ = default_settings(own_data, method, network)
         given = {**({} if seed is None else {"seed": seed}), **settings}
@@ -70,10 +76,14 @@ class ContinualEstimator:
     def _learn(self, x: Tensor, y: Tensor, info: TaskInfo, width: int, progress: bool) -> None:
         """Train on a new task; whatever goes wrong, the model stays what it was before."""
         if info.name in self.task_names:
-            raise ConfigError(f"a task named {info.name!r} was learned already; choose another name (known: {', '.join(self.task_names)})")
+            raise ConfigError(
+                f"a task named {info.name!r} was learned already; choose another name (known: {', '.join(self.task_names)})"
+            )
         fresh = self.learner is None
         if self.learner is None:
-            self.scaling = Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
+            self.scaling = (
+                Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
+            )
             self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
         learner, split = self.learner, TaskData(self.scaling.x(x), self.scaling.y(y))
         try:
@@ -84,7 +94,12 @@ class ContinualEstimator:
         self.tasks.append(info)
 
     def _train(
-        self, learner: ContinualLearner, begin: Callable[[], TaskTrainer], name: str, progress: bool, new: TaskData | None = None
+        self,
+        learner: ContinualLearner,
+        begin: Callable[[], TaskTrainer],
+        name: str,
+        progress: bool,
+        new: TaskData | None = None,
     ) -> None:
         """Train to the end, and finish the task if it is a new one; whatever goes wrong, the learner stays what it was before."""
         before = (learner.facts(), {key: tensor.clone() for key, tensor in self._tensors().items()})

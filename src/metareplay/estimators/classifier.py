@@ -43,7 +43,9 @@ class ContinualClassifier(ContinualEstimator):
     scenario = Scenario.CLASS
     default_network = "mlp-100-100"
 
-    def learn_task(self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False) -> Self:
+    def learn_task(
+        self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False
+    ) -> Self:
         """Learn one more task from arrays, tensors or a PyTorch dataset of (input, label) pairs."""
         x, raw = inputs_and_targets(X, y, self.learner.input_shape if self.learner else None)
         labels = plain_labels(raw)
@@ -52,10 +54,18 @@ class ContinualClassifier(ContinualEstimator):
         classes = tuple(dict.fromkeys(_ordered(labels)))
         if len(classes) < 2:
             found = f"only {classes[0]!r}" if classes else "none"
-            raise DataError(f"a classification task needs at least two classes, this one has {found}; collect examples of another class")
+            raise DataError(
+                f"a classification task needs at least two classes, this one has {found}; collect examples of another class"
+            )
         position = {label: index for index, label in enumerate(classes)}
         targets = torch.tensor([position[label] for label in labels])
-        self._learn(x, targets, TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name), classes), len(classes), progress)
+        self._learn(
+            x,
+            targets,
+            TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name), classes),
+            len(classes),
+            progress,
+        )
         return self
 
     @property
@@ -91,7 +101,9 @@ class ContinualClassifier(ContinualEstimator):
             answer.epistemic.numpy(),
         )
 
-    def predict(self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None) -> Array:
+    def predict(
+        self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None
+    ) -> Array:
         """The label of each input."""
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).labels
 
@@ -110,7 +122,9 @@ class ContinualClassifier(ContinualEstimator):
         """The name of the task each input is taken to belong to."""
         return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
 
-    def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None) -> float:
+    def score(
+        self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None
+    ) -> float:
         """Share of right labels."""
         inputs, raw = inputs_and_targets(X, y, self._trained().input_shape)
         labels = plain_labels(raw)
@@ -118,7 +132,9 @@ class ContinualClassifier(ContinualEstimator):
             raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")
         known = set(self.classes_ if task is None else self.tasks[self._task_index(task)].classes)
         if unknown := [label for label in dict.fromkeys(labels) if label not in known]:
-            raise DataError(f"the label {unknown[0]!r} was never learned; known are {', '.join(map(repr, sorted(known, key=str)[:20]))}")
+            raise DataError(
+                f"the label {unknown[0]!r} was never learned; known are {', '.join(map(repr, sorted(known, key=str)[:20]))}"
+            )
         found = self.predict(inputs, task, criterion=criterion)
         return float(np.mean([label == right for label, right in zip(found.tolist(), labels, strict=True)]))
 

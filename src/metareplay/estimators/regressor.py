@@ -30,15 +30,21 @@ class ContinualRegressor(ContinualEstimator):
     scenario = Scenario.DOMAIN
     default_network = "mlp-20-20"
 
-    def learn_task(self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False) -> Self:
+    def learn_task(
+        self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False
+    ) -> Self:
         """Learn one more task from arrays, tensors or a PyTorch dataset of (input, target) pairs."""
         x, raw = inputs_and_targets(X, y, self.learner.input_shape if self.learner else None)
         targets = to_real_targets(raw)
         if len(targets) != len(x):
             raise DataError(f"{len(x)} inputs but {len(targets)} targets; both need one row per example")
         if self.learner is not None and self.learner.num_tasks and targets.shape[1] != self.learner.model.outputs:
-            raise DataError(f"targets have {targets.shape[1]} columns, but this model predicts {self.learner.model.outputs}")
-        self._learn(x, targets, TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name)), targets.shape[1], progress)
+            raise DataError(
+                f"targets have {targets.shape[1]} columns, but this model predicts {self.learner.model.outputs}"
+            )
+        self._learn(
+            x, targets, TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name)), targets.shape[1], progress
+        )
         return self
 
     def predict_full(
@@ -49,7 +55,9 @@ class ContinualRegressor(ContinualEstimator):
         mean, std = self.scaling.undo_y(answer.mean, answer.std)
         return RealPrediction(mean.numpy(), std.numpy(), self._names(answer))
 
-    def predict(self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None) -> Array:
+    def predict(
+        self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None
+    ) -> Array:
         """The predicted mean of each input: (N, number of targets)."""
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).mean
 

@@ -77,7 +77,10 @@ class Evaluator:
         return {name: self._summary(of_tasks) for name, of_tasks in rows.items()}
 
     def _row(self, scores: Tensor, values: Tensor, true: int) -> Row:
-        chosen, together = choose_tasks(scores), choose_tasks(scores, self.predictor.settings.batch_wise)  # (T, N) -> (N,)
+        chosen, together = (
+            choose_tasks(scores),
+            choose_tasks(scores, self.predictor.settings.batch_wise),
+        )  # (T, N) -> (N,)
         shares = 100.0 * torch.bincount(chosen, minlength=len(scores)).double() / scores.shape[1]
         alone, batches = self._value(values, chosen, true), self._value(values, together, true)
         return Row(alone, float(shares[true]), batches, shares.tolist(), count_scores(scores))

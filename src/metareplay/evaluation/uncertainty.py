@@ -14,7 +14,9 @@ def count_scores(scores: Tensor) -> Tensor:
     """How many scores of each task lie in each bin: (T, N) -> (T, bins), whole numbers."""
     bins = len(EDGES) - 1
     place = (torch.bucketize(scores.double(), EDGES, right=True) - 1).clamp(0, bins - 1)  # (T, N)
-    return torch.zeros(len(scores), bins, dtype=torch.int64).scatter_add_(1, place, torch.ones_like(place))  # (T, N) -> (T, bins)
+    return torch.zeros(len(scores), bins, dtype=torch.int64).scatter_add_(
+        1, place, torch.ones_like(place)
+    )  # (T, N) -> (T, bins)
 
 
 def reliability(confidence: Tensor, right: Tensor) -> Tensor:

@@ -33,7 +33,9 @@ def predictive_picture(predictor: AnyPredictor, benchmark: Benchmark) -> dict[st
         found = _maps(predictor)
     else:
         return {}
-    if isinstance(predictor.model.family, ImplicitFamily | FlowFamily):  # other families know no dependence between weights
+    if isinstance(
+        predictor.model.family, ImplicitFamily | FlowFamily
+    ):  # other families know no dependence between weights
         found |= weight_samples(predictor)
     for index, task in enumerate(benchmark):
         found |= {f"train_x_{index}": task.train.x, f"train_y_{index}": task.train.y}
@@ -50,13 +52,17 @@ def weight_samples(predictor: AnyPredictor) -> dict[str, Tensor]:
     drawn = []
     for task in range(model.num_tasks):
         generator = generator_for(predictor.seed, "picture of weights", task)
-        drawn.append(model.posterior(task).rsample(WEIGHT_SAMPLES, generator=generator)[:, chosen].cpu())  # (S, W) -> (S, K)
+        drawn.append(
+            model.posterior(task).rsample(WEIGHT_SAMPLES, generator=generator)[:, chosen].cpu()
+        )  # (S, W) -> (S, K)
     return {"weights": torch.stack(drawn), "weight_index": chosen.cpu()}
 
 
 def _lines(predictor: AnyPredictor, points: int = 401) -> dict[str, Tensor]:
     x = torch.linspace(-6, 6, points)
-    outputs = [predictor.outputs(x.unsqueeze(1), task)[..., 0] for task in range(predictor.model.num_tasks)]  # (S, N) each
+    outputs = [
+        predictor.outputs(x.unsqueeze(1), task)[..., 0] for task in range(predictor.model.num_tasks)
+    ]  # (S, N) each
     mean = torch.stack([values.mean(0) for values in outputs])  # (T, N)
     std = torch.stack([values.std(0, correction=0) for values in outputs])  # (T, N)
     return {"x": x, "mean": mean, "std": std}
@@ -65,12 +71,16 @@ def _lines(predictor: AnyPredictor, points: int = 401) -> dict[str, Tensor]:
 def _true_functions(x: Tensor) -> Tensor:
     """The polynomials of 1D regression on their own domains, NaN elsewhere: (T, N)."""
     functions = zip(REGRESSION_FUNCTIONS, REGRESSION_DOMAINS, strict=True)
-    return torch.stack([torch.where((x >= low) & (x <= high), function(x), torch.nan) for function, (low, high) in functions])
+    return torch.stack(
+        [torch.where((x >= low) & (x <= high), function(x), torch.nan) for function, (low, high) in functions]
+    )
 
 
 def map_points(tasks: int, classes: int, singles: int) -> int:
     """So many points along each axis that the maps of all tasks fit ``MAP_BYTES``."""
-    each = 4 + 2 + 2 * classes + singles * (2 + 2 * classes)  # bytes of a point: entropy, disagreement, probabilities, single samples
+    each = (
+        4 + 2 + 2 * classes + singles * (2 + 2 * classes)
+    )  # bytes of a point: entropy, disagreement, probabilities, single samples
     return min(FINEST, max(COARSEST, int((MAP_BYTES / (tasks * each)) ** 0.5)))
 
 
@@ -81,7 +91,13 @@ def _maps(predictor: AnyPredictor) -> dict[str, Tensor]:
     points = map_points(model.num_tasks, classes, min(SINGLE_SAMPLES, predictor.settings.samples))
     axis = torch.linspace(-8, 8, points)
     grid = torch.cartesian_prod(axis, axis).flip(1)  # row-major over (y, x): columns are (x, y)
-    found: dict[str, list[Tensor]] = {"entropy": [], "agree": [], "probability": [], "sample_entropy": [], "sample_probability": []}
+    found: dict[str, list[Tensor]] = {
+        "entropy": [],
+        "agree": [],
+        "probability": [],
+        "sample_entropy": [],
+        "sample_probability": [],
+    }
     for task in range(model.num_tasks):
         log_probs = log_likelihoods(predictor.outputs(grid, task))  # (S, G*G, C)
         missing = (0, 0, 0, classes - log_probs.shape[-1])  # a task may have fewer classes

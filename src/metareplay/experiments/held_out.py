@@ -29,5 +29,9 @@ class HeldOut(Sequence[TaskData]):
         x, y = self.benchmark.test(chosen)
         if self.limit is None or self.limit >= len(x):
             return TaskData(x, y)
-        rows = torch.randperm(len(x), generator=generator_for(self.seed, "test inputs", chosen))[: self.limit].sort().values
+        rows = (
+            torch.randperm(len(x), generator=generator_for(self.seed, "test inputs", chosen))[: self.limit]
+            .sort()
+            .values
+        )
         return TaskData(x[rows], y[rows])

@@ -42,7 +42,9 @@ class TensorBoard(NullObserver):
         try:
             from torch.utils.tensorboard.writer import SummaryWriter
         except ImportError as error:
-            raise ConfigError('--tensorboard needs the package tensorboard: pip install "metareplay[tensorboard]"') from error
+            raise ConfigError(
+                '--tensorboard needs the package tensorboard: pip install "metareplay[tensorboard]"'
+            ) from error
         self.open, self.every, self.offset = lambda: SummaryWriter(str(folder)), every, 0
         self.opened: Any = None
 

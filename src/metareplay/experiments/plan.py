@@ -40,7 +40,9 @@ class Plan:
     """Gives the same benchmark each time; the data are read the first time."""
 
     @classmethod
-    def of(cls, config: RunConfig, folder: Path, *, benchmark: Benchmark | None = None, source: str = "as given") -> "Plan":
+    def of(
+        cls, config: RunConfig, folder: Path, *, benchmark: Benchmark | None = None, source: str = "as given"
+    ) -> "Plan":
         """The plan of a complete configuration, on the benchmark it names or on a given one."""
         if benchmark is None and config.data.path is not None:
             benchmark = benchmark_for(config)
@@ -60,8 +62,15 @@ class Plan:
 
     def variant(self, config: RunConfig, folder: Path, source: str) -> "Plan":
         """The plan of another configuration; data that are the same are shared."""
-        same = all(getattr(config, key) == getattr(self.config, key) for key in ("benchmark", "data_seed", "data_dir", "data", "tasks"))
-        return replace(self, config=config, folder=folder, source=source) if same else Plan.of(config, folder, source=source)
+        same = all(
+            getattr(config, key) == getattr(self.config, key)
+            for key in ("benchmark", "data_seed", "data_dir", "data", "tasks")
+        )
+        return (
+            replace(self, config=config, folder=folder, source=source)
+            if same
+            else Plan.of(config, folder, source=source)
+        )
 
     def check(self) -> None:
         """Fail now if the data cannot be read or the network does not fit them: before an earlier run is removed, for example."""
@@ -126,7 +135,9 @@ def with_fingerprint(config: RunConfig, benchmark: Benchmark) -> RunConfig:
     if read is None or read == known:
         return config
     if known is not None:
-        raise DataError(f"the data have the fingerprint {read}, but the configuration says {known}: they changed; begin a new run")
+        raise DataError(
+            f"the data have the fingerprint {read}, but the configuration says {known}: they changed; begin a new run"
+        )
     return config.model_copy(update={"data": config.data.model_copy(update={"fingerprint": read})})
 
 
@@ -162,13 +173,17 @@ def _as_read(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str, Any
 
 def _located(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with paths that mean the same from every folder."""
-    return {key: absolute(str(value)) if key in PATHS and value is not None else value for key, value in settings.items()}
+    return {
+        key: absolute(str(value)) if key in PATHS and value is not None else value for key, value in settings.items()
+    }
 
 
 def _known(name: Any) -> str:
     """The name of a benchmark; that of a user's own data stands for none."""
     if name in OWN_DATA.values():
-        raise ConfigError(f"benchmark {name!r} means data of your own; name them with --data, or in Python give the benchmark itself")
+        raise ConfigError(
+            f"benchmark {name!r} means data of your own; name them with --data, or in Python give the benchmark itself"
+        )
     return str(name)
 
 
@@ -177,7 +192,9 @@ def _check_benchmark_settings(config: RunConfig, info: BenchmarkInfo) -> None:
     info.with_settings(config.tasks)
     settings, defaults = (flatten(each.model_dump()) for each in (config, type(config)()))
     reasons = {
-        "posterior.likelihood_scale": None if info.problem == "regression" else "classification has no Gaussian likelihood",
+        "posterior.likelihood_scale": None
+        if info.problem == "regression"
+        else "classification has no Gaussian likelihood",
         "heads": None if info.problem == "classification" else "regression tasks share their outputs",
         "data_seed": None if info.uses_seed(config.tasks) else "its data are not generated",
     }

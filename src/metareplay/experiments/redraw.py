@@ -20,5 +20,7 @@ def weights_of(folder: Path) -> dict[str, Tensor]:
     """Samples of some weights of any model whose posteriors have several."""
     learner = load_model(folder).learner
     if learner.model.family.weight_sets is not None:
-        raise DataError(f"{folder} has point estimates, which have no density of weights; choose a run of another method, such as pr-avb")
+        raise DataError(
+            f"{folder} has point estimates, which have no density of weights; choose a run of another method, such as pr-avb"
+        )
     return weight_samples(learner.predictor)

@@ -127,7 +127,9 @@ class Results(_Record):
 
     def final_figures(self) -> FinalFigures:
         """What the run ends with."""
-        return FinalFigures(tgiven_final=self.tgiven_final, tinfer_final=self.tinfer_final, batch_wise=self.batch_wise, mse=self.mse)
+        return FinalFigures(
+            tgiven_final=self.tgiven_final, tinfer_final=self.tinfer_final, batch_wise=self.batch_wise, mse=self.mse
+        )
 
     def content(self) -> dict[str, Any]:
         """Plain values, as ``results.json`` holds them."""
@@ -147,10 +149,16 @@ def read_results(path: Path) -> Results:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}); repeat the run to write it again") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise DataError(f"{path} does not say schema {SCHEMA}; this version of metareplay reads only that, repeat the run with it")
+        raise DataError(
+            f"{path} does not say schema {SCHEMA}; this version of metareplay reads only that, repeat the run with it"
+        )
     if missing := [key for key in _REQUIRED if content.get(key) is None]:
-        raise DataError(f"{path} lacks {', '.join(missing)}; a finished run has all of them, repeat the run to write it again")
-    known = {key: value for key, value in content.items() if value is not None or key == "task_boundaries"}  # null: not there
+        raise DataError(
+            f"{path} lacks {', '.join(missing)}; a finished run has all of them, repeat the run to write it again"
+        )
+    known = {
+        key: value for key, value in content.items() if value is not None or key == "task_boundaries"
+    }  # null: not there
     try:
         return Results.model_validate(known)
     except ValidationError as error:

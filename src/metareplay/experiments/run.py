@@ -42,7 +42,9 @@ def new_learner(config: RunConfig, benchmark: Benchmark) -> ContinualLearner:
 class Run:
     """A plan at work in its folder."""
 
-    def __init__(self, plan: Plan, *, observer: Observer | None = None, should_stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, plan: Plan, *, observer: Observer | None = None, should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
         torch.set_num_threads(plan.config.threads)
         self.plan, self.config, self.benchmark, self.folder = plan, plan.config, plan.benchmark, RunFolder(plan.folder)
         self.observer, self.should_stop = observer or NullObserver(), should_stop
@@ -61,7 +63,9 @@ class Run:
             with only_writer(out):
                 return self._execute(resume)
         except OSError as error:
-            raise MetaReplayError(f"cannot write to {out}: {error.strerror or error}; what was stored before is untouched") from error
+            raise MetaReplayError(
+                f"cannot write to {out}: {error.strerror or error}; what was stored before is untouched"
+            ) from error
         finally:
             self.observer.close()
 
@@ -93,7 +97,9 @@ class Run:
         if found is None:
             self.folder.keep_metrics(0)
             scenario = self.benchmark.scenario.value
-            self.folder.log(f"{self.config.method} on {self.benchmark.name} (scenario {scenario}), seed {self.config.seed}")
+            self.folder.log(
+                f"{self.config.method} on {self.benchmark.name} (scenario {scenario}), seed {self.config.seed}"
+            )
             return None
         self.state = RunState.of(found.facts)
         self.learner.restore(found.facts, found.tensors)
@@ -122,7 +128,9 @@ class Run:
             trainer, began = begun, time.perf_counter()
             inferred = self.evaluator.inferred(tests)
             softmax = self.evaluator.shared_softmax(tests)
-            results = results_of(self.plan, self.state, inferred, softmax=softmax, parameters=self.learner.model.parameter_counts())
+            results = results_of(
+                self.plan, self.state, inferred, softmax=softmax, parameters=self.learner.model.parameter_counts()
+            )
             self.state.before = results.final_figures().model_dump()
             self.state.seconds["evaluate"] += time.perf_counter() - began
         else:
@@ -171,7 +179,9 @@ class Run:
     def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
         index, began, learned = stage.number, time.perf_counter(), stage.number < stage.tasks
-        row = self.state.note_tests([self.evaluator.tested(task, test) for task, test in enumerate(tests)], learned=learned)
+        row = self.state.note_tests(
+            [self.evaluator.tested(task, test) for task, test in enumerate(tests)], learned=learned
+        )
         self.folder.add_metrics({"event": "task" if learned else "fine-tuning", "task": index, "tgiven": row})
         self.state.seconds["evaluate"] += time.perf_counter() - began
         self._save(training=False)
@@ -185,10 +195,14 @@ class Run:
         began = time.perf_counter()
         inferred = self.evaluator.inferred(tests)
         softmax = self.evaluator.shared_softmax(tests)
-        results = results_of(self.plan, self.state, inferred, softmax=softmax, parameters=self.learner.model.parameter_counts())
+        results = results_of(
+            self.plan, self.state, inferred, softmax=softmax, parameters=self.learner.model.parameter_counts()
+        )
         self.state.seconds["evaluate"] += time.perf_counter() - began
         seconds = Seconds(**{name: round(value, 3) for name, value in self.state.seconds.items()})
-        results = results.model_copy(update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()})
+        results = results.model_copy(
+            update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
+        )
         scaling, inputs = self.benchmark.scaling.tensors, self.benchmark.inputs
         save_model(self.folder.path / "model", self.learner, self.benchmark.task_infos(), scaling, inputs)
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred))

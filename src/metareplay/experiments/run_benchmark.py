@@ -30,7 +30,9 @@ def run_benchmark(
 
     With ``published`` it starts from the paper's settings also where this project has cheaper ones.
     """
-    if wrong := [key for key in settings or {} if key in ("benchmark", "data_dir", "data_seed") or key.startswith("data.")]:
+    if wrong := [
+        key for key in settings or {} if key in ("benchmark", "data_dir", "data_seed") or key.startswith("data.")
+    ]:
         raise ConfigError(f"{wrong[0]} has no effect here: the benchmark is given; remove it")
     info = described(benchmark)
     defaults, source = default_settings(info.name, method, network or info.default_network, published=published)

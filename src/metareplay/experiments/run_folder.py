@@ -98,13 +98,17 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
         raise CheckpointError(f"the finished run in {folder} is damaged ({error}); {advice}") from error
     run.refuse_changed_data(config)
     if build_config({}, stored, str(folder / "config.yaml")).fingerprint() != config.fingerprint():
-        raise ConfigError(f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder")
+        raise ConfigError(
+            f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder"
+        )
     return results
 
 
 def stored_config(out: Path) -> Path | None:
     """The configuration an interrupted run left, of one seed or of several."""
-    return next((path for path in (out / "config.yaml", *sorted(out.glob("seed-*/config.yaml"))) if path.is_file()), None)
+    return next(
+        (path for path in (out / "config.yaml", *sorted(out.glob("seed-*/config.yaml"))) if path.is_file()), None
+    )
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -128,8 +132,14 @@ def remove_run(folder: Path) -> None:
         return
     entries = list(folder.iterdir())
     seeds = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and (entry / "config.yaml").is_file()]
-    foreign = [entry.name for entry in entries if entry not in seeds and entry.name not in RUN_ENTRIES and not entry.name.endswith(".tmp")]
-    ours = (folder / "seeds.json").is_file() or ((folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml"))
+    foreign = [
+        entry.name
+        for entry in entries
+        if entry not in seeds and entry.name not in RUN_ENTRIES and not entry.name.endswith(".tmp")
+    ]
+    ours = (folder / "seeds.json").is_file() or (
+        (folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml")
+    )
     if foreign or not (ours or seeds):
         why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
         advice = "remove it yourself if you mean it, or choose another --out"

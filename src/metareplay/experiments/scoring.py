@@ -18,7 +18,12 @@ from metareplay.version import __version__
 
 
 def results_of(
-    plan: Plan, state: RunState, inferred: Mapping[str, Inference], *, softmax: float | None, parameters: Mapping[str, int]
+    plan: Plan,
+    state: RunState,
+    inferred: Mapping[str, Inference],
+    *,
+    softmax: float | None,
+    parameters: Mapping[str, int],
 ) -> Results:
     """All figures but time and memory; ``softmax`` is the accuracy of one softmax over all tasks."""
     benchmark, config = plan.benchmark, plan.config
@@ -56,7 +61,11 @@ def _final_figures(
     if problem == "regression":
         score = inferred["variance"].score if inferred else None
         return {"mse": SquaredErrors(tgiven_during=during(matrix), tgiven_final=final(last), tinfer_final=score)}
-    accuracy = {"tgiven_during": during(matrix), "tgiven_final": final(last), "forgetting": during(matrix) - final(last)}
+    accuracy = {
+        "tgiven_during": during(matrix),
+        "tgiven_final": final(last),
+        "forgetting": during(matrix) - final(last),
+    }
     names = [criterion.name for criterion in criteria_for(problem)]
     by_criterion: dict[str, float | None] = {name: inferred[name].score if name in inferred else None for name in names}
     return {
@@ -69,7 +78,9 @@ def _final_figures(
 
 def uncertainty_tensors(state: RunState, inferred: Mapping[str, Inference]) -> dict[str, Tensor]:
     """For figures of uncertainty: binned scores by criterion (2, T, bins), and each task's reliability (T, 3, bins)."""
-    tensors = {f"scores.{name}": result.counts for name, result in inferred.items() if name != "grad"}  # grad only compares
+    tensors = {
+        f"scores.{name}": result.counts for name, result in inferred.items() if name != "grad"
+    }  # grad only compares
     bins = state.reliability_tensor()
     if bins is not None:
         tensors["reliability"] = bins

@@ -85,7 +85,9 @@ def run_seeds(
 
     A finished seed is not run again with ``resume``. If one fails the others go on; then the first error is raised.
     """
-    failures = run_side_by_side(plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=report, should_stop=should_stop)
+    failures = run_side_by_side(
+        plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=report, should_stop=should_stop
+    )
     if failures:
         index, words = next(iter(failures.items()))
         kept = f"{len(plans) - len(failures)} of {len(plans)} seeds are kept"
@@ -93,7 +95,9 @@ def run_seeds(
     results = [found for plan in plans if (found := finished_results(plan.folder, plan.config)) is not None]
     if len(results) < len(plans):
         out = plans[0].folder.parent
-        raise Interrupted(f"stopped; {len(results)} of {len(plans)} seeds are finished in {out}: continue with --resume")
+        raise Interrupted(
+            f"stopped; {len(results)} of {len(plans)} seeds are finished in {out}: continue with --resume"
+        )
     return results
 
 

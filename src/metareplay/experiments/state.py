@@ -38,7 +38,10 @@ class RunState:
 
     def note_tests(self, tests: Sequence[Tested], *, learned: bool) -> list[float]:
         """Keep all tasks' scores after a task was learned, or after fine-tuning; returns them."""
-        row, bins = [test.score for test in tests], [test.reliability.tolist() for test in tests if test.reliability is not None]
+        row, bins = (
+            [test.score for test in tests],
+            [test.reliability.tolist() for test in tests if test.reliability is not None],
+        )
         self.reliability = bins or None
         if learned:
             self.matrix.append(row)

@@ -95,7 +95,9 @@ def _open(
     errors: float,
 ) -> Tensor:
     """Which tasks have to say more about which inputs, to be clear by so many standard errors: (T, N) bool."""
-    asked = torch.stack([torch.zeros(len(found[0][LOG_PREDICTIVE])).index_fill(0, one.rows, 1.0) for one in seen]) > 0  # (T, N)
+    asked = (
+        torch.stack([torch.zeros(len(found[0][LOG_PREDICTIVE])).index_fill(0, one.rows, 1.0) for one in seen]) > 0
+    )  # (T, N)
     classes = [said[LOG_PREDICTIVE].argmax(-1) for said in found]  # T times (N,)
     lead = torch.stack([_lead(said[LOG_PREDICTIVE], own) for said, own in zip(found, classes, strict=True)])  # (T, N)
     leads = torch.stack(
@@ -119,13 +121,17 @@ def _open(
         best = scores.argmin(0, keepdim=True)  # (1, N)
         is_best = torch.zeros_like(asked).scatter(0, best, True)
         behind = torch.stack([values - values.gather(0, best) for values in each])  # (G, T, N)
-        near = scores - scores.gather(0, best) <= errors * _standard_error(behind, asked & ~is_best if criterion.logarithmic else None)
+        near = scores - scores.gather(0, best) <= errors * _standard_error(
+            behind, asked & ~is_best if criterion.logarithmic else None
+        )
         contested = (near & asked & ~is_best).any(0)  # (N,)
         still_open |= asked & ((near & contested) | (is_best & (unsure | contested)))
     return still_open
 
 
-def _left_out(seen: Sequence[_Seen], found: Sequence[Mapping[str, Tensor]], name: str, statistic: Statistic) -> Iterator[list[Tensor]]:
+def _left_out(
+    seen: Sequence[_Seen], found: Sequence[Mapping[str, Tensor]], name: str, statistic: Statistic
+) -> Iterator[list[Tensor]]:
     """What each task says of all inputs (N, ...) without one group of its weight samples, for one group after another."""
     samples = max(len(one.log_probs) for one in seen if len(one.rows))
     bounds = [samples * group // min(GROUPS, samples) for group in range(min(GROUPS, samples) + 1)]

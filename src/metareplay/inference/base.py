@@ -46,7 +46,9 @@ class Predictor(ABC, Generic[AnyAnswer]):
     wanted: ClassVar[Mapping[str, Statistic]]
     """What an answer is made of."""
 
-    def __init__(self, model: ContinualModel, settings: InferenceSettings, *, seed: int, scenario: Scenario = Scenario.CLASS) -> None:
+    def __init__(
+        self, model: ContinualModel, settings: InferenceSettings, *, seed: int, scenario: Scenario = Scenario.CLASS
+    ) -> None:
         self.model, self.settings, self.seed, self.scenario = model, settings, seed, scenario
         self.task_statistics = TaskStatistics()
         """What criteria stored of each task."""
@@ -102,10 +104,14 @@ class Predictor(ABC, Generic[AnyAnswer]):
             )
             stored = criterion.fit(learned)
             if len(stored) != task + 1:
-                raise ConfigError(f"criterion={criterion.name!r} stored something of {len(stored)} tasks, not of all {task + 1} so far")
+                raise ConfigError(
+                    f"criterion={criterion.name!r} stored something of {len(stored)} tasks, not of all {task + 1} so far"
+                )
             self.task_statistics.put(criterion.name, stored)
 
-    def predict(self, x: Tensor, task: int | None = None, *, criterion: str | None = None, batch_wise: int | None = None) -> AnyAnswer:
+    def predict(
+        self, x: Tensor, task: int | None = None, *, criterion: str | None = None, batch_wise: int | None = None
+    ) -> AnyAnswer:
         """The answer to inputs (N, ...); the task is inferred by a criterion unless it is given.
 
         ``batch_wise`` infers one task for so many successive inputs, which are known to belong together. A given task is the only one
@@ -176,17 +182,24 @@ class Predictor(ABC, Generic[AnyAnswer]):
     def _generator(self, task: int) -> Generator:
         return generator_for(self.seed, "evaluate", task)
 
-    def statistics(self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest] = ()) -> list[Said]:
+    def statistics(
+        self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest] = ()
+    ) -> list[Said]:
         """What is wanted of each task's predictive samples (S, N, C), by name (N, ...), and what the criteria score.
 
         The contests are those by which a task will be chosen: adaptive sampling settles their decisions, or without any the classes.
         """
         criteria = [contest.criterion for contest in contests]
-        wanted = {**wanted, **{criterion.name: criterion.score for criterion in criteria if criterion.score is not None}}
+        wanted = {
+            **wanted,
+            **{criterion.name: criterion.score for criterion in criteria if criterion.score is not None},
+        }
         return self._statistics(x, tasks, wanted, contests)
 
     @abstractmethod
-    def _statistics(self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]) -> list[Said]: ...
+    def _statistics(
+        self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]
+    ) -> list[Said]: ...
 
     @abstractmethod
     def _answer(self, said: Sequence[Said], asked: Sequence[int], chosen: Tensor, scores: Tensor | None) -> AnyAnswer:

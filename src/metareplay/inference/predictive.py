@@ -40,7 +40,13 @@ class WeightSamples:
         batch_size: int = 500,
         autocast: bool = False,
     ) -> None:
-        self.model, self.generator, self.columns, self.batch_size, self.autocast = model, generator, columns, batch_size, autocast
+        self.model, self.generator, self.columns, self.batch_size, self.autocast = (
+            model,
+            generator,
+            columns,
+            batch_size,
+            autocast,
+        )
         self.posterior, self.buffers = model.posterior(task), model.buffers(task)
         members = members_of(self.posterior)[1]
         total = model.family.weight_sets or ceil(samples / members) * members
@@ -87,10 +93,15 @@ def predictive_outputs(
     if moments or isinstance(posterior, LinearisedGaussian):
         parts = (part.to(model.device) for part in x.split(batch_size))
         with borrowed(model.network) as network, drawing_in_evaluation(model.network, generator):
-            found = [_gaussian_outputs(network, model.spec, posterior, part, columns, model.buffers(task)[0]) for part in parts]
+            found = [
+                _gaussian_outputs(network, model.spec, posterior, part, columns, model.buffers(task)[0])
+                for part in parts
+            ]
         means, covariances = zip(*found, strict=True)
         return output_samples(torch.cat(means).cpu(), torch.cat(covariances).cpu(), samples, generator=generator)
-    drawn = WeightSamples(model, task, samples, generator=generator, columns=columns, batch_size=batch_size, autocast=autocast)
+    drawn = WeightSamples(
+        model, task, samples, generator=generator, columns=columns, batch_size=batch_size, autocast=autocast
+    )
     return torch.cat([drawn.draw(step, x) for step in drawn.steps])  # (S, N, C)
 
 

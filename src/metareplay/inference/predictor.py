@@ -28,9 +28,15 @@ class ClassPredictor(Predictor[ClassAnswer]):
     """Answers with classes."""
 
     problem = "classification"
-    wanted: ClassVar[Mapping[str, Statistic]] = {LOG_PREDICTIVE: log_predictive, "total": total_entropy, "aleatoric": expected_entropy}
+    wanted: ClassVar[Mapping[str, Statistic]] = {
+        LOG_PREDICTIVE: log_predictive,
+        "total": total_entropy,
+        "aleatoric": expected_entropy,
+    }
 
-    def _statistics(self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]) -> list[Said]:
+    def _statistics(
+        self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]
+    ) -> list[Said]:
         settings = self.settings
         if settings.adaptive is None:
             return [_of_log_likelihoods(self.outputs(x, task), wanted) for task in tasks]
@@ -69,12 +75,16 @@ class ClassPredictor(Predictor[ClassAnswer]):
         )
 
     def _of_one_softmax(self, x: Tensor) -> ClassAnswer:
-        last = self.model.num_tasks - 1  # nobody says which task an input belongs to: batch-norm statistics are those of the last one
+        last = (
+            self.model.num_tasks - 1
+        )  # nobody says which task an input belongs to: batch-norm statistics are those of the last one
         known = self.model.heads[last].stop  # outputs that wait for later tasks are no classes yet
         said = _of_log_likelihoods(self.outputs(x, last, every_output=True)[..., :known], self.wanted)
         probabilities = said[LOG_PREDICTIVE].exp()  # (N, C)
         stops = torch.tensor([column.stop for column in self._columns()])
-        task = torch.bucketize(probabilities.argmax(1), stops, right=True)  # the first task whose classes go beyond; (N,)
+        task = torch.bucketize(
+            probabilities.argmax(1), stops, right=True
+        )  # the first task whose classes go beyond; (N,)
         return ClassAnswer(task=task, probabilities=probabilities, total=said["total"], aleatoric=said["aleatoric"])
 
 
@@ -93,7 +103,9 @@ class RealPredictor(Predictor[RealAnswer]):
     problem = "regression"
     wanted: ClassVar[Mapping[str, Statistic]] = {"mean": _mean, "std": _std}
 
-    def _statistics(self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]) -> list[Said]:
+    def _statistics(
+        self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]
+    ) -> list[Said]:
         outputs = (self.outputs(x, task) for task in tasks)  # (S, N, D) each
         return [{name: statistic(values) for name, statistic in wanted.items()} for values in outputs]
 

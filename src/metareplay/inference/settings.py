@@ -21,9 +21,12 @@ class InferenceSettings(Settings):
         "null: all of them",
     )
     autocast: bool = Field(
-        False, description="networks compute in bfloat16: faster only where the processor has instructions for it, elsewhere much slower"
+        False,
+        description="networks compute in bfloat16: faster only where the processor has instructions for it, elsewhere much slower",
     )
-    test_inputs: int | None = Field(None, ge=1, description="test inputs of each task that a run uses, drawn by data_seed; null: all")
+    test_inputs: int | None = Field(
+        None, ge=1, description="test inputs of each task that a run uses, drawn by data_seed; null: all"
+    )
     batch_wise: int = Field(100, ge=1, description="inputs per batch in batch-wise task inference")
     batch_size: int = Field(500, ge=1, description="inputs per forward pass; changes memory, not results")
 

@@ -25,7 +25,9 @@ def infer_tasks_batch_wise(scores: Tensor, size: int) -> Tensor:
     a batch joins the batch before it.
     """
     if not isinstance(size, int) or size < 1:
-        raise ConfigError(f"batch_wise={size} makes no batches; give the number of successive inputs of one task, a positive integer")
+        raise ConfigError(
+            f"batch_wise={size} makes no batches; give the number of successive inputs of one task, a positive integer"
+        )
     total = scores.shape[1]
     batches = max(1, (total + size // 2) // size) if total >= size else 1
     bounds = [*(size * index for index in range(batches)), total]

@@ -51,5 +51,6 @@ class TaskStatistics:
                 raise CheckpointError(f"the stored statistics {key!r} name no task; the file is damaged")
             by_criterion.setdefault(criterion, {}).setdefault(int(task), {})[name] = tensor
         self._by_criterion = {
-            criterion: [of_tasks.get(task, {}) for task in range(max(of_tasks) + 1)] for criterion, of_tasks in by_criterion.items()
+            criterion: [of_tasks.get(task, {}) for task in range(max(of_tasks) + 1)]
+            for criterion, of_tasks in by_criterion.items()
         }

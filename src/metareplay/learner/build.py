@@ -56,10 +56,14 @@ def build_family(config: RunConfig) -> PosteriorFamily:
     return config.kind().family_part.build(config)
 
 
-def build_matching(config: RunConfig, num_weights: int, *, generator: Generator, device: torch.device | None = None) -> PriorMatching:
+def build_matching(
+    config: RunConfig, num_weights: int, *, generator: Generator, device: torch.device | None = None
+) -> PriorMatching:
     """How the prior-matching term of a task is computed; re-created for every task."""
     training = config.training
-    context = MatchingContext(num_weights, training.learning_rate, training.clip_value, training.clip_norm, generator, device)
+    context = MatchingContext(
+        num_weights, training.learning_rate, training.clip_value, training.clip_norm, generator, device
+    )
     return MATCHINGS[config.parts()["matching"].name].build(config, context)
 
 

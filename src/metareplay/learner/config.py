@@ -180,7 +180,9 @@ def check_keys(given: Mapping[str, Any], source: str) -> None:
         raise ConfigError(f"{source}: unknown setting {key!r}{hint} Allowed: {', '.join(allowed)}")
 
 
-def build_config(defaults: Mapping[str, Any], given: Mapping[str, Any], source: str, *, stored: bool = False) -> RunConfig:
+def build_config(
+    defaults: Mapping[str, Any], given: Mapping[str, Any], source: str, *, stored: bool = False
+) -> RunConfig:
     """Lay the user's settings (dotted keys) over the defaults, and check the whole.
 
     What the method does not have is refused if it was given, and passed over in defaults, which may be another method's.
@@ -201,7 +203,9 @@ def build_config(defaults: Mapping[str, Any], given: Mapping[str, Any], source: 
         raise ConfigError(f"{source}: {_sentence(error)}") from error
     unused = {} if stored else config.without_any_effect()
     if useless := [key for key in given if key in unused]:
-        raise ConfigError(f"{source}: {useless[0]} has no effect with {method}: {unused[useless[0]]}. Remove it, or choose another method")
+        raise ConfigError(
+            f"{source}: {useless[0]} has no effect with {method}: {unused[useless[0]]}. Remove it, or choose another method"
+        )
     try:
         config.check_combination()
     except ConfigError as error:

@@ -141,14 +141,22 @@ class ContinualLearner:
         if len(train.x) == 0:
             raise DataError("the task has no training examples; every task needs at least one")
         if tuple(train.x.shape[1:]) != self.input_shape:
-            raise DataError(f"inputs have shape {tuple(train.x.shape[1:])}, but this model learned inputs of shape {self.input_shape}")
-        if not all(bool(torch.isfinite(part).all()) for part in train.x.split(1000)):  # the check needs as much memory as what it looks at
+            raise DataError(
+                f"inputs have shape {tuple(train.x.shape[1:])}, but this model learned inputs of shape {self.input_shape}"
+            )
+        if not all(
+            bool(torch.isfinite(part).all()) for part in train.x.split(1000)
+        ):  # the check needs as much memory as what it looks at
             row = int((~torch.isfinite(train.x.flatten(1))).any(1).nonzero()[0])
-            raise DataError(f"the inputs contain NaN or infinite values (first in row {row}); clean the data before learning")
+            raise DataError(
+                f"the inputs contain NaN or infinite values (first in row {row}); clean the data before learning"
+            )
         if self.problem == "regression" and not torch.isfinite(train.y).all():
             raise DataError("the targets contain NaN or infinite values; clean the data before learning")
         if self.problem == "classification" and not (int(train.y.min()) >= 0 and int(train.y.max()) < width):
-            raise DataError(f"class indices must lie in 0..{width - 1}, but go from {int(train.y.min())} to {int(train.y.max())}")
+            raise DataError(
+                f"class indices must lie in 0..{width - 1}, but go from {int(train.y.min())} to {int(train.y.max())}"
+            )
 
     def tensors(self, *, training: bool) -> dict[str, Tensor]:
         """The model and what the strategy remembers; while a task is trained also its trainer."""
@@ -179,7 +187,9 @@ class ContinualLearner:
     def is_finite(self) -> bool:
         """Whether all trained numbers are finite, so that the state is worth keeping."""
         trained = self.model.task_map.parameters()
-        return self.model.task_buffers.is_finite() and all(bool(torch.isfinite(parameter).all()) for parameter in trained)
+        return self.model.task_buffers.is_finite() and all(
+            bool(torch.isfinite(parameter).all()) for parameter in trained
+        )
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -30,7 +30,9 @@ OUTPUTS: Registry[Part] = Registry("outputs")
 """Which classes compete where tasks share their weights."""
 OUTPUTS.register(Part(name="per-task", phrase="outputs that are added with its tasks"))
 OUTPUTS.register(Part(name="growing", phrase="one softmax that grows with its tasks"))
-OUTPUTS.register(Part(name="shared", phrase="one softmax over the classes of all tasks", settings=(TotalOutputsSettings,)))
+OUTPUTS.register(
+    Part(name="shared", phrase="one softmax over the classes of all tasks", settings=(TotalOutputsSettings,))
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,9 @@ METHODS: Registry[Method] = Registry("method")
 register_method = METHODS.register
 
 
-def register_family_methods(short: str, words: str, *, family: str, matching: str | None = None, members: str | None = None) -> None:
+def register_family_methods(
+    short: str, words: str, *, family: str, matching: str | None = None, members: str | None = None
+) -> None:
     """All methods that a posterior family makes possible; ``members`` is the short name of an ensemble's members."""
 
     def add(name: str, task_map: str, strategy: str, description: str, **more: Any) -> None:
@@ -118,11 +122,15 @@ register_family_methods("ssge", "implicit posteriors (SSGE)", family="implicit",
 register_family_methods("avb", "implicit posteriors (AVB)", family="implicit", matching="avb")
 register_family_methods("flow", "normalising flows", family="flow")
 register_family_methods("ensemble", "ensembles of point estimates", family="ensemble", members="dirac")
-register_family_methods("ensemble-bbb", "ensembles of mean-field Gaussian posteriors", family="ensemble-bbb", members="bbb")
+register_family_methods(
+    "ensemble-bbb", "ensembles of mean-field Gaussian posteriors", family="ensemble-bbb", members="bbb"
+)
 
 
 def _register(name: str, task_map: str, family: str, strategy: str, description: str, **more: Any) -> None:
-    register_method(Method(name=name, task_map=task_map, family=family, strategy=strategy, description=description, **more))
+    register_method(
+        Method(name=name, task_map=task_map, family=family, strategy=strategy, description=description, **more)
+    )
 
 
 _PF, _PRECISE = "prior-focused", "shared-precisions"

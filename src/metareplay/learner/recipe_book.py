@@ -48,7 +48,16 @@ def all_recipes() -> tuple[Recipe, ...]:
             benchmark = file.name.removesuffix(".yaml")
             for entry in yaml.safe_load(file.read_text()):
                 settings = flatten(entry["settings"])
-                found.append(Recipe(benchmark, entry["method"], entry["network"], entry["source"], settings, entry.get("fast", False)))
+                found.append(
+                    Recipe(
+                        benchmark,
+                        entry["method"],
+                        entry["network"],
+                        entry["source"],
+                        settings,
+                        entry.get("fast", False),
+                    )
+                )
     return tuple(found)
 
 
@@ -74,7 +83,11 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = F
             settings = dict(nearest.settings)
             if not exact:
                 sizes = {f"hypernet.{key}" for key in ("chunk_size", "smaller_than_posterior", "smaller_than_network")}
-                foreign = sizes | {"posterior.generator_chunk_size"} | (set() if is_mlp(network) else {"posterior.local_reparametrisation"})
+                foreign = (
+                    sizes
+                    | {"posterior.generator_chunk_size"}
+                    | (set() if is_mlp(network) else {"posterior.local_reparametrisation"})
+                )
                 foreign |= {"heads"} if is_own(network) else set()  # a user's network may not be able to grow
                 settings = {key: value for key, value in settings.items() if key not in foreign}
             if method_named(name).strategy != kind.strategy:
@@ -83,10 +96,14 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = F
     return None
 
 
-def default_settings(benchmark: str, method: str, network: str, *, published: bool = False) -> tuple[dict[str, Any], str]:
+def default_settings(
+    benchmark: str, method: str, network: str, *, published: bool = False
+) -> tuple[dict[str, Any], str]:
     """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
     fallback = OWN_DATA[BENCHMARKS[benchmark].problem] if benchmark in BENCHMARKS else benchmark
-    recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(fallback, method, network, published=published)
+    recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(
+        fallback, method, network, published=published
+    )
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
     if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
         base["training.augmentation"] = BENCHMARKS[benchmark].augmentation

@@ -62,7 +62,9 @@ def save_model(
 def load_model(folder: Path, settings: Mapping[str, Any] | None = None) -> StoredModel:
     """Read a model that ``save_model`` wrote, or a run left in its folder; ``settings`` of inference replace those it was stored with."""
     if fixed := [key for key in settings or {} if not key.startswith("inference.")]:
-        raise ConfigError(f"{fixed[0]} of a learned model cannot be changed; only settings that begin with inference. can, or learn anew")
+        raise ConfigError(
+            f"{fixed[0]} of a learned model cannot be changed; only settings that begin with inference. can, or learn anew"
+        )
     folder = folder / "model" if (folder / "model" / "model.json").is_file() else folder
     facts = _read_facts(folder / "model.json")
     try:
@@ -76,7 +78,11 @@ def _build(folder: Path, facts: Mapping[str, Any], settings: Mapping[str, Any]) 
     config = build_config({}, flatten(facts["config"]), str(folder / "model.json"), stored=True)
     config = build_config(flatten(config.model_dump()), settings, "settings") if settings else config
     learner = ContinualLearner(
-        config, facts["problem"], Scenario(facts["scenario"]), tuple(facts["input_shape"]), total_outputs=facts.get("total_outputs")
+        config,
+        facts["problem"],
+        Scenario(facts["scenario"]),
+        tuple(facts["input_shape"]),
+        total_outputs=facts.get("total_outputs"),
     )
     learner.restore(facts, tensors)
     tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]
@@ -88,7 +94,9 @@ def _read_facts(path: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path.parent} holds no model: model.json is missing; give the folder that save() or a run wrote") from error
+        raise CheckpointError(
+            f"{path.parent} holds no model: model.json is missing; give the folder that save() or a run wrote"
+        ) from error
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); it is damaged or no model of metareplay") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:

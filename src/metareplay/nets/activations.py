@@ -7,7 +7,13 @@ from torch import nn
 from metareplay.errors import ConfigError
 
 Activation = Literal["relu", "sigmoid", "tanh", "elu", "linear"]
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "elu": nn.ELU, "linear": nn.Identity}
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "elu": nn.ELU,
+    "linear": nn.Identity,
+}
 
 
 def activation_named(name: str) -> nn.Module:

@@ -40,7 +40,9 @@ NETWORKS: Registry[NetworkPart] = Registry("network", "runs")
 register_network = NETWORKS.register
 
 
-def register_image_network(name: str, network: Callable[[tuple[int, ...], int, str], nn.Module], smallest: int, description: str) -> None:
+def register_image_network(
+    name: str, network: Callable[[tuple[int, ...], int, str], nn.Module], smallest: int, description: str
+) -> None:
     """A network for images of at least ``smallest`` pixels a side, whose activation can be chosen."""
 
     def build(name: str, input_shape: tuple[int, ...], parts: Composition) -> NetworkFactory:
@@ -49,14 +51,20 @@ def register_image_network(name: str, network: Callable[[tuple[int, ...], int, s
         return lambda outputs: network(input_shape, outputs, activation)
 
     settings = (ActivationSettings,)
-    register_network(NetworkPart(name=name, phrase=name, settings=settings, pattern=name, title=name, description=description, build=build))
+    register_network(
+        NetworkPart(
+            name=name, phrase=name, settings=settings, pattern=name, title=name, description=description, build=build
+        )
+    )
 
 
 def check_image_shape(network: str, shape: Sequence[int], smallest: int) -> tuple[int, int, int]:
     """Channels, height and width of the inputs; anything but images that are large enough is refused."""
     if len(shape) != 3:
         hint = f"; give single-channel images the shape {(1, *shape)}" if len(shape) == 2 else "; choose an MLP"
-        raise ConfigError(f"{network} needs images as (channels, height, width), but the inputs have shape {tuple(shape)}{hint}")
+        raise ConfigError(
+            f"{network} needs images as (channels, height, width), but the inputs have shape {tuple(shape)}{hint}"
+        )
     channels, height, width = shape
     if min(height, width) < smallest:
         raise ConfigError(

@@ -62,7 +62,9 @@ def _watched(module: nn.Module, layers: Sequence[str], pooled: bool) -> Iterator
     """What the layers of a module that nobody else uses see or give (B, F) while it runs."""
     known, seen = dict(module.named_modules()), dict[str, Tensor]()
     if unknown := [name for name in layers if not name or name not in known]:
-        raise ConfigError(f"the network has no layer {unknown[0]!r}; it has {', '.join(name for name in known if name)}")
+        raise ConfigError(
+            f"the network has no layer {unknown[0]!r}; it has {', '.join(name for name in known if name)}"
+        )
     handles = []
     for name in layers or weighted_layers(module):
         handles.append(known[name].register_forward_hook(_hook(seen, name, pooled, output=bool(layers))))
@@ -78,7 +80,9 @@ def _hook(seen: dict[str, Tensor], name: str, pooled: bool, *, output: bool) -> 
         value = outputs if output else inputs
         value = value[0] if isinstance(value, tuple) else value
         if not isinstance(value, Tensor):
-            raise ConfigError(f"the layer {name!r} gives a {type(value).__name__}, which has no features; name another layer")
+            raise ConfigError(
+                f"the layer {name!r} gives a {type(value).__name__}, which has no features; name another layer"
+            )
         seen[name] = _flat(value, layer, pooled)
 
     return hook

@@ -34,4 +34,6 @@ class LeNet(nn.Module):
         return self.head(self.activation(self.hidden(h.flatten(1))))  # (B, 50, H', W') -> (B, outputs)
 
 
-register_image_network("lenet", LeNet, SMALLEST, "20 and 50 feature maps of 5 x 5, 500 units; images from 16 x 16 pixels")
+register_image_network(
+    "lenet", LeNet, SMALLEST, "20 and 50 feature maps of 5 x 5, 500 units; images from 16 x 16 pixels"
+)

@@ -30,7 +30,9 @@ def linearised_mlp_outputs(
     covariance = torch.zeros((), device=h.device)
     for index in reversed(range(len(mlp.layers))):
         name = f"layers.{index}"
-        spread = F.linear(inputs[index].square(), variances[f"{name}.weight"], variances[f"{name}.bias"])  # (B, D) -> (B, H)
+        spread = F.linear(
+            inputs[index].square(), variances[f"{name}.weight"], variances[f"{name}.bias"]
+        )  # (B, D) -> (B, H)
         covariance = covariance + (g * spread.unsqueeze(1)) @ g.mT  # (B, C, C)
         if index:
             g = (g @ weights[f"{name}.weight"]) * slopes[index - 1].unsqueeze(1)  # (B, C, H) -> (B, C, D)

@@ -17,7 +17,9 @@ from metareplay.settings import Composition
 class MLP(nn.Module):
     """Fully connected layers; inputs of any shape are flattened. Weights start Xavier-uniform, biases at zero."""
 
-    def __init__(self, input_shape: Sequence[int], hidden: Sequence[int], outputs: int, activation: str = "relu") -> None:
+    def __init__(
+        self, input_shape: Sequence[int], hidden: Sequence[int], outputs: int, activation: str = "relu"
+    ) -> None:
         super().__init__()
         self.activation = activation_named(activation)
         widths = (prod(input_shape), *hidden, outputs)
@@ -41,7 +43,9 @@ class MLP(nn.Module):
         h = x.flatten(1).mT.expand(len(weights["layers.0.weight"]), -1, -1)  # (B, ...) -> (S, D, B)
         for index in range(len(self.layers)):
             weight, bias = weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
-            h = torch.baddbmm(bias.unsqueeze(-1), weight, h if index == 0 else self.activation(h))  # (S, D, B) -> (S, H, B)
+            h = torch.baddbmm(
+                bias.unsqueeze(-1), weight, h if index == 0 else self.activation(h)
+            )  # (S, D, B) -> (S, H, B)
         return h.mT  # (S, outputs, B) -> (S, B, outputs)
 
 

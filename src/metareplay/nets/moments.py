@@ -30,13 +30,17 @@ class MomentsSettings(Settings):
         """What is about weight samples."""
         if self.predictive == "samples":
             return {}
-        return dict.fromkeys(("inference.adaptive", "inference.autocast"), "inference.predictive=moments needs no weight samples")
+        return dict.fromkeys(
+            ("inference.adaptive", "inference.autocast"), "inference.predictive=moments needs no weight samples"
+        )
 
     def check(self, composition: Composition) -> None:
         """Moments are known for our own layers alone."""
         network = composition.parts()["network"]
         if self.predictive == "moments" and network.name != "mlp":
-            raise ConfigError(f"inference.predictive=moments works for MLPs only, not for {network.phrase}; set it to samples")
+            raise ConfigError(
+                f"inference.predictive=moments works for MLPs only, not for {network.phrase}; set it to samples"
+            )
 
 
 NODES = 16
@@ -67,9 +71,13 @@ def mlp_output_moments(
         own.append(
             F.linear(torch.addcmul(spread, h, h), variances[weight], variances[bias])
         )  # by the layer's own weights; (B, D) -> (B, H)
-        variance = own[-1] + F.linear(spread, weights[weight].square()) if index else own[-1]  # and by its inputs' variances; (B, H)
+        variance = (
+            own[-1] + F.linear(spread, weights[weight].square()) if index else own[-1]
+        )  # and by its inputs' variances; (B, H)
         h = F.linear(h, weights[weight], weights[bias])  # (B, D) -> (B, H)
-    g = torch.eye(h.shape[1], device=h.device, dtype=h.dtype)[columns].unsqueeze(0)  # the same for all inputs: (1, C, outputs)
+    g = torch.eye(h.shape[1], device=h.device, dtype=h.dtype)[columns].unsqueeze(
+        0
+    )  # the same for all inputs: (1, C, outputs)
     covariance = _shared(g, own[-1])
     for index in reversed(range(1, len(mlp.layers))):
         g = g @ weights[f"layers.{index}.weight"]  # by the inputs of the layer; (B or 1, C, H) -> (B or 1, C, D)

@@ -48,7 +48,9 @@ class TaskBuffers:
     def to(self, device: torch.device) -> None:
         """Live on this device from now on."""
         self.start = {name: tensor.to(device) for name, tensor in self.start.items()}
-        self.tasks = [[{name: tensor.to(device) for name, tensor in own.items()} for own in sets] for sets in self.tasks]
+        self.tasks = [
+            [{name: tensor.to(device) for name, tensor in own.items()} for own in sets] for sets in self.tasks
+        ]
 
     def is_finite(self) -> bool:
         """Whether all numbers are finite."""
@@ -67,7 +69,9 @@ class TaskBuffers:
             (owner, _, name), tensor = key.partition("."), tensors[key]
             each = tensor.unsqueeze(0) if owner == START or self.members == 1 else tensor  # (M, ...)
             if name not in self.start or each.shape[1:] != self.start[name].shape or len(each) not in (1, self.members):
-                raise CheckpointError(f"the stored buffer {name!r} does not fit this network; it belongs to another configuration")
+                raise CheckpointError(
+                    f"the stored buffer {name!r} does not fit this network; it belongs to another configuration"
+                )
             if owner == START:
                 self.start[name] = tensor
             for sets in self.tasks if owner == START else [self.tasks[int(owner)]]:

@@ -16,13 +16,19 @@ from metareplay.nets.base import NetworkFactory, NetworkPart, register_network
 from metareplay.nets.weights import Buffers, WeightSpec
 from metareplay.settings import Composition
 
-HOW = "write package.module:function, with a function of (input_shape, outputs) or of (outputs) that returns an nn.Module"
+HOW = (
+    "write package.module:function, with a function of (input_shape, outputs) or of (outputs) that returns an nn.Module"
+)
 
 
 def load_function(name: str) -> Callable[..., Any]:
     """The function or class that a name stands for; modules in the current folder are found too."""
     module_name, _, function_name = name.partition(":")
-    if not module_name or not function_name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
+    if (
+        not module_name
+        or not function_name.isidentifier()
+        or not all(part.isidentifier() for part in module_name.split("."))
+    ):
         raise ConfigError(f"network={name!r} names no function; {HOW}")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
@@ -39,7 +45,9 @@ def load_function(name: str) -> Callable[..., Any]:
         raise ConfigError(f"network={name!r}: importing {module_name} failed: {_words(error)}") from error
     function = getattr(module, function_name, None)
     if function is None:
-        raise ConfigError(f"network={name!r}: {getattr(module, '__file__', None) or module_name} has no function {function_name!r}; {HOW}")
+        raise ConfigError(
+            f"network={name!r}: {getattr(module, '__file__', None) or module_name} has no function {function_name!r}; {HOW}"
+        )
     if not (inspect.isfunction(function) or inspect.isclass(function)):
         raise ConfigError(f"network={name!r} is a {type(function).__name__}, no Python function or class; {HOW}")
     return function
@@ -65,7 +73,9 @@ def build_own(name: str, function: Callable[..., Any], input_shape: tuple[int, .
     except ConfigError:
         raise
     except Exception as error:  # whatever the user's function does
-        raise ConfigError(f"network={name!r} failed for inputs of shape {input_shape} and {outputs} outputs: {_words(error)}") from error
+        raise ConfigError(
+            f"network={name!r} failed for inputs of shape {input_shape} and {outputs} outputs: {_words(error)}"
+        ) from error
     if not isinstance(network, nn.Module):
         raise ConfigError(f"network={name!r} returned a {type(network).__name__}, no nn.Module; {HOW}")
     for weight, parameter in network.named_parameters():
@@ -81,18 +91,29 @@ def build_own(name: str, function: Callable[..., Any], input_shape: tuple[int, .
     return network
 
 
-def _arguments(name: str, function: Callable[..., Any], input_shape: tuple[int, ...], outputs: int) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(
+    name: str, function: Callable[..., Any], input_shape: tuple[int, ...], outputs: int
+) -> tuple[list[Any], dict[str, Any]]:
     """How to call a function of (input_shape, outputs) or of (outputs): by these names if it has them, else by position."""
     given: dict[str, Any] = {"input_shape": input_shape, "outputs": outputs}
     everything = inspect.signature(function).parameters.values()
     parameters = [each for each in everything if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     required = [each.name for each in parameters if each.default is each.empty]
-    named = {each.name: given[each.name] for each in parameters if each.name in given and each.kind is not each.POSITIONAL_ONLY}
+    named = {
+        each.name: given[each.name]
+        for each in parameters
+        if each.name in given and each.kind is not each.POSITIONAL_ONLY
+    }
     if "outputs" in named and set(required) <= set(named):
         return [], named
-    if len(required) in (1, 2) and [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY][: len(required)] == required:
+    if (
+        len(required) in (1, 2)
+        and [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY][: len(required)] == required
+    ):
         return ([input_shape, outputs] if len(required) == 2 else [outputs]), {}
-    raise ConfigError(f"network={name!r} takes {', '.join(required) or 'no arguments'}; it must take (input_shape, outputs) or (outputs)")
+    raise ConfigError(
+        f"network={name!r} takes {', '.join(required) or 'no arguments'}; it must take (input_shape, outputs) or (outputs)"
+    )
 
 
 def check_outputs(network: nn.Module, x: Tensor, outputs: int, buffers: Buffers) -> None:
@@ -103,9 +124,13 @@ def check_outputs(network: nn.Module, x: Tensor, outputs: int, buffers: Buffers)
             functional_call(network, dict(buffers), (x[:1],))  # also a single input must have an answer
             found = functional_call(network, dict(buffers), (x,))
     except Exception as error:  # whatever the user's module does
-        raise ConfigError(f"the network {kind} fails on inputs of shape {tuple(x.shape[1:])}: {_words(error)}") from error
+        raise ConfigError(
+            f"the network {kind} fails on inputs of shape {tuple(x.shape[1:])}: {_words(error)}"
+        ) from error
     if not isinstance(found, Tensor):
-        raise ConfigError(f"the network {kind} returns a {type(found).__name__}; it must return one tensor of shape (batch, outputs)")
+        raise ConfigError(
+            f"the network {kind} returns a {type(found).__name__}; it must return one tensor of shape (batch, outputs)"
+        )
     if found.shape != (len(x), outputs):
         raise ConfigError(
             f"the network {kind} gives outputs of shape {tuple(found.shape)} for {len(x)} inputs and {outputs} outputs asked for; "
@@ -114,11 +139,15 @@ def check_outputs(network: nn.Module, x: Tensor, outputs: int, buffers: Buffers)
 
 
 def check_growth(
-    old: tuple[nn.Module, WeightSpec, Mapping[str, Tensor]], new: tuple[nn.Module, WeightSpec, Mapping[str, Tensor]], x: Tensor
+    old: tuple[nn.Module, WeightSpec, Mapping[str, Tensor]],
+    new: tuple[nn.Module, WeightSpec, Mapping[str, Tensor]],
+    x: Tensor,
 ) -> None:
     """Refuse a network whose earlier outputs change when it is given more outputs: what was learned would be lost."""
     flat, place = new[1].flatten(new[0]), old[1].positions_in(new[1])
-    flat = flat + 0.01 * torch.randn(len(flat), generator=torch.Generator().manual_seed(0)).to(flat)  # also where weights start at zero
+    flat = flat + 0.01 * torch.randn(len(flat), generator=torch.Generator().manual_seed(0)).to(
+        flat
+    )  # also where weights start at zero
     before, after = (_run(*each, x) for each in ((old[0], old[1], old[2], flat[place]), (new[0], new[1], new[2], flat)))
     difference = (after[:, : before.shape[1]] - before).abs().max()
     if not float(difference) <= 1e-3 * float(before.abs().max()) + 1e-6:

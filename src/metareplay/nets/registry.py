@@ -23,9 +23,14 @@ def network_kind(name: str) -> NetworkPart:
     if part is None:
         close = difflib.get_close_matches(name.lower(), [*NETWORKS, "mlp-100-100"], n=1, cutoff=0.7)
         hint = f"; did you mean {close[0]}?" if close else ";"
-        titles = ", ".join(part.title for part in NETWORKS.values())
+        titles = ", ".join(part.title for part in listed_networks())
         raise ConfigError(f"network={name!r} is unknown{hint} choose one of {titles}")
     return part
+
+
+def listed_networks() -> list[NetworkPart]:
+    """All networks, for lists: a user's own comes last."""
+    return sorted(NETWORKS.values(), key=lambda part: part.name == "own")
 
 
 def network_part(name: str) -> NetworkPart:

@@ -28,7 +28,9 @@ def conv3x3(inputs: int, outputs: int, stride: int = 1, *, bias: bool = False) -
 class BasicBlock(nn.Module):
     """Two convolutions with batch normalisation, added to the input [He2016]."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int, activation: str, *, bias: bool, projection: bool) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, stride: int, activation: str, *, bias: bool, projection: bool
+    ) -> None:
         super().__init__()
         self.stride, self.more, self.activation = stride, outputs - inputs, activation_named(activation)
         self.conv1, self.norm1 = conv3x3(inputs, outputs, stride, bias=bias), nn.BatchNorm2d(outputs)
@@ -46,7 +48,9 @@ class BasicBlock(nn.Module):
             return self.shortcut(x)
         if self.stride == 1 and self.more == 0:
             return x
-        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more))  # zeros for new channels [He2016, option A]
+        return F.pad(
+            x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more)
+        )  # zeros for new channels [He2016, option A]
 
 
 @final
@@ -69,7 +73,14 @@ class WideBlock(nn.Module):
 class _Residual(nn.Module):
     """Stem, blocks, optionally a last normalisation, mean over all pixels, one linear layer."""
 
-    def __init__(self, stem: Sequence[nn.Module], blocks: Sequence[nn.Module], last: Sequence[nn.Module], width: int, outputs: int) -> None:
+    def __init__(
+        self,
+        stem: Sequence[nn.Module],
+        blocks: Sequence[nn.Module],
+        last: Sequence[nn.Module],
+        width: int,
+        outputs: int,
+    ) -> None:
         super().__init__()
         self.stem, self.blocks, self.last = nn.Sequential(*stem), nn.Sequential(*blocks), nn.Sequential(*last)
         self.head = nn.Linear(width, outputs)
@@ -109,7 +120,9 @@ def _resnet(
 
 def resnet_32(input_shape: Sequence[int], outputs: int, activation: str = "relu") -> nn.Module:
     """6n + 2 layers with n = 5; 16, 16, 32 and 64 channels."""
-    return _resnet("resnet-32", input_shape, outputs, activation, (16, 16, 32, 64), (5, 5, 5), bias=True, projection=False)
+    return _resnet(
+        "resnet-32", input_shape, outputs, activation, (16, 16, 32, 64), (5, 5, 5), bias=True, projection=False
+    )
 
 
 def resnet_18(input_shape: Sequence[int], outputs: int, activation: str = "relu") -> nn.Module:

@@ -42,7 +42,9 @@ class WeightSpec:
         """The specification of a module; weight tying is refused."""
         named = list(module.named_parameters(remove_duplicate=False))
         if not named:
-            raise ConfigError(f"{type(module).__name__} has no weights; a network needs at least one trainable parameter")
+            raise ConfigError(
+                f"{type(module).__name__} has no weights; a network needs at least one trainable parameter"
+            )
         seen: dict[int, str] = {}
         for name, parameter in named:
             if id(parameter) in seen:
@@ -73,7 +75,9 @@ class WeightSpec:
         """Where each weight stands if they are ordered from the oldest to the latest; None where all are of one age."""
         if self.groups is None:
             return None
-        return ColumnBlocks.of(self.groups.cpu().argsort(stable=True).argsort(), self.numel)  # groups are numbered as they came
+        return ColumnBlocks.of(
+            self.groups.cpu().argsort(stable=True).argsort(), self.numel
+        )  # groups are numbered as they came
 
     @cached_property
     def runs(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -86,10 +90,13 @@ class WeightSpec:
     def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
         """Views of the flat vector, named and shaped as the module's weights; leading dimensions are kept."""
         if flat.shape[-1] != self.numel:
-            raise ConfigError(f"the flat weight vector has {flat.shape[-1]} elements; this network has {self.numel} weights")
+            raise ConfigError(
+                f"the flat weight vector has {flat.shape[-1]} elements; this network has {self.numel} weights"
+            )
         parts = flat.split(self.sizes, dim=-1)  # one split: a single gradient buffer in the backward pass
         return {
-            name: part.view((*flat.shape[:-1], *shape)) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
+            name: part.view((*flat.shape[:-1], *shape))
+            for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
         }  # (..., W) -> (..., *shape)
 
     def grown_from(self, smaller: "WeightSpec") -> "WeightSpec":
@@ -107,7 +114,10 @@ class WeightSpec:
 
         Every weight of the larger network holds the smaller one's as its leading corner; other networks are refused.
         """
-        positions, shapes = torch.arange(larger.numel).split(larger.sizes), dict(zip(larger.names, larger.shapes, strict=True))
+        positions, shapes = (
+            torch.arange(larger.numel).split(larger.sizes),
+            dict(zip(larger.names, larger.shapes, strict=True)),
+        )
         corners = []
         for name, shape in zip(self.names, self.shapes, strict=True):
             new = shapes.get(name)
@@ -141,7 +151,9 @@ def one_by_one(module: nn.Module) -> bool:
     return known or any(isinstance(layer, _ConvNd) for layer in module.modules())
 
 
-def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor, buffers: Sequence[Buffers] = ()) -> Tensor:
+def run_flat(
+    module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor, buffers: Sequence[Buffers] = ()
+) -> Tensor:
     """Outputs of the module under weight samples (S, W) for inputs (B, ...): (S, B, C).
 
     ``buffers`` stand in for the module's own: sample i uses set i modulo their number. In training mode each sample starts from its set,
@@ -168,7 +180,10 @@ def run_flat(module: nn.Module, spec: WeightSpec, weights: Tensor, x: Tensor, bu
 
 
 def _over_samples(
-    module: nn.Module, single: Callable[[Tensor, Buffers], tuple[Tensor, Buffers]], weights: Tensor, rows: Sequence[Buffers]
+    module: nn.Module,
+    single: Callable[[Tensor, Buffers], tuple[Tensor, Buffers]],
+    weights: Tensor,
+    rows: Sequence[Buffers],
 ) -> tuple[Tensor, Buffers]:
     """What ``single`` gives for each of the weight samples (S, W) and its buffers, stacked: batched where that works and pays."""
     state = torch.get_rng_state() if exchanged() else None
@@ -180,17 +195,28 @@ def _over_samples(
                 _ONE_BY_ONE.add(module)
             if state is not None:
                 torch.set_rng_state(state)
-    flats = weights.unbind() if len(weights) > 1 else (weights.squeeze(0),)  # a view, whose gradient is no copy; S times (W,)
-    found = [single(flat, {name: value.clone() for name, value in row.items()}) for flat, row in zip(flats, rows, strict=True)]
-    return torch.stack([outputs for outputs, _ in found]), {name: torch.stack([own[name] for _, own in found]) for name in rows[0]}
+    flats = (
+        weights.unbind() if len(weights) > 1 else (weights.squeeze(0),)
+    )  # a view, whose gradient is no copy; S times (W,)
+    found = [
+        single(flat, {name: value.clone() for name, value in row.items()})
+        for flat, row in zip(flats, rows, strict=True)
+    ]
+    return torch.stack([outputs for outputs, _ in found]), {
+        name: torch.stack([own[name] for _, own in found]) for name in rows[0]
+    }
 
 
 def _batched(
     single: Callable[[Tensor, Buffers], tuple[Tensor, Buffers]], weights: Tensor, rows: Sequence[Buffers]
 ) -> tuple[Tensor, Buffers]:
     if not rows[0]:  # less to wrap
-        return torch.func.vmap(lambda flat: single(flat, {})[0], randomness="different")(weights), {}  # (S, W) -> (S, B, C)
-    counts = {name: value.clone() for name, value in rows[0].items() if not value.is_floating_point()}  # the same for all samples
+        return torch.func.vmap(lambda flat: single(flat, {})[0], randomness="different")(
+            weights
+        ), {}  # (S, W) -> (S, B, C)
+    counts = {
+        name: value.clone() for name, value in rows[0].items() if not value.is_floating_point()
+    }  # the same for all samples
     own = {name: torch.stack([row[name] for row in rows]) for name in rows[0] if name not in counts}  # (S, ...)
     batched = torch.func.vmap(lambda flat, own: single(flat, {**own, **counts}), randomness="different")
     outputs, changed = batched(weights, own)  # (S, W) -> (S, ...)

@@ -101,7 +101,10 @@ def finished(runs: Sequence[PlannedRun]) -> dict[str, list[Results]]:
 
 
 def compare(
-    table: PaperTable, rows: Sequence[PaperRow], results: Mapping[str, Sequence[Results]], budgets: Mapping[str, float | None] | None = None
+    table: PaperTable,
+    rows: Sequence[PaperRow],
+    results: Mapping[str, Sequence[Results]],
+    budgets: Mapping[str, float | None] | None = None,
 ) -> list[Comparison]:
     """Every figure of the rows beside the paper's; ``budgets``: the length of each method's training, 1 by default."""
     found = []
@@ -115,7 +118,11 @@ def compare(
             lower = figure in ("seconds", "memory") or (table.regression and figure != "right_task")
             mean, error, seeds = (None, None, 0) if ours is None else ours
             budget = (budgets or {}).get(str(row.method), 1.0)
-            found.append(Comparison(row.paper, str(row.method), figure, mean, error, seeds, paper, paper_error, lower, spent, budget))
+            found.append(
+                Comparison(
+                    row.paper, str(row.method), figure, mean, error, seeds, paper, paper_error, lower, spent, budget
+                )
+            )
     return found
 
 
@@ -172,7 +179,10 @@ def _narrow(table: PaperTable, entries: Sequence[Comparison]) -> Table:
         if cells[0]:
             shown.add_section()
             shown.add_row(
-                f"[bold]{cells[0]}[/]", f"{cells[5]} seed{'' if cells[5] == '1' else 's'}", f"{cells[6]} each", f"{cells[7]} budget"
+                f"[bold]{cells[0]}[/]",
+                f"{cells[5]} seed{'' if cells[5] == '1' else 's'}",
+                f"{cells[6]} each",
+                f"{cells[7]} budget",
             )
         shown.add_row(*cells[1:5], style="bold red" if entry.falls_short else None)
     return shown
@@ -218,11 +228,25 @@ def caption(entries: Sequence[Comparison]) -> str:
 
 def write_comparison(out: Path, table: PaperTable, entries: Sequence[Comparison]) -> tuple[Path, Path]:
     """Write table.md and table.json into a folder."""
-    lines = [f"# {table.title} ({table.label})", "", "| " + " | ".join(HEADER) + " |", "|---|---|" + "---:|" * (len(HEADER) - 2)]
+    lines = [
+        f"# {table.title} ({table.label})",
+        "",
+        "| " + " | ".join(HEADER) + " |",
+        "|---|---|" + "---:|" * (len(HEADER) - 2),
+    ]
     lines += ["| " + " | ".join(cells) + " |" for cells in comparison_cells(table, entries)]
     markdown, data = out / "table.md", out / "table.json"
     write_atomically(markdown, "\n".join([*lines, "", caption(entries), ""]))
-    figures = [asdict(entry) | {"standard_errors": entry.standard_errors, "falls_short": entry.falls_short} for entry in entries]
-    content = {"schema": 1, "table": table.name, "label": table.label, "benchmark": table.benchmark, "network": table.network}
+    figures = [
+        asdict(entry) | {"standard_errors": entry.standard_errors, "falls_short": entry.falls_short}
+        for entry in entries
+    ]
+    content = {
+        "schema": 1,
+        "table": table.name,
+        "label": table.label,
+        "benchmark": table.benchmark,
+        "network": table.network,
+    }
     write_atomically(data, json.dumps(content | {"figures": figures}, indent=1))
     return markdown, data

@@ -51,11 +51,19 @@ def chosen_rows(table: PaperTable, names: Sequence[str]) -> tuple[PaperRow, ...]
 
 
 def planned_runs(
-    table: PaperTable, rows: Sequence[PaperRow], seeds: range, out: Path, *, budget: float = 1.0, given: dict[str, Any] | None = None
+    table: PaperTable,
+    rows: Sequence[PaperRow],
+    seeds: range,
+    out: Path,
+    *,
+    budget: float = 1.0,
+    given: dict[str, Any] | None = None,
 ) -> list[PlannedRun]:
     """Every run that the rows need, seed by seed, so that an interrupted table has all rows; rows may share runs."""
     if fixed := [key for key in FIXED if key in (given or {})]:
-        raise ConfigError(f"--set {fixed[0]} is not possible here: {FIXED[fixed[0]]}; use metareplay run for runs of your own")
+        raise ConfigError(
+            f"--set {fixed[0]} is not possible here: {FIXED[fixed[0]]}; use metareplay run for runs of your own"
+        )
     methods = dict.fromkeys(str(row.method) for row in rows)
     planned: list[PlannedRun] = []
     for seed in seeds:
@@ -65,7 +73,9 @@ def planned_runs(
             config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "settings"), budget)
             share = _length_share(config, build_config(defaults, {}, "settings"))
             folder = out / method / f"seed-{seed}"
-            plan = planned[0].plan.variant(config, folder, source) if planned else Plan.of(config, folder, source=source)
+            plan = (
+                planned[0].plan.variant(config, folder, source) if planned else Plan.of(config, folder, source=source)
+            )
             planned.append(PlannedRun(method, plan, share))
     return planned
 
@@ -89,7 +99,9 @@ def shortened(config: RunConfig, budget: float) -> RunConfig:
     lengths = {key: _share(getattr(training, key), budget) for key in ("iterations", "epochs")}
     stages = [key for key in ("finetune_iterations", "finetune_epochs") if hasattr(strategy, key)]
     after = {key: _share(getattr(strategy, key), budget) for key in stages}
-    return config.model_copy(update={"training": training.model_copy(update=lengths), "strategy": strategy.model_copy(update=after)})
+    return config.model_copy(
+        update={"training": training.model_copy(update=lengths), "strategy": strategy.model_copy(update=after)}
+    )
 
 
 def _share(length: int | None, budget: float) -> int | None:

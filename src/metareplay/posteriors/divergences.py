@@ -81,7 +81,9 @@ def _kl_radial(q: Radial, p: GaussianPrior | MeanFieldGaussian) -> Tensor:
 
 @wasserstein2.register(MeanFieldGaussian, MeanFieldGaussian)
 def _wasserstein2_gaussians(q: MeanFieldGaussian, p: MeanFieldGaussian) -> Tensor:
-    return ((q.mean - p.mean).square() + (q.scale - p.scale).square()).sum(-1)  # W2^2 of diagonal Gaussians; (..., W) -> (...)
+    return ((q.mean - p.mean).square() + (q.scale - p.scale).square()).sum(
+        -1
+    )  # W2^2 of diagonal Gaussians; (..., W) -> (...)
 
 
 @wasserstein2.register(Dirac, Dirac)

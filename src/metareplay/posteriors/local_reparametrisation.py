@@ -9,7 +9,9 @@ from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.seeding import normal
 
 
-def run_locally(mlp: MLP, spec: WeightSpec, posterior: MeanFieldGaussian, x: Tensor, samples: int, *, generator: Generator) -> Tensor:
+def run_locally(
+    mlp: MLP, spec: WeightSpec, posterior: MeanFieldGaussian, x: Tensor, samples: int, *, generator: Generator
+) -> Tensor:
     """Output samples (S, ..., B, C) of an MLP with Gaussian weights (..., W).
 
     Each pre-activation is Gaussian given its inputs, so drawing it for every example on its own
@@ -21,7 +23,9 @@ def run_locally(mlp: MLP, spec: WeightSpec, posterior: MeanFieldGaussian, x: Ten
         h = h if index == 0 else mlp.activation(h)
         weight, bias = f"layers.{index}.weight", f"layers.{index}.bias"
         centre = h @ mean[weight].mT + mean[bias].unsqueeze(-2)  # (..., B, D) -> (..., B, H)
-        spread = (h.square() @ variance[weight].mT + variance[bias].unsqueeze(-2)).clamp_min(1e-16).sqrt()  # (..., B, D) -> (..., B, H)
+        spread = (
+            (h.square() @ variance[weight].mT + variance[bias].unsqueeze(-2)).clamp_min(1e-16).sqrt()
+        )  # (..., B, D) -> (..., B, H)
         noise = normal(samples, *posterior.mean.shape[:-1], *centre.shape[-2:], generator=generator, like=centre)
         h = torch.addcmul(centre, spread, noise)  # (S, ..., B, H)
     return h

@@ -17,13 +17,17 @@ class FixedPriorSettings(Settings):
 class BayesianSettings(FixedPriorSettings):
     """How the prior pulls at a posterior, and how many of its weight samples a training step sees."""
 
-    prior_scale: float = Field(1.0, ge=0, description="tempering: factor of the prior-matching term (1: none, 0: no prior)")
+    prior_scale: float = Field(
+        1.0, ge=0, description="tempering: factor of the prior-matching term (1: none, 0: no prior)"
+    )
     prior_power: float = Field(
         1.0,
         gt=0,
         description="tempering of the prior alone: the prior to this power; below 1 it is broader, so that less of it is kept",
     )
-    train_samples: int = Field(1, ge=1, description="weight samples K for the data term of a training step, of each member of an ensemble")
+    train_samples: int = Field(
+        1, ge=1, description="weight samples K for the data term of a training step, of each member of an ensemble"
+    )
 
 
 class NetworkStartSettings(BayesianSettings):

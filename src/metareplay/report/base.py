@@ -67,7 +67,10 @@ TASK_GIVEN = (
         "Accuracy on each task right after learning it, the task being known.",
     ),
     Measure(
-        lambda results: results.tgiven_final, "TGiven-Final", "percent", "Accuracy on all tasks after the last one, the task being known."
+        lambda results: results.tgiven_final,
+        "TGiven-Final",
+        "percent",
+        "Accuracy on all tasks after the last one, the task being known.",
     ),
     Measure(
         lambda results: results.forgetting,
@@ -143,8 +146,12 @@ def estimate_of(numbers: Sequence[float]) -> Estimate | None:
 
 def criteria_of(runs: Sequence[Results]) -> list[str]:
     """The criteria for which any run has a figure, in the order of ``CRITERION_TITLES``, unknown ones last by name."""
-    figures = [by_name or {} for run in runs for by_name in (run.tinfer_final, run.task_inference_accuracy, run.batch_wise)]
-    found = {name for by_name in figures for name, value in by_name.items() if value is not None and math.isfinite(value)}
+    figures = [
+        by_name or {} for run in runs for by_name in (run.tinfer_final, run.task_inference_accuracy, run.batch_wise)
+    ]
+    found = {
+        name for by_name in figures for name, value in by_name.items() if value is not None and math.isfinite(value)
+    }
     order = list(CRITERION_TITLES)
     return sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
 

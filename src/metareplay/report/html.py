@@ -110,7 +110,11 @@ def _head(header: str, sortable: bool) -> str:
 
 
 def _cell(cell: Cell, tag: str) -> str:
-    attributes = f' data-sort="{escape(cell.sort)}"' + (' class="best"' if cell.best else "") + (' scope="row"' if tag == "th" else "")
+    attributes = (
+        f' data-sort="{escape(cell.sort)}"'
+        + (' class="best"' if cell.best else "")
+        + (' scope="row"' if tag == "th" else "")
+    )
     error = f' <span class="error">± {escape(cell.error)}</span>' if cell.error else ""
     meaning = f'<span class="meaning">{escape(cell.meaning)}</span>' if cell.meaning else ""
     return f"<{tag}{attributes}>{escape(cell.text)}{error}{meaning}</{tag}>"

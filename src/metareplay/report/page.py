@@ -7,12 +7,30 @@ from pathlib import Path
 from metareplay.errors import DataError
 from metareplay.files import write_atomically
 from metareplay.report import html
-from metareplay.report.base import MISSING, MSE, TASK_GIVEN, Estimate, Measure, criteria_of, estimate, mean_and_error, right_task, tinfer
+from metareplay.report.base import (
+    MISSING,
+    MSE,
+    TASK_GIVEN,
+    Estimate,
+    Measure,
+    criteria_of,
+    estimate,
+    mean_and_error,
+    right_task,
+    tinfer,
+)
 from metareplay.report.figures.canvas import PAGE, inline_svg
 from metareplay.report.figures.results import comparison_figure
 from metareplay.report.pictures import pictures, predictive_pictures
 from metareplay.report.runs import Group, find_runs, group_runs
-from metareplay.report.sections import description, headline, headline_criterion, how_to_repeat, results_table, tasks_table
+from metareplay.report.sections import (
+    description,
+    headline,
+    headline_criterion,
+    how_to_repeat,
+    results_table,
+    tasks_table,
+)
 
 _FOOTER = (
     "Written by metareplay. TGiven: the task is known at test time; TInfer: it is inferred from the uncertainty of the "
@@ -56,7 +74,9 @@ def _method(group: Group, prefix: str) -> str:
 
 def _several(groups: Sequence[Group]) -> tuple[str, str, str]:
     benchmarks = list(dict.fromkeys(group.first.benchmark for group in groups))
-    title = f"{len(groups)} methods on {', '.join(benchmarks) if len(benchmarks) < 4 else f'{len(benchmarks)} benchmarks'}"
+    title = (
+        f"{len(groups)} methods on {', '.join(benchmarks) if len(benchmarks) < 4 else f'{len(benchmarks)} benchmarks'}"
+    )
     parts = []
     for number, benchmark in enumerate(benchmarks):
         members = [group for group in groups if group.first.benchmark == benchmark]
@@ -76,7 +96,9 @@ def _several(groups: Sequence[Group]) -> tuple[str, str, str]:
 def _comparison(groups: Sequence[Group], name: str) -> str:
     """The methods of one benchmark side by side: a figure of the headline numbers and a table of all of them."""
     measures = _measures(groups)
-    columns = [(m, values := [estimate(group.results, m.number) for group in groups], _best(values, m)) for m in measures]
+    columns = [
+        (m, values := [estimate(group.results, m.number) for group in groups], _best(values, m)) for m in measures
+    ]
     networks = len({group.first.network for group in groups}) > 1
     rows = []
     for i, group in enumerate(groups):
@@ -85,7 +107,9 @@ def _comparison(groups: Sequence[Group], name: str) -> str:
         rows.append([*names, *cells, _memory(group), *([html.text_cell(group.first.network)] if networks else [])])
     headers = ("Method", "Seeds", *(m.label for m in measures), "Memory ×", *(["Network"] if networks else []))
     note = "Percentages. " if not all(group.regression for group in groups) else ""
-    note += "Blue: the best mean of a column. Memory: numbers trained for all tasks, as a multiple of one task's posterior."
+    note += (
+        "Blue: the best mean of a column. Memory: numbers trained for all tasks, as a multiple of one task's posterior."
+    )
     table = f'{html.table(headers, rows, sortable=True)}<p class="note">{escape(note)}</p>'
     return "".join((_winners(groups), _comparison_drawing(groups, name), table, predictive_pictures(groups, name)))
 
@@ -99,7 +123,9 @@ def _winners(groups: Sequence[Group]) -> str:
         if best and (value := values[best[0]]) is not None:
             mean, error = mean_and_error(value, measure.kind)
             unit = (f"± {error} " if error else "") + ("%" if measure.kind == "percent" else "")
-            names = ", ".join(groups[i].label for i in best[:3]) + (f" and {len(best) - 3} more" if len(best) > 3 else "")
+            names = ", ".join(groups[i].label for i in best[:3]) + (
+                f" and {len(best) - 3} more" if len(best) > 3 else ""
+            )
             order = "Highest" if measure.higher_is_better else "Lowest"
             cards.append(html.Card(f"{order} {measure.label}", mean, unit.strip(), names))
     return html.cards(cards) if cards else ""
@@ -119,7 +145,11 @@ def _measures(groups: Sequence[Group]) -> list[Measure]:
     if all(group.regression for group in groups):
         return [*MSE, Measure(right_task("variance"), "Right task, %", "percent", "")]
     inferred = [Measure(tinfer(name), f"TInfer {name}", "percent", "") for name in criteria_of(every)]
-    return [measure for measure in (*TASK_GIVEN[:3], *inferred) if any(estimate(group.results, measure.number) for group in groups)]
+    return [
+        measure
+        for measure in (*TASK_GIVEN[:3], *inferred)
+        if any(estimate(group.results, measure.number) for group in groups)
+    ]
 
 
 def _comparison_drawing(groups: Sequence[Group], name: str) -> str:
@@ -133,9 +163,13 @@ def _comparison_drawing(groups: Sequence[Group], name: str) -> str:
             criterion = headline_criterion(group.results)
             inferred = estimate(group.results, tinfer(criterion)) if criterion else None
             rows[label] = {"TGiven-Final": estimate(group.results, TASK_GIVEN[1].number), "TInfer-Final": inferred}
-    drawing = comparison_figure(rows, label="mean squared error" if regression else "accuracy in %", log=regression, theme=PAGE)
+    drawing = comparison_figure(
+        rows, label="mean squared error" if regression else "accuracy in %", log=regression, theme=PAGE
+    )
     caption = "After the last task, with the task known (TGiven) and inferred (TInfer)."
-    caption += "" if regression else " The task is inferred by entropy; methods without task inference use their one softmax."
+    caption += (
+        "" if regression else " The task is inferred by entropy; methods without task inference use their one softmax."
+    )
     return html.figure(inline_svg(drawing, name, escape(caption)), "Comparison", caption, wide=True)
 
 

@@ -74,7 +74,13 @@ class FoundRuns(NamedTuple):
 def read_run(folder: Path) -> FinishedRun:
     """Read one run's folder; only results.json has to be there."""
     config_text = _read_text(folder / "config.yaml")
-    return FinishedRun(folder, results_in(folder), config_text, _read_config(folder, config_text), _read_history(folder / "metrics.jsonl"))
+    return FinishedRun(
+        folder,
+        results_in(folder),
+        config_text,
+        _read_config(folder, config_text),
+        _read_history(folder / "metrics.jsonl"),
+    )
 
 
 def results_in(folder: Path) -> Results:
@@ -109,14 +115,20 @@ def group_runs(runs: Sequence[FinishedRun]) -> list[Group]:
     variants: dict[tuple[str, ...], dict[tuple[tuple[str, str], ...], list[FinishedRun]]] = {}
     for run in runs:
         results = run.results
-        identity = tuple(map(str, (results.benchmark, results.method, results.network, results.scenario, results.num_tasks)))
-        setting = tuple(sorted((key, value) for key, value in run.config.items() if key.split(".")[-1] not in _NO_VARIANT))
+        identity = tuple(
+            map(str, (results.benchmark, results.method, results.network, results.scenario, results.num_tasks))
+        )
+        setting = tuple(
+            sorted((key, value) for key, value in run.config.items() if key.split(".")[-1] not in _NO_VARIANT)
+        )
         variants.setdefault(identity, {}).setdefault(setting, []).append(run)
     groups = []
     for identity, by_setting in variants.items():
         common = set.intersection(*(set(setting) for setting in by_setting))
         for setting, members in by_setting.items():
-            differing = ", ".join(f"{key.split('.')[-1]}={value}" for key, value in setting if (key, value) not in common)
+            differing = ", ".join(
+                f"{key.split('.')[-1]}={value}" for key, value in setting if (key, value) not in common
+            )
             label = f"{identity[1]} ({differing})" if differing else identity[1]
             groups.append(Group(label, tuple(sorted(members, key=lambda run: run.results.seed))))
     return groups
@@ -175,5 +187,7 @@ def _read_history(path: Path) -> list[dict[str, Any]]:
             if isinstance(line, dict) and "event" not in line:
                 lines[int(line["task"]), int(line["iteration"])] = line
         except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path}, line {number} is not a training record; delete the line or repeat the run") from error
+            raise DataError(
+                f"{path}, line {number} is not a training record; delete the line or repeat the run"
+            ) from error
     return [lines[key] for key in sorted(lines)]

@@ -55,7 +55,14 @@ def headline(group: Group) -> str:
     if group.regression:
         items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in MSE[1:]]
         right = estimate(runs, right_task("variance"))
-        items.append(_card(right, "Right task", "percent", "Share of inputs given to the task they belong to, by predictive variance."))
+        items.append(
+            _card(
+                right,
+                "Right task",
+                "percent",
+                "Share of inputs given to the task they belong to, by predictive variance.",
+            )
+        )
     else:
         name = headline_criterion(runs)
         items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in (TASK_GIVEN[1], TASK_GIVEN[2])]
@@ -87,11 +94,16 @@ def results_table(group: Group) -> str:
             batches = f"Batches of {size}" if size else "Batches"
             columns = [(tinfer, "Each input"), (batch_wise, batches), *columns]
         cells = [
-            [html.text_cell(name), *(html.estimate_cell(estimate(runs, figure(name)), "percent") for figure, _ in columns)]
+            [
+                html.text_cell(name),
+                *(html.estimate_cell(estimate(runs, figure(name)), "percent") for figure, _ in columns),
+            ]
             for name in criteria
         ]
         parts.append(html.table(("Task inferred by, %", *(label for _, label in columns)), cells, sortable=True))
-        known = "; ".join(f"<b>{name}</b>: {escape(CRITERION_TITLES[name])}" for name in criteria if name in CRITERION_TITLES)
+        known = "; ".join(
+            f"<b>{name}</b>: {escape(CRITERION_TITLES[name])}" for name in criteria if name in CRITERION_TITLES
+        )
         meanings = f'<p class="note">How the task is chosen. {known}.</p>' if known else ""
     return f'<h3>Results</h3><div class="tables">{"".join(parts)}</div>{meanings}{_before_fine_tuning(group)}'
 
@@ -99,7 +111,9 @@ def results_table(group: Group) -> str:
 def _before_fine_tuning(group: Group) -> str:
     """What fine-tuning on coresets started from, for methods that do so."""
     name = headline_criterion(group.results)
-    figures: list[tuple[str, Kind, Callable[[FinalFigures], float | None]]] = [("TGiven-Final", "percent", lambda f: f.tgiven_final)]
+    figures: list[tuple[str, Kind, Callable[[FinalFigures], float | None]]] = [
+        ("TGiven-Final", "percent", lambda f: f.tgiven_final)
+    ]
     if group.regression:
         figures = [
             ("TGiven-Final", "mse", lambda f: (f.mse or SquaredErrors()).tgiven_final),
@@ -109,7 +123,9 @@ def _before_fine_tuning(group: Group) -> str:
         figures.append((f"TInfer-Final ({name})", "percent", lambda f: (f.tinfer_final or {}).get(name)))
     found = [(label, kind, estimate(group.results, _before(figure))) for label, kind, figure in figures]
     shown = ", ".join(f"{escape(label)} {show(value, kind)}" for label, kind, value in found if value is not None)
-    return f'<p class="note">All figures are those after fine-tuning on coresets. Before it: {shown}.</p>' if shown else ""
+    return (
+        f'<p class="note">All figures are those after fine-tuning on coresets. Before it: {shown}.</p>' if shown else ""
+    )
 
 
 def _before(figure: Callable[[FinalFigures], float | None]) -> Number:
@@ -135,7 +151,9 @@ def tasks_table(group: Group) -> str:
     headers = ("Task", f"After learning it, {unit}", f"{end}, {unit}", "Change")
     content = html.table(headers, rows, sortable=True)
     if len(names) > _MOST_ROWS:
-        return html.details(f"Each of the {len(names)} tasks", content.replace('class="panel scroll"', 'class="scroll"'))
+        return html.details(
+            f"Each of the {len(names)} tasks", content.replace('class="panel scroll"', 'class="scroll"')
+        )
     return f"<h3>Tasks</h3>{content}"
 
 
@@ -152,7 +170,10 @@ def how_to_repeat(group: Group) -> str:
         commands = [[*command, "--seed", str(seed), "--out", f"repeated/seed-{seed}"] for seed in seeds]
     first = group.first
     environment = first.environment.model_dump(exclude_none=True).items() if first.environment else ()
-    seconds = [(f"{key}, seconds", value) for key, value in (first.seconds.model_dump(exclude_none=True).items() if first.seconds else ())]
+    seconds = [
+        (f"{key}, seconds", value)
+        for key, value in (first.seconds.model_dump(exclude_none=True).items() if first.seconds else ())
+    ]
     rows = [[html.text_cell(str(key)), html.text_cell(_plain(value))] for key, value in (*environment, *seconds)]
     others = "" if len(seeds) == 1 else "<p class='note'>Of the first seed; the others differ in the seed alone.</p>"
     config = html.code(run.config_text) if run.config_text else "<p class='note'>The folder holds no config.yaml.</p>"
@@ -160,7 +181,9 @@ def how_to_repeat(group: Group) -> str:
         "<h3>Repeat it</h3>"
         + html.code("\n".join(shlex.join(words) for words in commands), css="panel")
         + html.details("Configuration (config.yaml)", others + config)
-        + html.details("Environment", html.table(("", ""), rows, css="words").replace('class="panel scroll"', 'class="scroll"'))
+        + html.details(
+            "Environment", html.table(("", ""), rows, css="words").replace('class="panel scroll"', 'class="scroll"')
+        )
     )
 
 
@@ -182,14 +205,21 @@ def _costs(group: Group) -> Iterator[html.Card]:
         yield html.Card("Memory", f"{trained / whole:.2f}×", "", meaning)
     seconds = estimate(group.results, training_seconds)
     if seconds is not None:
-        yield html.Card("Training time", show_duration(seconds.mean), "", "All tasks, on the machine described at the end of the page.")
+        yield html.Card(
+            "Training time",
+            show_duration(seconds.mean),
+            "",
+            "All tasks, on the machine described at the end of the page.",
+        )
 
 
 def _card(value: Estimate | None, label: str, kind: Kind, meaning: str) -> html.Card | None:
     if value is None:
         return None
     mean, error = mean_and_error(value, kind)
-    return html.Card(label, mean, f"{f'± {error}' if error else ''} {'%' if kind == 'percent' else ''}".strip(), meaning)
+    return html.Card(
+        label, mean, f"{f'± {error}' if error else ''} {'%' if kind == 'percent' else ''}".strip(), meaning
+    )
 
 
 def _number_cell(value: float, kind: Kind) -> html.Cell:

@@ -94,15 +94,23 @@ def parameters_line(results: Results) -> str | None:
 def _inferred(runs: Sequence[Results], regression: bool) -> list[Measure]:
     if regression:
         return [Measure(right_task("variance"), "Right task", "percent", "")]
-    return [Measure(tinfer(name), f"TInfer {name}", "percent", CRITERION_TITLES.get(name, "")) for name in criteria_of(runs)]
+    return [
+        Measure(tinfer(name), f"TInfer {name}", "percent", CRITERION_TITLES.get(name, "")) for name in criteria_of(runs)
+    ]
 
 
 def _figures_table(runs: Sequence[Results], title: str) -> Table:
     regression = runs[0].regression
-    table = Table(title=title, box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", caption_style="dim", pad_edge=False)
+    table = Table(
+        title=title, box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", caption_style="dim", pad_edge=False
+    )
     table.add_column("Figure", no_wrap=True)
     size = runs[0].batch_wise_size
-    headers = ("Value", "Right task %") if regression else ("Each input %", f"Batches of {size} %" if size else "Batches %", "Right task %")
+    headers = (
+        ("Value", "Right task %")
+        if regression
+        else ("Each input %", f"Batches of {size} %" if size else "Batches %", "Right task %")
+    )
     for header in headers:
         table.add_column(header, justify="right")
     for figure in MSE if regression else TASK_GIVEN:

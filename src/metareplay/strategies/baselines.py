@@ -45,4 +45,6 @@ register_strategy(
         build=lambda parts, context: Unbound(context.prior),
     )
 )
-register_strategy(StrategyPart(name="joint", phrase="the data of all tasks so far", build=lambda parts, context: Joint(context.prior)))
+register_strategy(
+    StrategyPart(name="joint", phrase="the data of all tasks so far", build=lambda parts, context: Joint(context.prior))
+)

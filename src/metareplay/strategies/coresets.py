@@ -38,10 +38,18 @@ class CoresetSettings(ReplaySettings):
     """Posterior replay, then fine-tuning on kept examples."""
 
     coreset_size: int = Field(100, ge=1, description="how many random examples of each task are kept for later")
-    finetune_iterations: int | None = Field(None, ge=1, description="steps of fine-tuning on coresets; null: as for a task")
-    finetune_epochs: int | None = Field(None, ge=1, description="passes over a modified coreset instead of steps; null: as for a task")
-    finetune_batch_size: int = Field(128, ge=2, description="examples of each task's modified coreset in a step of fine-tuning")
-    finetune_learning_rate: float | None = Field(None, gt=0, description="Adam's learning rate in fine-tuning; null: as for a task")
+    finetune_iterations: int | None = Field(
+        None, ge=1, description="steps of fine-tuning on coresets; null: as for a task"
+    )
+    finetune_epochs: int | None = Field(
+        None, ge=1, description="passes over a modified coreset instead of steps; null: as for a task"
+    )
+    finetune_batch_size: int = Field(
+        128, ge=2, description="examples of each task's modified coreset in a step of fine-tuning"
+    )
+    finetune_learning_rate: float | None = Field(
+        None, gt=0, description="Adam's learning rate in fine-tuning; null: as for a task"
+    )
     finetune_prior_scale: float | None = Field(
         None, ge=0, description="factor of the KL to the learned posterior in fine-tuning; null: posterior.prior_scale"
     )
@@ -67,7 +75,9 @@ class CoresetSettings(ReplaySettings):
         """Shares of what is left out; priors of posteriors that have none."""
         unused = dict(super().without_effect(composition))
         if self.finetune_others == "none":
-            unused["strategy.finetune_own_share"] = "with strategy.finetune_others=none a task is fine-tuned on its own coreset alone"
+            unused["strategy.finetune_own_share"] = (
+                "with strategy.finetune_others=none a task is fine-tuned on its own coreset alone"
+            )
         if family_of(composition).point:
             unused["strategy.finetune_prior_scale"] = f"{family_of(composition).phrase} have no prior"
         return unused
@@ -101,8 +111,12 @@ class CoresetReplay(QuietStrategy):
     def data_for(self, task: int, data: TaskData) -> TaskData:
         size = min(self.settings.coreset_size, len(data.x) // 2)
         if size == 0:
-            raise DataError("the task has one training example; with a coreset it needs at least two: one to learn from, one to keep")
-        order = torch.randperm(len(data.x), generator=generator_for(self.seed, "coreset", task))  # the same whenever a run is resumed
+            raise DataError(
+                "the task has one training example; with a coreset it needs at least two: one to learn from, one to keep"
+            )
+        order = torch.randperm(
+            len(data.x), generator=generator_for(self.seed, "coreset", task)
+        )  # the same whenever a run is resumed
         kept, rest = order[:size], order[size:].sort().values
         self.coresets[task] = TaskData(data.x[kept], data.y[kept])  # C^(t)
         self.uses.setdefault(task, 0)
@@ -209,7 +223,9 @@ class CoresetReplay(QuietStrategy):
             return
         self.replay.load_state(model, {name: tensor for name, tensor in state.items() if not name.startswith(CURRENT)})
         learned = deepcopy(model.task_map)
-        learned.load_state_dict({name.removeprefix(LEARNED): tensor for name, tensor in current.items() if name.startswith(LEARNED)})
+        learned.load_state_dict(
+            {name.removeprefix(LEARNED): tensor for name, tensor in current.items() if name.startswith(LEARNED)}
+        )
         self._open(model, current[PENDING].tolist(), learned)
 
 

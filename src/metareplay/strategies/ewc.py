@@ -32,8 +32,12 @@ class EWCSettings(Settings):
 
     group: ClassVar[str] = "strategy"
     strength: float = Field(1.0, ge=0, description="weight of the penalty: lambda")
-    decay: float = Field(1.0, ge=0, le=1, description="gamma: factor of the old tasks' Fisher information after each task")
-    fisher_samples: int | None = Field(None, ge=1, description="examples of a task for its Fisher information; null: all")
+    decay: float = Field(
+        1.0, ge=0, le=1, description="gamma: factor of the old tasks' Fisher information after each task"
+    )
+    fisher_samples: int | None = Field(
+        None, ge=1, description="examples of a task for its Fisher information; null: all"
+    )
 
 
 @final
@@ -56,13 +60,20 @@ class OnlineEWC(QuietStrategy):
         if self.centre is None or self.importance is None:
             return None
         weights = model.task_map.trained_theta(task)  # (W,)
-        return quadratic_change(self.importance, self.centre, weights)  # -log of the Gaussian prior, SM sec. Online EWC; (W,) -> ()
+        return quadratic_change(
+            self.importance, self.centre, weights
+        )  # -log of the Gaussian prior, SM sec. Online EWC; (W,) -> ()
 
     def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
-        weights, precision = model.task_map.trained_theta(task).detach(), cast(Tensor, cast(SharedParameters, model.task_map).constant)
+        weights, precision = (
+            model.task_map.trained_theta(task).detach(),
+            cast(Tensor, cast(SharedParameters, model.task_map).constant),
+        )
         fisher = summed_squared_gradients(model, task, data, weights.unsqueeze(0), self.settings.fisher_samples)
         base = self.precision
-        precision.copy_(self.settings.decay * (precision - base) + fisher + base)  # gamma sum N F + N F + 1 / sigma_prior^2
+        precision.copy_(
+            self.settings.decay * (precision - base) + fisher + base
+        )  # gamma sum N F + N F + 1 / sigma_prior^2
         self.centre = self.importance = None
 
     def state(self) -> dict[str, Tensor]:

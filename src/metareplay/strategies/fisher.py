@@ -32,7 +32,9 @@ class FisherSettings(Settings):
     """How the Fisher information of a task's posterior is estimated, where no closed form gives it."""
 
     group: ClassVar[str] = "strategy"
-    fisher_samples: int | None = Field(None, ge=1, description="examples of a task for its Fisher information; null: all")
+    fisher_samples: int | None = Field(
+        None, ge=1, description="examples of a task for its Fisher information; null: all"
+    )
     fisher_weight_samples: int = Field(
         10, ge=1, description="weight samples for the Fisher information of a task's posterior (penalty fisher)"
     )
@@ -51,19 +53,33 @@ def known_information(family: PosteriorFamily, theta: Tensor, spec: WeightSpec) 
 
 
 def posterior_information(
-    model: ContinualModel, task: int, data: TaskData, settings: FisherSettings, prior_variance: float, *, generator: Generator
+    model: ContinualModel,
+    task: int,
+    data: TaskData,
+    settings: FisherSettings,
+    prior_variance: float,
+    *,
+    generator: Generator,
 ) -> Tensor:
     """The diagonal of R^(t) for a task that was just learned: (P,)."""
     family, members = _members(model.family)
     each = []
-    for member, theta in enumerate(model.task_map.theta(task).detach().unflatten(-1, (members, -1))):  # (M P,) -> M times (P,)
+    for member, theta in enumerate(
+        model.task_map.theta(task).detach().unflatten(-1, (members, -1))
+    ):  # (M P,) -> M times (P,)
         if isinstance(family.at(theta, model.spec), HasLogProb):
             each.append(squared_scores(family, theta, model.spec, settings.fisher_weight_samples, generator=generator))
         else:
-            sets = settings.fisher_weight_samples if family.weight_sets is None else family.weight_sets  # weights of a point: one set
+            sets = (
+                settings.fisher_weight_samples if family.weight_sets is None else family.weight_sets
+            )  # weights of a point: one set
             thetas = theta.expand(sets, -1)  # (P,) -> (S, P)
             examples = settings.fisher_samples
-            each.append(from_data(model, task, data, family, thetas, examples, prior_variance, generator=generator, member=member))
+            each.append(
+                from_data(
+                    model, task, data, family, thetas, examples, prior_variance, generator=generator, member=member
+                )
+            )
     return torch.cat(each) / members  # an ensemble's change is the mean over its members; (M P,)
 
 
@@ -82,17 +98,25 @@ def from_data(
     """The heuristic for posteriors without a usable density, by a weight sample for each of S equal thetas (S, P): (P,)."""
 
     def drawn(parameters: Tensor) -> Tensor:
-        return family.at(parameters, model.spec).rsample(1, generator=generator)[0]  # w(theta, z), a z for each; (S, P) -> (S, W)
+        return family.at(parameters, model.spec).rsample(1, generator=generator)[
+            0
+        ]  # w(theta, z), a z for each; (S, P) -> (S, W)
 
     weights, pull = vjp(drawn, thetas)[:2]
     # log q ~ log p(D | W) + log p(W): the heuristic that ends sec:dis:hnet:reg, with squared gradients for the Hessian
     fisher = summed_squared_gradients(model, task, data, weights, examples, lambda gradient: pull(gradient)[0], member)
-    signs = torch.randint(2, weights.shape, generator=generator).to(weights) * 2 - 1  # E (J's)_j^2 = sum_i J_ij^2 for random signs s
-    curvature = pull(signs)[0].square().sum(0) / prior_variance  # diagonal of J' (1 / sigma_prior^2) J, J = dw / dtheta; (S, P) -> (P,)
+    signs = (
+        torch.randint(2, weights.shape, generator=generator).to(weights) * 2 - 1
+    )  # E (J's)_j^2 = sum_i J_ij^2 for random signs s
+    curvature = (
+        pull(signs)[0].square().sum(0) / prior_variance
+    )  # diagonal of J' (1 / sigma_prior^2) J, J = dw / dtheta; (S, P) -> (P,)
     return (fisher + curvature) / len(thetas)
 
 
-def squared_scores(family: PosteriorFamily, theta: Tensor, spec: WeightSpec, samples: int, *, generator: Generator) -> Tensor:
+def squared_scores(
+    family: PosteriorFamily, theta: Tensor, spec: WeightSpec, samples: int, *, generator: Generator
+) -> Tensor:
     """Monte Carlo mean of (d log q(w) / d theta)^2 over weight samples of q: (P,)."""
 
     def log_density(parameters: Tensor, weights: Tensor) -> Tensor:
@@ -122,7 +146,9 @@ def summed_squared_gradients(
     columns, buffers = model.training_columns(task), model.buffers(task)[member]  # statistics are used, never updated
 
     def loss(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(model.network, {**model.spec.unflatten(flat), **buffers}, (x.unsqueeze(0),))  # (1, C)
+        outputs: Tensor = functional_call(
+            model.network, {**model.spec.unflatten(flat), **buffers}, (x.unsqueeze(0),)
+        )  # (1, C)
         return model.likelihood.nll(outputs.unsqueeze(0)[..., columns], y.unsqueeze(0))
 
     def gradient(x: Tensor, y: Tensor) -> Tensor:
@@ -136,7 +162,9 @@ def summed_squared_gradients(
             each = torch.stack([pull(torch.stack([grad(loss)(flat, x, y) for flat in weights])) for x, y in pairs])
         return each.square().sum((0, 1))  # sum_n (d log p(y_n | w, x_n) / dw)^2; (B, S, P) -> (P,)
 
-    chosen = torch.linspace(0, len(data.x) - 1, min(examples or len(data.x), len(data.x))).long()  # spread evenly over the data
+    chosen = torch.linspace(
+        0, len(data.x) - 1, min(examples or len(data.x), len(data.x))
+    ).long()  # spread evenly over the data
     x, y = data.x[chosen].to(weights.device), data.y[chosen].to(weights.device)
     pulled = pull(weights)  # of interest for its size alone; (S, P)
     size, total = max(1, GRADIENT_NUMBERS // max(weights.numel(), pulled.numel())), torch.zeros_like(pulled[0])

@@ -91,7 +91,9 @@ class PosteriorReplay(QuietStrategy):
     def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         if self._estimates(model):
             generator = generator_for(self.seed, "fisher", task)
-            own = posterior_information(model, task, data, self.settings, self.fixed.variance, generator=generator).unsqueeze(0)  # (1, P)
+            own = posterior_information(
+                model, task, data, self.settings, self.fixed.variance, generator=generator
+            ).unsqueeze(0)  # (1, P)
             others = own[:0] if self.information is None else self.information.to(own.device)
             self.information = torch.cat([others[:task], own, others[task + 1 :]])  # (T + 1, P)
         self.forget_checkpoint()
@@ -99,11 +101,15 @@ class PosteriorReplay(QuietStrategy):
     def _keep(self, model: ContinualModel, checkpoint: TaskMap) -> None:
         self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept_tasks)
         if self.settings.prior_from_earlier > 0:
-            posteriors = model.family.at(checkpoint.thetas(self.kept_tasks), model.spec)  # q_s of all earlier tasks; (T, W)
+            posteriors = model.family.at(
+                checkpoint.thetas(self.kept_tasks), model.spec
+            )  # q_s of all earlier tasks; (T, W)
             kept = torch.tensor(self.kept_tasks, device=model.device).unsqueeze(1)  # (T, 1)
             later = model.introduced_by_task > kept  # what a task did not know when it was learned; (T, W)
             earlier = with_fixed_prior(cast(MeanFieldGaussian | Flow, posteriors), self.fixed, later)
-            self.mixture = MixturePrior(self.fixed, earlier, count, self.settings.prior_from_earlier)  # sm:sec:graceful:forgetting
+            self.mixture = MixturePrior(
+                self.fixed, earlier, count, self.settings.prior_from_earlier
+            )  # sm:sec:graceful:forgetting
         at_once = min(count, self.settings.old_tasks or count)
         needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, at_once, stored=True)
         self.change = SquaredChange(checkpoint, self.kept_tasks if self.settings.targets == "stored" else ())
@@ -124,7 +130,9 @@ class PosteriorReplay(QuietStrategy):
         weights = None if weights is None else weights.to(model.device)
         if self.settings.penalty == "mse":
             targets = None if self.stored is None else self.stored[rows]  # (R, P)
-            total = cast(SquaredChange, self.change)(current, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
+            total = cast(SquaredChange, self.change)(
+                current, tasks, targets=targets, weights=weights
+            )  # eq. hnet:reg:l2
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[rows]  # (R, P)
             new = current.thetas(tasks)
@@ -132,12 +140,16 @@ class PosteriorReplay(QuietStrategy):
             total = change.sum() if weights is None else (weights * change).sum()
         return every * self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
 
-    def _change(self, model: ContinualModel, tasks: Sequence[int], old: Tensor, new: Tensor, generator: Generator) -> Tensor:
+    def _change(
+        self, model: ContinualModel, tasks: Sequence[int], old: Tensor, new: Tensor, generator: Generator
+    ) -> Tensor:
         """D(q* || q) of some old tasks: (R, P) twice -> (R,)."""
         family, spec = model.family, model.spec
         if self.settings.penalty != "fisher":
             q_old, q_new = family.at(old, spec), family.at(new, spec)
-            return replay_divergence(self.settings.penalty, q_old, q_new, self.settings.penalty_samples, generator=generator)
+            return replay_divergence(
+                self.settings.penalty, q_old, q_new, self.settings.penalty_samples, generator=generator
+            )
         if is_known(family):
             return quadratic_change(known_information(family, old, spec), old, new)
         information = cast(Tensor, self.information)[list(tasks)]  # (R, P)
@@ -176,7 +188,9 @@ def _build(parts: Composition, context: StrategyContext) -> PosteriorReplay:
 
 
 register_strategy(
-    StrategyPart(name="posterior-replay", phrase="posterior replay", settings=(ReplaySettings, ReplayPriorSettings), build=_build)
+    StrategyPart(
+        name="posterior-replay", phrase="posterior replay", settings=(ReplaySettings, ReplayPriorSettings), build=_build
+    )
 )
 register_strategy(
     StrategyPart(

@@ -48,7 +48,9 @@ class PriorFocused(QuietStrategy):
         self.theta, self.last = theta, None
         if theta is None:
             return
-        posterior = model.family.at(theta, model.spec)  # q^(1:T-1), SM sec. VCL; the old weights of a grown theta follow it
+        posterior = model.family.at(
+            theta, model.spec
+        )  # q^(1:T-1), SM sec. VCL; the old weights of a grown theta follow it
         if isinstance(posterior, MeanFieldGaussian):
             self.last = with_fixed_prior(posterior, self.first, model.fresh)
         else:

@@ -34,7 +34,9 @@ class RehearsalSettings(Settings):
     group: ClassVar[str] = "strategy"
     strength: float = Field(1.0, ge=0, description="weight of the penalty: of the distillation")
     coreset_size: int = Field(100, ge=1, description="how many random inputs of each task are kept for later")
-    replay_batch_size: int = Field(16, ge=1, description="how many kept inputs are replayed in a step, equally many of each old task")
+    replay_batch_size: int = Field(
+        16, ge=1, description="how many kept inputs are replayed in a step, equally many of each old task"
+    )
     replay_batch_per_task: bool = Field(
         False,
         description="replay_batch_size inputs of every old task instead of all old tasks together: the batch grows with the tasks",
@@ -61,7 +63,9 @@ class ExperienceReplay(QuietStrategy):
 
     def data_for(self, task: int, data: TaskData) -> TaskData:
         order = torch.randperm(len(data.x), generator=generator_for(self.seed, "coreset", task))
-        self.coresets[task] = data.x[order[: self.settings.coreset_size]]  # the same inputs whenever a run is resumed; (M, ...)
+        self.coresets[task] = data.x[
+            order[: self.settings.coreset_size]
+        ]  # the same inputs whenever a run is resumed; (M, ...)
         return data
 
     def before_task(self, model: ContinualModel, task: int) -> None:
@@ -81,7 +85,9 @@ class ExperienceReplay(QuietStrategy):
         known = max(head.stop for head in model.heads[:task])
         posterior, unused = model.family.at(checkpoint, model.spec), generator_for(self.seed, "distillation", task)
         with torch.no_grad():
-            everything = [model.run(posterior, self.coresets[old], 1, task - 1, generator=unused) for old in range(task)]  # (1, M, C)
+            everything = [
+                model.run(posterior, self.coresets[old], 1, task - 1, generator=unused) for old in range(task)
+            ]  # (1, M, C)
         self.teacher = [outputs[0, :, :known] for outputs in everything]
         self.checkpoint = checkpoint
 
@@ -91,11 +97,17 @@ class ExperienceReplay(QuietStrategy):
         inputs, targets = [], []
         for old, share in enumerate(self.shares(task, generator=generator)):
             size = len(self.coresets[old])
-            chosen = torch.randperm(size, generator=generator)[torch.arange(share) % size]  # repeated only once all were taken
+            chosen = torch.randperm(size, generator=generator)[
+                torch.arange(share) % size
+            ]  # repeated only once all were taken
             inputs.append(self.coresets[old][chosen])
             targets.append(self.teacher[old][chosen])
-        outputs = model.run(model.posterior(task), torch.cat(inputs), 1, task, generator=generator, train=True)  # (1, B, C)
-        return self.settings.strength * model.likelihood.distillation(outputs, torch.cat(targets))  # SM sec. Experience Replay
+        outputs = model.run(
+            model.posterior(task), torch.cat(inputs), 1, task, generator=generator, train=True
+        )  # (1, B, C)
+        return self.settings.strength * model.likelihood.distillation(
+            outputs, torch.cat(targets)
+        )  # SM sec. Experience Replay
 
     def shares(self, task: int, *, generator: Generator) -> list[int]:
         """How many inputs of each old task's coreset a step replays: equally many; what is left over goes to random tasks."""

@@ -30,9 +30,15 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
 
     group: ClassVar[str] = "strategy"
     strength: float = Field(1.0, ge=0, description="weight of the penalty: beta")
-    penalty: Penalty = Field("mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl, w2 or fisher")
-    penalty_samples: int = Field(10, ge=1, description="weight samples of a Monte Carlo fkl or rkl penalty (normalising flows)")
-    old_tasks: int | None = Field(None, ge=1, description="how many random old tasks are regularised in a step; null: all")
+    penalty: Penalty = Field(
+        "mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl, w2 or fisher"
+    )
+    penalty_samples: int = Field(
+        10, ge=1, description="weight samples of a Monte Carlo fkl or rkl penalty (normalising flows)"
+    )
+    old_tasks: int | None = Field(
+        None, ge=1, description="how many random old tasks are regularised in a step; null: all"
+    )
     penalty_every: int = Field(
         1,
         ge=1,

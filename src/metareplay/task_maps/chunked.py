@@ -42,7 +42,11 @@ class ChunkedHypernetwork(Hypernetwork):
             task_embedding_std=task_embedding_std,
             generator=generator,
         )
-        self.chunk_size, self.chunk_embedding_size, self.chunk_embedding_std = chunk_size, chunk_embedding_size, chunk_embedding_std
+        self.chunk_size, self.chunk_embedding_size, self.chunk_embedding_std = (
+            chunk_size,
+            chunk_embedding_size,
+            chunk_embedding_std,
+        )
         self.per_task = chunk_embeddings_per_task
         shared = [] if self.per_task else [nn.Parameter(self._new_embeddings(self.num_chunks, generator))]
         self.chunk_embeddings = nn.ParameterList(shared)
@@ -61,7 +65,9 @@ class ChunkedHypernetwork(Hypernetwork):
             self.chunk_embeddings.append(nn.Parameter(self._new_embeddings(self.num_chunks, generator)))
 
     def rows(self, tasks: Sequence[int]) -> Tensor:
-        task = torch.stack([self.task_embeddings[t] for t in tasks]).unsqueeze(1).expand(-1, self.num_chunks, -1)  # (T, E) -> (T, L, E)
+        task = (
+            torch.stack([self.task_embeddings[t] for t in tasks]).unsqueeze(1).expand(-1, self.num_chunks, -1)
+        )  # (T, E) -> (T, L, E)
         if self.per_task:
             chunk = torch.stack([self.chunk_embeddings[t] for t in tasks])  # (T, L, C)
         else:

@@ -43,7 +43,9 @@ class SharedParameters(TaskMap):
         self.num_tasks += 1
 
     def thetas(self, tasks: Sequence[int]) -> Tensor:
-        single = (self.shared if self.constant is None else torch.cat([self.shared, self.constant])).unsqueeze(0)  # (P,) -> (1, P)
+        single = (self.shared if self.constant is None else torch.cat([self.shared, self.constant])).unsqueeze(
+            0
+        )  # (P,) -> (1, P)
         return single if len(tasks) == 1 else single.expand(len(tasks), -1)  # (1, P) -> (T, P), whose gradient is a sum
 
     def trained_theta(self, task: int) -> Tensor:

@@ -25,7 +25,9 @@ class EnsembleMap(TaskMap):
         return [task * self.members + member for task in tasks for member in range(self.members)]
 
     def _share(self, start: Start, member: int) -> Start:
-        variances, weights = (None if part is None else part.chunk(self.members)[member] for part in start[1:])  # (M P,) -> (P,)
+        variances, weights = (
+            None if part is None else part.chunk(self.members)[member] for part in start[1:]
+        )  # (M P,) -> (P,)
         return Start(start.theta.chunk(self.members)[member], variances, weights)
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
@@ -37,7 +39,9 @@ class EnsembleMap(TaskMap):
         return self.inner.thetas(self.entries(tasks)).reshape(len(tasks), self.num_outputs)  # (T M, P) -> (T, M P)
 
     def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
-        self.inner.grow(kept[: self.inner.num_outputs], self._share(start, 0), generator=generator)  # all members grow alike
+        self.inner.grow(
+            kept[: self.inner.num_outputs], self._share(start, 0), generator=generator
+        )  # all members grow alike
         self.num_outputs = len(start.theta)
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:

@@ -29,7 +29,9 @@ def build_separate(parts: Composition, size: int, generator: Generator, members:
     return PerTaskHypernetworks(size, lambda outputs, rng: build_generated(parts, outputs, rng, members))
 
 
-def build_hypernetwork(settings: HypernetSettings, size: int, generator: Generator, *, members: int = 1) -> Hypernetwork:
+def build_hypernetwork(
+    settings: HypernetSettings, size: int, generator: Generator, *, members: int = 1
+) -> Hypernetwork:
     """A plain or chunked hypernetwork with so many outputs, for tasks with so many embeddings."""
     if settings.kind == "plain":
         return PlainHypernetwork(

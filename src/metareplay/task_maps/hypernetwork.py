@@ -86,7 +86,9 @@ class Hypernetwork(TaskMap):
         self.task_embeddings.append(nn.Parameter(embedding))
         self.num_tasks += 1
 
-    def match_variances(self, layer: nn.Linear, variances: Tensor, generator: Generator, weights: Tensor | None = None) -> None:
+    def match_variances(
+        self, layer: nn.Linear, variances: Tensor, generator: Generator, weights: Tensor | None = None
+    ) -> None:
         """Start an output layer so that outputs have these variances (P,) over embeddings and weights."""
         moment = self.input_second_moment()
         for hidden in self.hidden_layers:

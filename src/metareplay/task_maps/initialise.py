@@ -26,7 +26,9 @@ def activation_second_moment(activation: nn.Module, input_moment: float, layer: 
     return float((values**2 * _WEIGHTS).sum() / _WEIGHTS.sum())  # Gauss-Hermite quadrature over N(0, scale^2)
 
 
-def match_output_variances(layer: nn.Linear, moment: float, variances: Tensor, generator: Generator, weights: Tensor | None = None) -> None:
+def match_output_variances(
+    layer: nn.Linear, moment: float, variances: Tensor, generator: Generator, weights: Tensor | None = None
+) -> None:
     """Draw the output layer's rows uniformly so that its outputs, chunk after chunk, have the target variances (P,).
 
     Outputs that are ``weights`` (P,) go before others of the same row.

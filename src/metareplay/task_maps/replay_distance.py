@@ -55,10 +55,14 @@ class SquaredChange:
         """
         if self.members is not None:
             ensemble = cast(EnsembleMap, current)
-            targets = None if targets is None else targets.reshape(-1, ensemble.inner.num_outputs)  # (T, M P) -> (T M, P)
+            targets = (
+                None if targets is None else targets.reshape(-1, ensemble.inner.num_outputs)
+            )  # (T, M P) -> (T M, P)
             weights = None if weights is None else weights.repeat_interleave(ensemble.members)  # (T,) -> (T M,)
             entries = ensemble.entries(tasks)
-            inner = self.members(ensemble.inner, entries, targets=targets, weights=weights, small_matrices=small_matrices)
+            inner = self.members(
+                ensemble.inner, entries, targets=targets, weights=weights, small_matrices=small_matrices
+            )
             return inner / ensemble.members
         if small_matrices is None:
             small_matrices = small_matrices_pay(current, len(tasks), stored=targets is not None)
@@ -81,7 +85,11 @@ class SquaredChange:
         """v* of some tasks: (T, L, K)."""
         if not self.stored:
             return self._old_layer.inputs(cast(Hypernetwork, self.old).hidden(tasks))
-        return self._stored_inputs if list(tasks) == self.stored else self._stored_inputs[[self.stored.index(task) for task in tasks]]
+        return (
+            self._stored_inputs
+            if list(tasks) == self.stored
+            else self._stored_inputs[[self.stored.index(task) for task in tasks]]
+        )
 
     @cached_property
     def _stored_inputs(self) -> Tensor:
@@ -91,6 +99,8 @@ class SquaredChange:
         v = self._old_layer.inputs(current.hidden(tasks))  # (T, L, K)
         v_old = self._old_inputs(tasks)
         if weights is not None:
-            v, v_old = (weights.sqrt().view(-1, 1, 1) * each for each in (v, v_old))  # |root(w) (A v - A* v*)|^2 = w |A v - A* v*|^2
+            v, v_old = (
+                weights.sqrt().view(-1, 1, 1) * each for each in (v, v_old)
+            )  # |root(w) (A v - A* v*)|^2 = w |A v - A* v*|^2
         layer = current.output_layer
         return product_distance(layer.weight, layer.bias, v, v_old, self._old_layer)

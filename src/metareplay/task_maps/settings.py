@@ -30,7 +30,9 @@ class HypernetSettings(Settings):
     task_embedding_size: int = Field(32, ge=1, description="length of a task embedding")
     task_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of task embeddings")
     chunk_size: int | None = Field(
-        None, ge=1, description="elements of theta per chunk; null: as many as keep the hypernetwork below the posterior's size"
+        None,
+        ge=1,
+        description="elements of theta per chunk; null: as many as keep the hypernetwork below the posterior's size",
     )
     chunk_embedding_size: int = Field(32, ge=1, description="length of a chunk embedding")
     chunk_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of chunk embeddings")
@@ -40,11 +42,13 @@ class HypernetSettings(Settings):
         description="xavier; gaussian: outputs vary like a Gaussian posterior's ordinary start; hyperfan: Chang et al. 2020",
     )
     smaller_than_posterior: bool = Field(
-        False, description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the posterior of one task"
+        False,
+        description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the posterior of one task",
     )
 
     smaller_than_network: bool = Field(
-        False, description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the main network has weights"
+        False,
+        description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the main network has weights",
     )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:

@@ -44,7 +44,9 @@ def read_tensors(path: Path) -> Checkpoint:
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is truncated or no checkpoint ({error})") from error
     if header.get("format") != FORMAT:
-        raise CheckpointError(f"{path} was not written by this version of metareplay (format {header.get('format')!r}, not {FORMAT!r})")
+        raise CheckpointError(
+            f"{path} was not written by this version of metareplay (format {header.get('format')!r}, not {FORMAT!r})"
+        )
     text = header.get("facts", "")
     if header.get("checksum") != str(zlib.crc32(text.encode(), tensors_checksum(tensors))):
         raise CheckpointError(f"{path} is damaged: its checksum does not match")
@@ -75,7 +77,9 @@ class CheckpointFolder:
 
     def write(self, number: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Add a checkpoint and drop those that are no longer needed."""
-        write_tensors(self.folder / f"step-{number:09d}.safetensors", tensors, {**facts, "fingerprint": self.fingerprint})
+        write_tensors(
+            self.folder / f"step-{number:09d}.safetensors", tensors, {**facts, "fingerprint": self.fingerprint}
+        )
         for old in self._files()[:-KEPT]:
             old.unlink(missing_ok=True)
 

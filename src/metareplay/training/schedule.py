@@ -20,7 +20,9 @@ class LearningRate:
     Its state can be taken and restored between any two steps.
     """
 
-    def __init__(self, settings: TrainingSettings, optimiser: Optimizer, steps_per_epoch: int, total_steps: int) -> None:
+    def __init__(
+        self, settings: TrainingSettings, optimiser: Optimizer, steps_per_epoch: int, total_steps: int
+    ) -> None:
         self.settings, self.optimiser = settings, optimiser
         self.steps_per_epoch, self.total_steps = steps_per_epoch, total_steps
         self.active = settings.cosine or bool(settings.rate_steps) or settings.plateau_patience is not None

@@ -20,27 +20,37 @@ class TrainingSettings(Settings):
     batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer gives all it has")
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
     rate_steps: tuple[tuple[PositiveInt, PositiveFloat], ...] = Field(
-        (), description="[[epochs, factor], ...]: after so many epochs of a task the learning rate is the first one times the factor"
+        (),
+        description="[[epochs, factor], ...]: after so many epochs of a task the learning rate is the first one times the factor",
     )
     cosine: bool = Field(False, description="let the learning rate fall to 0 over each task, along half a cosine")
     plateau_patience: int | None = Field(
-        None, ge=1, description="epochs without a lower mean data loss after which the learning rate is reduced; null: never"
+        None,
+        ge=1,
+        description="epochs without a lower mean data loss after which the learning rate is reduced; null: never",
     )
-    plateau_factor: float = Field(0.1**0.5, gt=0, lt=1, description="by what the learning rate is multiplied on a plateau")
+    plateau_factor: float = Field(
+        0.1**0.5, gt=0, lt=1, description="by what the learning rate is multiplied on a plateau"
+    )
     plateau_floor: float = Field(5e-7, ge=0, description="the lowest learning rate to which a plateau leads")
     autocast: bool = Field(
-        False, description="compute the main network in bfloat16 while training (fast where the processor or GPU has it)"
+        False,
+        description="compute the main network in bfloat16 while training (fast where the processor or GPU has it)",
     )
     clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; null: no clipping")
-    clip_value: float | None = Field(None, gt=0, description="largest absolute value of a gradient element; null: no clipping")
+    clip_value: float | None = Field(
+        None, gt=0, description="largest absolute value of a gradient element; null: no clipping"
+    )
     augmentation: Augmentation = Field(
-        "none", description="variation of training images: none, or crop-flip (shifted by up to 4 pixels, randomly flipped)"
+        "none",
+        description="variation of training images: none, or crop-flip (shifted by up to 4 pixels, randomly flipped)",
     )
     checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints inside a task")
     log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
 
     record_signals: bool = Field(
-        False, description="keep loss and uncertainty of every training batch in signals/, to detect the boundaries of tasks by them"
+        False,
+        description="keep loss and uncertainty of every training batch in signals/, to detect the boundaries of tasks by them",
     )
 
     @model_validator(mode="after")
@@ -50,7 +60,9 @@ class TrainingSettings(Settings):
         if [epoch for epoch, _ in self.rate_steps] != sorted({epoch for epoch, _ in self.rate_steps}):
             raise ValueError("rate_steps must name its epochs once each, in ascending order")
         if self.cosine and (self.rate_steps or self.plateau_patience is not None):
-            raise ValueError("cosine already says how the learning rate falls; leave out rate_steps and plateau_patience, or cosine")
+            raise ValueError(
+                "cosine already says how the learning rate falls; leave out rate_steps and plateau_patience, or cosine"
+            )
         return self
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
@@ -64,4 +76,6 @@ class TrainingSettings(Settings):
         """Variances need single precision."""
         gaussian = composition.find(GaussianSettings)
         if self.autocast and gaussian is not None and gaussian.local_reparametrisation:
-            raise ConfigError("training.autocast would round the variances of posterior.local_reparametrisation; set one of them to false")
+            raise ConfigError(
+                "training.autocast would round the variances of posterior.local_reparametrisation; set one of them to false"
+            )

@@ -41,7 +41,8 @@ def test_a_test_set_inside_or_in_another_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "expected"), [((4, 6, 5), (1, 6, 5)), ((4, 6, 5, 3), (3, 6, 5)), ((4, 3, 6, 5), (3, 6, 5)), ((4, 5), (5,))]
+    ("shape", "expected"),
+    [((4, 6, 5), (1, 6, 5)), ((4, 6, 5, 3), (3, 6, 5)), ((4, 3, 6, 5), (3, 6, 5)), ((4, 5), (5,))],
 )
 def test_pixels_come_with_the_channels_first(shape: tuple[int, ...], expected: tuple[int, ...], tmp_path: Path) -> None:
     found = read(saved(tmp_path, x=np.zeros(shape, dtype=np.uint8), y=Y))

@@ -17,13 +17,17 @@ datasets = pytest.importorskip("datasets")
 
 @pytest.fixture
 def flowers() -> Any:
-    features = datasets.Features({"size": datasets.Value("float32"), "label": datasets.ClassLabel(names=["rose", "tulip"])})
+    features = datasets.Features(
+        {"size": datasets.Value("float32"), "label": datasets.ClassLabel(names=["rose", "tulip"])}
+    )
     train = datasets.Dataset.from_dict({"size": [1.0, 2.0, 3.0], "label": [1, 0, 1]}, features=features)
     test = datasets.Dataset.from_dict({"size": [4.0], "label": [0]}, features=features)
     return datasets.DatasetDict({"train": train, "test": test})
 
 
-def test_a_saved_data_set_has_its_class_names_and_test_set(flowers: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_saved_data_set_has_its_class_names_and_test_set(
+    flowers: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     flowers.save_to_disk(str(tmp_path / "flowers"))
     capfd.readouterr()
     found = read_examples(DataSettings(path=str(tmp_path / "flowers")))
@@ -64,7 +68,9 @@ def test_a_name_of_the_hub_is_handed_on(flowers: Any, monkeypatch: pytest.Monkey
 
 def test_images_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     image = pytest.importorskip("PIL.Image").fromarray(np.full((3, 4), 7, dtype=np.uint8))
-    made = datasets.Dataset.from_dict({"image": [image] * 2, "label": ["x", "y"]}).cast_column("image", datasets.Image())
+    made = datasets.Dataset.from_dict({"image": [image] * 2, "label": ["x", "y"]}).cast_column(
+        "image", datasets.Image()
+    )
     monkeypatch.setattr(datasets, "load_dataset", lambda *_: made)
     assert read_examples(DataSettings(path="hf:a/b")).x.shape == (2, 1, 3, 4)
 

@@ -126,8 +126,12 @@ def test_the_folder_may_be_read_only(tmp_path: Path) -> None:
             place.chmod(0o755)
 
 
-@pytest.mark.parametrize("settings", [{"label": "kind"}, {"ignore": ["id"]}, {"split_by": "part"}, {"tasks_by": "season"}])
+@pytest.mark.parametrize(
+    "settings", [{"label": "kind"}, {"ignore": ["id"]}, {"split_by": "part"}, {"tasks_by": "season"}]
+)
 def test_names_of_columns_are_refused_where_there_are_none(settings: dict[str, Any], tmp_path: Path) -> None:
     draw(tmp_path / "may" / "cat" / "1.png")
-    with pytest.raises(ConfigError, match=r"--(label|ignore|split-by|tasks-by) names a column, but .* is no table and has none"):
+    with pytest.raises(
+        ConfigError, match=r"--(label|ignore|split-by|tasks-by) names a column, but .* is no table and has none"
+    ):
         read(tmp_path, **settings)

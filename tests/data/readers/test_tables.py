@@ -51,7 +51,9 @@ def test_numbers_stay_and_text_becomes_one_input_per_value(table: Callable[[str]
         (["01", "1", "10"], ("01", "1", "10")),
     ],
 )
-def test_labels_are_sorted_and_keep_their_kind(column: list[str], labels: tuple[Any, ...], table: Callable[[str], Path]) -> None:
+def test_labels_are_sorted_and_keep_their_kind(
+    column: list[str], labels: tuple[Any, ...], table: Callable[[str], Path]
+) -> None:
     rows = "".join(f"{index},{label}\n" for index, label in enumerate(column))
     if labels[0] == "10":
         rows = rows.replace("9", "nine", 1)
@@ -64,7 +66,12 @@ def test_codes_that_begin_with_a_zero_are_names_as_labels_and_tasks_and_numbers_
     table: Callable[[str], Path], tmp_path: Path
 ) -> None:
     (tmp_path / "more.csv").write_text("month,y,task\n03,2,7\n")
-    found = read(table("month,y,task\n01,02,007\n02,1,7\n12,02,007\n"), label="y", tasks_by="task", test_path=str(tmp_path / "more.csv"))
+    found = read(
+        table("month,y,task\n01,02,007\n02,1,7\n12,02,007\n"),
+        label="y",
+        tasks_by="task",
+        test_path=str(tmp_path / "more.csv"),
+    )
     assert found.x.tolist() == [[1], [2], [12], [3]]
     assert [found.labels[index] for index in found.y] == ["02", "1", "02", "2"]
     assert found.task is not None
@@ -96,8 +103,16 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("a,kind,season\n1,x,s\n,y,s\n", {}, r"line 3: column 'a' is missing; .*data.missing=drop"),
     ("a,kind,season\n1,x,s\nnan,y,s\n", {}, r"line 3: column 'a' is missing"),
     ("a,kind,season\n1,x,s\ninf,y,s\n", {}, r"line 3: column 'a' is infinite"),
-    ("a,kind,season\n1,x,s\n2,y,s\n3,y,s\nlots,y,s\n", {}, r"line 5: the cell 'lots' in column 'a' is no number, but most others are"),
-    ("a,kind,season\n1,0.5,s\n2,1.5,s\n3,2,s\n4,lots,s\n", {}, r"line 5: the cell 'lots' in column 'kind' is no number"),
+    (
+        "a,kind,season\n1,x,s\n2,y,s\n3,y,s\nlots,y,s\n",
+        {},
+        r"line 5: the cell 'lots' in column 'a' is no number, but most others are",
+    ),
+    (
+        "a,kind,season\n1,0.5,s\n2,1.5,s\n3,2,s\n4,lots,s\n",
+        {},
+        r"line 5: the cell 'lots' in column 'kind' is no number",
+    ),
     ("a;kind;season\n0,5;x;s\n1,5;y;s\n2;y;s\n", {}, r"line 2: the cell '0,5' in column 'a' has a decimal comma"),
     ("a;kind;season\n1;0,5;s\n2;1,5;s\n3;2;s\n", {}, r"line 2: the cell '0,5' in column 'kind' has a decimal comma"),
     ("a,kind,season\n,x,s\n,y,s\n", {"missing": "fill"}, "column 'a' is empty"),
@@ -109,12 +124,20 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     (GOOD, {"ignore": ["id"]}, r"no column 'id' \(--ignore"),
     (GOOD, {"split_by": "part"}, r"no column 'part' \(--split-by"),
     (GOOD, {"split_by": "colour"}, r"line 2: column 'colour' says 'red'; it must say train or test"),
-    ("name,kind,season\n" + "".join(f"n{i},x,s\n" for i in range(60)), {}, "'name' has 60 different values .*--ignore name"),
+    (
+        "name,kind,season\n" + "".join(f"n{i},x,s\n" for i in range(60)),
+        {},
+        "'name' has 60 different values .*--ignore name",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("text", "settings", "message"), BAD, ids=[f"{message[:30]}-{index}" for index, (_, _, message) in enumerate(BAD)])
-def test_a_bad_table_names_file_and_row(text: str, settings: dict[str, Any], message: str, table: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize(
+    ("text", "settings", "message"), BAD, ids=[f"{message[:30]}-{index}" for index, (_, _, message) in enumerate(BAD)]
+)
+def test_a_bad_table_names_file_and_row(
+    text: str, settings: dict[str, Any], message: str, table: Callable[[str], Path]
+) -> None:
     with pytest.raises(DataError, match=message) as caught:
         read(table(text), **settings)
     assert "\n" not in str(caught.value)
@@ -221,8 +244,12 @@ def test_truth_values_are_labels_and_inputs(tmp_path: Path) -> None:
 def test_columns_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
     import datetime
 
-    path = write_parquet(tmp_path / "t.parquet", a=[1, 2], when=[datetime.date(2024, 1, 1)] * 2, kind=["x", "y"], season=["s", "s"])
-    with pytest.raises(DataError, match="column 'when' holds neither numbers nor text; leave it out with --ignore when"):
+    path = write_parquet(
+        tmp_path / "t.parquet", a=[1, 2], when=[datetime.date(2024, 1, 1)] * 2, kind=["x", "y"], season=["s", "s"]
+    )
+    with pytest.raises(
+        DataError, match="column 'when' holds neither numbers nor text; leave it out with --ignore when"
+    ):
         read(path)
     assert read(path, ignore="when").x.shape == (2, 1)
 
@@ -251,7 +278,9 @@ def test_a_table_of_images(tmp_path: Path, png: Callable[[torch.Tensor], dict[st
     found = read(path, label=None, tasks_by=None)
     assert torch.equal(found.x, pixels.unsqueeze(1))
     assert found.inputs == {"kind": "images", "mode": "L", "size": [3, 4], "resize": False}
-    broken = write_parquet(tmp_path / "b.parquet", image=[png(pixels[0]), {"bytes": b"nothing", "path": None}], label=["x", "y"])
+    broken = write_parquet(
+        tmp_path / "b.parquet", image=[png(pixels[0]), {"bytes": b"nothing", "path": None}], label=["x", "y"]
+    )
     with pytest.raises(DataError, match=r"b\.parquet, row 1 cannot be read as an image"):
         read(broken, label=None, tasks_by=None)
 
@@ -266,7 +295,9 @@ def test_what_is_no_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         read(Path("owner/name"))
 
 
-def test_a_shared_folder_is_searched(table: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_folder_is_searched(
+    table: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table(GOOD)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

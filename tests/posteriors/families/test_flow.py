@@ -41,7 +41,9 @@ def test_the_density_of_samples_is_that_of_weights(rng: Generator) -> None:
 def test_the_volume_change_is_that_of_the_jacobian(rng: Generator) -> None:
     flow = wild_flow(5, rng)
     z = torch.randn(5, generator=rng, dtype=torch.float64)
-    jacobian = torch.autograd.functional.jacobian(lambda z: flow.mean + flow.scale * flow._couple(z.unsqueeze(0), inverse=False)[0][0], z)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda z: flow.mean + flow.scale * flow._couple(z.unsqueeze(0), inverse=False)[0][0], z
+    )
     at = (flow.mean + flow.scale * flow._couple(z.unsqueeze(0), inverse=False)[0])[0]
     normal = -0.5 * z.square().sum() - 2.5 * torch.log(torch.tensor(2 * torch.pi, dtype=torch.float64))
     torch.testing.assert_close(flow.log_prob(at.unsqueeze(0))[0], normal - jacobian.detach().det().abs().log())
@@ -54,7 +56,9 @@ def test_gradients_reach_all_parameters_through_samples_and_density(rng: Generat
     for value in (weights.sin().sum(), flow.log_prob(weights.detach()).sum()):
         gradients = torch.autograd.grad(value, leaves, retain_graph=True)
         assert all(gradient.isfinite().all() and (gradient != 0).all() for gradient in gradients)
-    through_samples = torch.autograd.grad(density.sum(), leaves[1:])  # no shift changes the density at a flow's own samples
+    through_samples = torch.autograd.grad(
+        density.sum(), leaves[1:]
+    )  # no shift changes the density at a flow's own samples
     assert all(gradient.isfinite().all() and gradient.any() for gradient in through_samples)
 
 
@@ -137,12 +141,16 @@ def test_outputs_that_come_later_leave_old_weights_alone(rng: Generator) -> None
     new = torch.ones(larger.numel, dtype=torch.bool)
     new[kept] = False
     added = MeanFieldGaussian(after.mean[new], after.scale[new]).log_prob(weights[:, new])
-    torch.testing.assert_close(before.log_prob(weights[:, kept]) + added, density)  # old weights as before, new ones on their own
+    torch.testing.assert_close(
+        before.log_prob(weights[:, kept]) + added, density
+    )  # old weights as before, new ones on their own
 
 
 def test_a_flow_that_is_too_large_is_refused_with_numbers() -> None:
     spec = WeightSpec.of(MLP((784,), (400, 400), 2))
-    with pytest.raises(ConfigError, match=r"flow over the 475,202 weights of this network has [\d,]+ parameters, more than 20,000,000"):
+    with pytest.raises(
+        ConfigError, match=r"flow over the 475,202 weights of this network has [\d,]+ parameters, more than 20,000,000"
+    ):
         FlowFamily(FlowSettings()).num_parameters(spec)
 
 
@@ -150,7 +158,10 @@ def test_a_flow_that_is_too_large_is_refused_with_numbers() -> None:
 @pytest.mark.parametrize("transforms", [1, 2, 5])
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_parameters_are_counted_before_they_are_made(hidden: tuple[int, ...], transforms: int, outputs: int) -> None:
-    family, spec = FlowFamily(FlowSettings(flow_hidden=hidden, flow_transforms=transforms)), WeightSpec.of(MLP((3,), (2,), outputs))
+    family, spec = (
+        FlowFamily(FlowSettings(flow_hidden=hidden, flow_transforms=transforms)),
+        WeightSpec.of(MLP((3,), (2,), outputs)),
+    )
     assert family.num_parameters(spec) == 2 * spec.numel + couplings(spec.numel, transforms, hidden, "tanh").spec.numel
 
 

@@ -55,7 +55,10 @@ def test_chunks_are_the_outputs_of_one_mlp_for_each_embedding(rng: Generator) ->
     wg = MLP((6 + 4,), family.settings.generator_hidden, 7, "tanh")
     layers = WeightSpec.of(wg)
     z, embeddings = torch.randn(5, 6, generator=rng), theta[layers.numel :].view(4, 4)  # 26 weights take 4 chunks of 7
-    chunks = [run_flat(wg, layers, theta[: layers.numel].unsqueeze(0), torch.cat([z, e.expand(5, -1)], 1))[0] for e in embeddings]
+    chunks = [
+        run_flat(wg, layers, theta[: layers.numel].unsqueeze(0), torch.cat([z, e.expand(5, -1)], 1))[0]
+        for e in embeddings
+    ]
     torch.testing.assert_close(posterior.weights_at(z), torch.cat(chunks, 1)[:, : SPEC.numel])
 
 
@@ -89,7 +92,9 @@ def test_the_latent_spread_scales_the_input(rng: Generator) -> None:
 @every_kind
 def test_the_start_has_the_variances_it_says(kind: str) -> None:
     family = family_of(kind)
-    starts = torch.stack([family.initial(NETWORK, SPEC, generator=Generator().manual_seed(seed)) for seed in range(300)])
+    starts = torch.stack(
+        [family.initial(NETWORK, SPEC, generator=Generator().manual_seed(seed)) for seed in range(300)]
+    )
     variances, shape = family.initial_variances(NETWORK, SPEC), family.shape(SPEC)
     for found, wished in zip(starts.split(shape.sizes, dim=-1), variances.split(shape.sizes), strict=True):
         assert float(found.square().mean()) == pytest.approx(float(wished.mean()), rel=0.1)
@@ -133,4 +138,8 @@ def test_the_prior_term_is_the_cross_entropy_with_another_gradient(kind: str) ->
 def test_a_posterior_that_is_not_finite_has_no_finite_prior_term(rng: Generator) -> None:
     family, theta, _ = start("plain")
     theta[0] = float("nan")
-    assert not SSGEMatching(SSGESettings(prior_samples=3)).term(family.at(theta, SPEC), GaussianPrior(), generator=rng).isfinite()
+    assert (
+        not SSGEMatching(SSGESettings(prior_samples=3))
+        .term(family.at(theta, SPEC), GaussianPrior(), generator=rng)
+        .isfinite()
+    )

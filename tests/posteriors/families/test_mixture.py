@@ -65,7 +65,10 @@ def _member(mixture: Mixture, index: int) -> MeanFieldGaussian:
 
 
 def _log_density(mixture: Mixture, weights: Tensor) -> Tensor:
-    return torch.stack([_member(mixture, index).log_prob(weights) for index in range(3)]).logsumexp(0) - torch.tensor(3.0).log()
+    return (
+        torch.stack([_member(mixture, index).log_prob(weights) for index in range(3)]).logsumexp(0)
+        - torch.tensor(3.0).log()
+    )
 
 
 def test_prior_matching_bounds_the_divergence_of_the_mixture(gaussians: Mixture, rng: Generator) -> None:
@@ -81,7 +84,9 @@ def test_prior_matching_bounds_the_divergence_of_the_mixture(gaussians: Mixture,
 
 
 def test_kl_bounds_that_of_the_mixtures(gaussians: Mixture, rng: Generator) -> None:
-    other = Mixture(MeanFieldGaussian(MEANS.flip(0), SCALES.flip(0)), 3)  # the same mixture, its members in another order
+    other = Mixture(
+        MeanFieldGaussian(MEANS.flip(0), SCALES.flip(0)), 3
+    )  # the same mixture, its members in another order
     weights = gaussians.rsample(3000, generator=rng)
     torch.testing.assert_close(_log_density(gaussians, weights), _log_density(other, weights))
     assert float(kl(gaussians, other)) > 1  # the bound sees members, not their mixture
@@ -91,7 +96,9 @@ def test_kl_bounds_that_of_the_mixtures(gaussians: Mixture, rng: Generator) -> N
 def test_members_start_apart_and_vary_alike(base: DiracFamily | GaussianFamily) -> None:
     network = MLP((30,), (40,), 7)
     spec, family = WeightSpec.of(network), MixtureFamily(base, 4, "test")
-    weights = family.initial(network, spec, generator=Generator().manual_seed(1))[family.weight_mask(spec)].view(4, -1)  # (M, W)
+    weights = family.initial(network, spec, generator=Generator().manual_seed(1))[family.weight_mask(spec)].view(
+        4, -1
+    )  # (M, W)
     assert torch.equal(weights[0], spec.flatten(network))
     for part in weights.split(spec.sizes, dim=-1):
         if part[0].any():
@@ -123,7 +130,9 @@ def test_local_samples_of_members_have_each_members_moments(rng: Generator) -> N
     together = run_locally(network, spec, MeanFieldGaussian(mean, scale), x, 4000, generator=rng)  # (S, M, B, C)
     assert together.shape == (4000, 2, 4, 2)
     for member in range(2):
-        alone = run_locally(network, spec, MeanFieldGaussian(mean[member], scale[member]), x, 4000, generator=rng)  # (S, B, C)
+        alone = run_locally(
+            network, spec, MeanFieldGaussian(mean[member], scale[member]), x, 4000, generator=rng
+        )  # (S, B, C)
         error = (2 * alone.var(0) / 4000).sqrt()
         assert ((together[:, member].mean(0) - alone.mean(0)).abs() < 4.5 * error).all()
         torch.testing.assert_close(together[:, member].std(0), alone.std(0), rtol=0.1, atol=0)

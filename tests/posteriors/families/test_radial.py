@@ -80,7 +80,10 @@ def test_with_a_gaussian_the_prior_term_is_exact(
     posterior: Radial, prior: GaussianPrior | MeanFieldGaussian, groups: tuple[int, ...], rng: Generator
 ) -> None:
     """Up to a constant: what two posteriors differ by is the mean of what their sampled terms differ by."""
-    posteriors = [replace(posterior, groups=groups), Radial(posterior.mean.flip(0), posterior.scale.square() + 0.2, SIZES, groups)]
+    posteriors = [
+        replace(posterior, groups=groups),
+        Radial(posterior.mean.flip(0), posterior.scale.square() + 0.2, SIZES, groups),
+    ]
     state = rng.get_state()
     exact = [prior_matching(q, prior, 1, generator=rng) for q in posteriors]
     assert torch.equal(rng.get_state(), state)
@@ -94,7 +97,10 @@ def test_groups_have_a_length_together(posterior: Radial, groups: tuple[int, ...
     """A group's noise has length |r|, however many parts it has: the same noise as if its parts stood together."""
     noise = torch.cat(noise_of(replace(posterior, groups=groups), 3, Generator().manual_seed(5)), dim=-1)
     generator = Generator().manual_seed(5)
-    drawn, radius = torch.randn(3, sum(SIZES), generator=generator), torch.randn(3, 2 if groups else 3, generator=generator)
+    drawn, radius = (
+        torch.randn(3, sum(SIZES), generator=generator),
+        torch.randn(3, 2 if groups else 3, generator=generator),
+    )
     member = torch.tensor(groups or (0, 1, 2)).repeat_interleave(torch.tensor(SIZES))
     for number in range(radius.shape[1]):
         own = drawn[:, member == number]

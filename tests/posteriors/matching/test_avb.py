@@ -151,7 +151,9 @@ def test_its_gradients_are_clipped_like_the_others(rng: Generator) -> None:
     _, _, q = start("plain")
     clipped = matching_of(settings_of("plain"), rng, clip_norm=1e-3)
     clipped.learn(q, GaussianPrior(), generator=rng)
-    norm = torch.cat([parameter.grad.flatten() for parameter in clipped.parameters if parameter.grad is not None]).norm()
+    norm = torch.cat(
+        [parameter.grad.flatten() for parameter in clipped.parameters if parameter.grad is not None]
+    ).norm()
     assert float(norm) == pytest.approx(1e-3, rel=1e-3)
 
 

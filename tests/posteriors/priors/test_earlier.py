@@ -36,7 +36,9 @@ def linear(matrix: Tensor, offset: Tensor) -> Implicit:
     return ImplicitFamily(settings).at(torch.cat([matrix.flatten(), offset]).requires_grad_(), SPEC)
 
 
-LAST = LastPosterior(linear(torch.diag(torch.tensor([0.5, 9.0, 0.8, 9.0])), torch.tensor([1.0, 9.0, -1.0, 9.0])), FIXED, NEW)
+LAST = LastPosterior(
+    linear(torch.diag(torch.tensor([0.5, 9.0, 0.8, 9.0])), torch.tensor([1.0, 9.0, -1.0, 9.0])), FIXED, NEW
+)
 """Old weights are N(1, 0.25) and N(-1, 0.64); what the last posterior says of the new ones is wrong on purpose."""
 
 
@@ -112,7 +114,9 @@ def test_nothing_pulls_where_the_posterior_is_the_prior(rng: Generator) -> None:
 
 def test_the_value_is_the_cross_entropy_of_the_new_weights(rng: Generator) -> None:
     weights = torch.randn(6, 4, generator=rng)
-    torch.testing.assert_close(ssge().sampled_prior(LAST, weights, generator=rng)[0], -FIXED.log_prob(weights[:, NEW]).mean())
+    torch.testing.assert_close(
+        ssge().sampled_prior(LAST, weights, generator=rng)[0], -FIXED.log_prob(weights[:, NEW]).mean()
+    )
     no_head = LastPosterior(LAST.last, FIXED, torch.zeros(4, dtype=torch.bool))
     assert float(ssge().sampled_prior(no_head, weights, generator=rng)[0]) == 0
 
@@ -154,7 +158,10 @@ def test_the_density_of_a_mixture_by_hand() -> None:
 
 
 def _product(means: list[float], scales: list[float], weights: tuple[float, ...]) -> Tensor:
-    parts = [Normal(mean, scale).log_prob(torch.tensor(w)).exp() for mean, scale, w in zip(means, scales, weights, strict=True)]
+    parts = [
+        Normal(mean, scale).log_prob(torch.tensor(w)).exp()
+        for mean, scale, w in zip(means, scales, weights, strict=True)
+    ]
     return parts[0] * parts[1]
 
 
@@ -192,14 +199,20 @@ POSTERIOR = MeanFieldGaussian(torch.tensor([0.5, -1.0]), torch.tensor([0.3, 0.7]
 @pytest.mark.parametrize(
     "prior", [FIXED, MeanFieldGaussian(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 2.0]))], ids=["fixed", "posterior"]
 )
-def test_a_power_of_a_gaussian_is_a_broader_gaussian(prior: GaussianPrior | MeanFieldGaussian, power: float, rng: Generator) -> None:
+def test_a_power_of_a_gaussian_is_a_broader_gaussian(
+    prior: GaussianPrior | MeanFieldGaussian, power: float, rng: Generator
+) -> None:
     weights, broader = torch.randn(9, 2, generator=rng), tempered(prior, power)
     assert type(broader) is type(prior)
     assert isinstance(broader, HasLogProb)
     constant = broader.log_prob(weights) - power * prior.log_prob(weights)  # -log Z
     torch.testing.assert_close(constant, constant[:1].expand(9), atol=1e-4, rtol=0)
     grid = torch.linspace(-60, 60, 24_001, dtype=torch.float64)
-    one = GaussianPrior(prior.variance) if isinstance(prior, GaussianPrior) else MeanFieldGaussian(prior.mean[:1], prior.scale[:1])
+    one = (
+        GaussianPrior(prior.variance)
+        if isinstance(prior, GaussianPrior)
+        else MeanFieldGaussian(prior.mean[:1], prior.scale[:1])
+    )
     mass = (tempered(one, power).log_prob(grid.unsqueeze(1)).exp() * (grid[1] - grid[0])).sum()  # type: ignore[union-attr]
     assert float(mass) == pytest.approx(1, abs=1e-3)
 

@@ -17,7 +17,13 @@ from metareplay.report.runs import Group, find_runs, group_runs
 MakeRun = Callable[..., Path]
 Results = Callable[..., dict[str, Any]]
 Add = Callable[..., None]
-MODES = {"benchmark": "modes-2d", "num_tasks": 3, "task_names": ["a", "b", "c"], "tgiven_matrix": [[99.0]] * 3, "task_confusion": None}
+MODES = {
+    "benchmark": "modes-2d",
+    "num_tasks": 3,
+    "task_names": ["a", "b", "c"],
+    "tgiven_matrix": [[99.0]] * 3,
+    "task_confusion": None,
+}
 
 
 def draw(name: str, groups: list[Group]) -> list[Drawing]:
@@ -54,7 +60,9 @@ def test_a_run_without_extra_files_has_curves_matrix_and_confusions(make_run: Ma
     }
 
 
-def test_uncertainties_of_seeds_are_added_up(make_run: MakeRun, make_results: Results, add_uncertainty_arrays: Add, tmp_path: Path) -> None:
+def test_uncertainties_of_seeds_are_added_up(
+    make_run: MakeRun, make_results: Results, add_uncertainty_arrays: Add, tmp_path: Path
+) -> None:
     for seed in (0, 1):
         add_uncertainty_arrays(make_run(f"runs/seed-{seed}", make_results(seed=seed, calibration_error=10.0 + seed)))
     (one,), (two,) = groups_in(tmp_path / "runs/seed-0"), groups_in(tmp_path / "runs")
@@ -80,13 +88,18 @@ def test_the_plane_has_boundaries_maps_and_samples(modes: Path) -> None:
     lack = np.asarray(shown[4].get_images()[0].get_array())  # the first sample of the first task, conf
     right = 1 / (1 + np.exp(-np.linspace(-8, 8, 60)))
     assert lack == pytest.approx(np.minimum(right, 1 - right) * np.ones((60, 1)), abs=1e-6)
-    assert all(any(isinstance(found, ContourSet) for found in axes.collections) for axes in shown)  # the boundaries of single samples
+    assert all(
+        any(isinstance(found, ContourSet) for found in axes.collections) for axes in shown
+    )  # the boundaries of single samples
     assert "confidence" in singles.caption
 
 
 def test_several_methods_have_entropy_and_agreement_below_one_another(modes: Path, other: Path) -> None:
     arrays = load_file(other / "predictive.safetensors")
-    save_file({name: array for name, array in arrays.items() if name not in ("agree", "sample_entropy")}, other / "predictive.safetensors")
+    save_file(
+        {name: array for name, array in arrays.items() if name not in ("agree", "sample_entropy")},
+        other / "predictive.safetensors",
+    )
     (maps,) = draw("maps", groups_in(modes, other))
     rows = [axes.get_ylabel().split("\n")[0] for axes in maps.figure.axes if axes.get_images() and axes.get_ylabel()]
     assert rows == ["pr-bbb, ent", "pr-bbb, agree", "pr-dirac, ent"]

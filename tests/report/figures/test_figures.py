@@ -82,7 +82,9 @@ def test_losses_of_any_sign_can_be_read_beside_a_peak(usual: tuple[float, float]
     assert axes.get_yscale() == "symlog"
     figure.canvas.draw()
     low, high = axes.get_ylim()
-    heights = axes.transAxes.inverted().transform(axes.transData.transform([(0, value) for value in (0.0, max(usual))]))[:, 1]
+    heights = axes.transAxes.inverted().transform(
+        axes.transData.transform([(0, value) for value in (0.0, max(usual))])
+    )[:, 1]
     assert heights[1] - heights[0] > 0.07  # on a linear axis less than 0.0001
     ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
     assert 0 in ticks
@@ -101,7 +103,9 @@ def test_ticks_of_losses_do_not_touch() -> None:
         figure.canvas.draw()
         axes = figure.axes[0]
         low, high = axes.get_ylim()
-        shown = [label for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True) if low <= tick <= high]
+        shown = [
+            label for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True) if low <= tick <= high
+        ]
         boxes = sorted((label.get_window_extent() for label in shown), key=lambda box: box.y0)
         assert len(boxes) >= 3
         assert all(below.y1 < above.y0 for below, above in pairwise(boxes)), values
@@ -126,7 +130,9 @@ def test_errors_are_stronger_where_they_are_larger() -> None:
 
 
 def test_errors_stay_within_their_cells() -> None:
-    figure = matrix_figure(np.array([[0.00754, np.nan], [0.000123456, 123.4]]), ["polynomial-1", "polynomial-2"], error=True)
+    figure = matrix_figure(
+        np.array([[0.00754, np.nan], [0.000123456, 123.4]]), ["polynomial-1", "polynomial-2"], error=True
+    )
     figure.canvas.draw()
     (axes,) = figure.axes
     assert axes.get_title() == "mean squared error"
@@ -137,7 +143,9 @@ def test_errors_stay_within_their_cells() -> None:
 
 
 def test_a_confusion_says_what_it_counts_and_by_which_criterion() -> None:
-    assert confusion_figure(np.eye(2) * 100, NAMES, criterion="ent").axes[0].get_title() == "inputs in %\ninferred by ent"
+    assert (
+        confusion_figure(np.eye(2) * 100, NAMES, criterion="ent").axes[0].get_title() == "inputs in %\ninferred by ent"
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, np.inf])
@@ -178,7 +186,13 @@ def test_regression_shows_bands_points_truth_and_the_inferred_task() -> None:
     assert "task inferred" in figure.get_supxlabel()
     assert axes.get_xlim() == strip.get_xlim() == (-6, 6)
     assert [len(offsets.get_offsets()) for offsets in axes.collections if len(offsets.get_offsets()) > 1] == [2, 2]
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right", "truth", "training points", "± 1 std. dev."]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "left",
+        "right",
+        "truth",
+        "training points",
+        "± 1 std. dev.",
+    ]
     first = np.asarray(strip.collections[0].get_paths()[0].vertices)
     assert first[:, 0].min() == -6
     assert first[:, 0].max() == pytest.approx(0, abs=0.2)  # the left task is surer to the left of zero
@@ -190,7 +204,12 @@ def test_regression_shows_bands_points_truth_and_the_inferred_task() -> None:
 def test_regression_without_truth_has_no_dashes() -> None:
     x, mean, std, points = regression_arrays()
     figure = regression_figure(x, mean, std, points, ["left", "right"])
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["left", "right", "training points", "± 1 std. dev."]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "left",
+        "right",
+        "training points",
+        "± 1 std. dev.",
+    ]
 
 
 def test_regression_without_uncertainty_infers_no_task() -> None:
@@ -226,7 +245,9 @@ def test_saved_figures_are_the_same_every_time_and_carry_no_date(tmp_path: Path)
 
 
 def test_a_pdf_is_the_same_every_time(tmp_path: Path) -> None:
-    drawn = [save_figure(confusion_figure(np.eye(2) * 100, NAMES), tmp_path / f"{name}.pdf").read_bytes() for name in "ab"]
+    drawn = [
+        save_figure(confusion_figure(np.eye(2) * 100, NAMES), tmp_path / f"{name}.pdf").read_bytes() for name in "ab"
+    ]
     assert drawn[0].startswith(b"%PDF")
     assert drawn[0] == drawn[1]
 
@@ -292,4 +313,6 @@ def test_task_boundaries_are_drawn_over_several_runs() -> None:
     assert [axes.get_xlim() for axes in drawn.axes] == [(0, 150)] * 2
     legend = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert legend[0] == "mean over 10 iterations"
-    assert legend[2] == "highest elsewhere, after a grace period of 40 iterations"  # tasks of 50 iterations keep their last window
+    assert (
+        legend[2] == "highest elsewhere, after a grace period of 40 iterations"
+    )  # tasks of 50 iterations keep their last window

@@ -41,13 +41,18 @@ def test_methods_stand_side_by_side_and_one_posterior_is_drawn_once() -> None:
     assert [len(lines) for lines in drawn] == [4, 2]  # a pale and a bold mean, of two tasks or of one posterior
     assert {line.get_color() for line in drawn[1]} == {LIGHT.ink}
     assert "one posterior for all tasks" in [text.get_text() for text in figure.legends[0].get_texts()]
-    assert [len(axes.child_axes) for axes in panels] == [1, 0]  # one posterior infers nothing: its panel has a line below, no strip
+    assert [len(axes.child_axes) for axes in panels] == [
+        1,
+        0,
+    ]  # one posterior infers nothing: its panel has a line below, no strip
     assert [axes.spines["bottom"].get_visible() for axes in panels] == [False, True]
     assert [(axes.child_axes or [axes])[0].get_xlabel() for axes in panels] == ["x", "x"]
 
 
 def test_maps_share_one_scale_by_unit_and_put_rows_on_the_vertical_axis() -> None:
-    plane = Plane(np.linspace(-8, 8, 5), np.linspace(-4, 4, 3), [(np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([0, 1]))] * 2)
+    plane = Plane(
+        np.linspace(-8, 8, 5), np.linspace(-4, 4, 3), [(np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([0, 1]))] * 2
+    )
     maps = [Map(np.zeros((3, 5)), 0, "a"), Map(np.full((3, 5), 0.6), 1, "b")]
     figure = maps_figure(plane, [MapRow("ent", "nats", maps), MapRow("agree", "", maps[:1])], ["a", "b"])
     images = [axes for axes in figure.axes if axes.get_images()]
@@ -57,7 +62,9 @@ def test_maps_share_one_scale_by_unit_and_put_rows_on_the_vertical_axis() -> Non
     finer = plane._replace(grid_x=np.linspace(-1, 1, 9), grid_y=np.linspace(-1, 1, 9))
     several = [MapRow("one, ent", "nats", maps), MapRow("two, ent", "nats", [Map(np.full((9, 9), 0.1), 0)], finer)]
     images = [axes for axes in maps_figure(plane, several, ["a", "b"]).axes if axes.get_images()]
-    assert [axes.get_images()[0].get_clim() for axes in images] == [(0.0, 0.6)] * 3  # colours of two methods can be compared
+    assert [axes.get_images()[0].get_clim() for axes in images] == [
+        (0.0, 0.6)
+    ] * 3  # colours of two methods can be compared
     with pytest.raises(DataError, match="a map has shape"):
         maps_figure(plane, [MapRow("ent", "nats", [Map(np.zeros((5, 3)), 0)])], ["a", "b"])
 
@@ -83,7 +90,11 @@ def test_uncertainty_tells_how_often_the_own_task_is_surer() -> None:
     assert own_is_surer(np.ones((2, 8))) == 0.5
     figure = uncertainty_figure(np.logspace(-6, 2, 9), {"ent": counts, "ku": np.ones((2, 8)), "x$y$": counts})
     titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
-    assert titles == ["ent: own task surer in 100.0 %", "ku: own task surer in 50.0 %", r"x\$y\$: own task surer in 100.0 %"]
+    assert titles == [
+        "ent: own task surer in 100.0 %",
+        "ku: own task surer in 50.0 %",
+        r"x\$y\$: own task surer in 100.0 %",
+    ]
 
 
 def test_many_bins_are_taken_together() -> None:
@@ -97,11 +108,15 @@ def test_many_bins_are_taken_together() -> None:
 @pytest.mark.parametrize("highest", [0.69, 0.5, 0.013, 80])
 def test_labels_of_uncertainties_do_not_touch(span: float, highest: float) -> None:
     counts = np.ones((2, 8))
-    figure = uncertainty_figure(np.logspace(np.log10(highest / span), np.log10(highest), 9), {"ent": counts, "agree": counts})
+    figure = uncertainty_figure(
+        np.logspace(np.log10(highest / span), np.log10(highest), 9), {"ent": counts, "agree": counts}
+    )
     figure.canvas.draw()
     axes = figure.axes[0]
     low, high = axes.get_xlim()
-    shown = [label for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True) if low <= tick <= high]
+    shown = [
+        label for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True) if low <= tick <= high
+    ]
     boxes = [label.get_window_extent() for label in shown]
     assert len(boxes) >= 2
     assert all(left.x1 + 3 < right.x0 for left, right in pairwise(boxes)), [label.get_text() for label in shown]

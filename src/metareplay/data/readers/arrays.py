@@ -40,7 +40,9 @@ def read_arrays(path: Path, test_path: Path | None) -> Examples:
     if test:
         _check(where, test, "x_test and y_test")
         if set(train) != set(test):
-            raise DataError(f"{where}: training and test set differ in what they have; both need x, y and either both or none task")
+            raise DataError(
+                f"{where}: training and test set differ in what they have; both need x, y and either both or none task"
+            )
         _alike(where, train, test)
         marks = torch.arange(len(train["x"]) + len(test["x"])) >= len(train["x"])
         places.append(Place(f"{where}, test row ", range(len(test["x"]))))
@@ -72,7 +74,9 @@ def as_inputs(x: np.ndarray, path: Path) -> Tensor:
         return torch.from_numpy(x.copy()).unsqueeze(1)  # (N, H, W) -> (N, 1, H, W)
     if x.dtype == np.uint8 and x.ndim == 4:
         last = x.shape[3] in (1, 3) and x.shape[1] not in (1, 3)
-        return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2) if last else x))  # (N, H, W, C) -> (N, C, H, W)
+        return torch.from_numpy(
+            np.ascontiguousarray(x.transpose(0, 3, 1, 2) if last else x)
+        )  # (N, H, W, C) -> (N, C, H, W)
     found = torch.from_numpy(x.astype(np.float32))
     if not bool(torch.isfinite(found).all()):
         row = int((~torch.isfinite(found.flatten(1))).any(1).nonzero()[0])
@@ -86,12 +90,18 @@ def _load(path: Path) -> dict[str, np.ndarray]:
             found = np.load(file, allow_pickle=False)
             if isinstance(found, np.ndarray) != (path.suffix.lower() == ".npy"):
                 raise DataError(f"{path} has the wrong ending; .npy is one array, .npz an archive with the array x")
-            return {"x": found} if isinstance(found, np.ndarray) else {name.lower(): found[name] for name in found.files}
+            return (
+                {"x": found} if isinstance(found, np.ndarray) else {name.lower(): found[name] for name in found.files}
+            )
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist") from error
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         objects = "allow_pickle" in str(error)
-        reason = "it holds pickled objects, which can run code; save arrays of numbers or fixed-length text" if objects else str(error)
+        reason = (
+            "it holds pickled objects, which can run code; save arrays of numbers or fixed-length text"
+            if objects
+            else str(error)
+        )
         raise DataError(f"{path} cannot be read as numbers: {reason}") from error
 
 
@@ -113,4 +123,6 @@ def _alike(path: Path, train: Mapping[str, np.ndarray], test: Mapping[str, np.nd
             f"({test['x'].dtype}); they must be alike"
         )
     if train["y"].shape[1:] != test["y"].shape[1:] or (train["y"].dtype.kind in "US") != (test["y"].dtype.kind in "US"):
-        raise DataError(f"{path}: training labels ({train['y'].dtype}) and test labels ({test['y'].dtype}) are of different kinds")
+        raise DataError(
+            f"{path}: training labels ({train['y'].dtype}) and test labels ({test['y'].dtype}) are of different kinds"
+        )

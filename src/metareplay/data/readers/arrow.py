@@ -26,12 +26,16 @@ def read_parquet_table(files: Sequence[Path]) -> Table:
             found.append(parquet.ParquetFile(file).read())
         except (OSError, pyarrow.ArrowException) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise DataError(f"cannot read {file} ({reason}); the file is truncated, corrupt or no parquet: copy it again") from error
+            raise DataError(
+                f"cannot read {file} ({reason}); the file is truncated, corrupt or no parquet: copy it again"
+            ) from error
         places.append(Place(f"{file}, row ", range(found[-1].num_rows)))
     try:
         table = pyarrow.concat_tables(found)
     except pyarrow.ArrowException as error:
-        raise DataError(f"the files {', '.join(file.name for file in files)} in {files[0].parent} have different columns") from error
+        raise DataError(
+            f"the files {', '.join(file.name for file in files)} in {files[0].parent} have different columns"
+        ) from error
     return from_arrow(table, tuple(places), class_names(table.schema.metadata or {}))
 
 
@@ -47,7 +51,9 @@ def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
 def from_arrow(table: Any, places: tuple[Place, ...], names: Mapping[str, Sequence[str]]) -> Table:
     """A pyarrow table's columns."""
     if table.num_rows == 0:
-        raise DataError(f"{places[0].text.partition(', ')[0] if places else 'the table'} has no rows; give at least one")
+        raise DataError(
+            f"{places[0].text.partition(', ')[0] if places else 'the table'} has no rows; give at least one"
+        )
     columns = {name: _column(table.column(name), names.get(name)) for name in table.column_names}
     return Table(columns, places)
 
@@ -59,16 +65,22 @@ def _column(column: Any, names: Sequence[str] | None) -> Column:
     if types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if names is not None and types.is_integer(kind):
-        values = [None if index is None or not 0 <= index < len(names) else names[index] for index in column.to_pylist()]
+        values = [
+            None if index is None or not 0 <= index < len(names) else names[index] for index in column.to_pylist()
+        ]
         return Column("text", _objects(values))
     if types.is_boolean(kind) and not column.null_count:
         return Column("number", np.array(column.to_pylist(), dtype=bool))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
-        return Column("number", np.array([np.nan if v is None else float(v) for v in column.to_pylist()], dtype=np.float64))
+        return Column(
+            "number", np.array([np.nan if v is None else float(v) for v in column.to_pylist()], dtype=np.float64)
+        )
     if types.is_string(kind) or types.is_large_string(kind):
         return Column("text", _objects(column.to_pylist()))
     if types.is_struct(kind) and {kind.field(index).name for index in range(kind.num_fields)} == {"bytes", "path"}:
-        return Column("image", _objects([None if cell is None else cell["bytes"] or cell["path"] for cell in column.to_pylist()]))
+        return Column(
+            "image", _objects([None if cell is None else cell["bytes"] or cell["path"] for cell in column.to_pylist()])
+        )
     if types.is_binary(kind) or types.is_large_binary(kind):
         return Column("image", _objects(column.to_pylist()))
     return Column("other", _objects([None] * len(column)))

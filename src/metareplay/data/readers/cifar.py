@@ -57,7 +57,14 @@ CIFAR100 = Version(
     50_000,
 )
 VERSIONS = (CIFAR10, CIFAR100)
-PICKLED = {"cifar-10-python.tar.gz", "cifar-100-python.tar.gz", "data_batch_1", "batches.meta", "cifar-10-batches-py", "cifar-100-python"}
+PICKLED = {
+    "cifar-10-python.tar.gz",
+    "cifar-100-python.tar.gz",
+    "data_batch_1",
+    "batches.meta",
+    "cifar-10-batches-py",
+    "cifar-100-python",
+}
 
 
 class Contents(NamedTuple):
@@ -86,7 +93,11 @@ def cifar_files(place: Path, version: Version | None = None) -> tuple[Version, l
 
 def refuse_pickled(place: Path) -> None:
     """The "python version" is made of pickled files, which are never opened."""
-    found = place.name if place.is_file() else next((name for name in sorted(PICKLED) if place.is_dir() and (place / name).exists()), "")
+    found = (
+        place.name
+        if place.is_file()
+        else next((name for name in sorted(PICKLED) if place.is_dir() and (place / name).exists()), "")
+    )
     if found in PICKLED:
         raise DataError(
             f"{place} holds the Python version of CIFAR ({found}): pickled files can run any code when they are opened, so they are "
@@ -96,10 +107,14 @@ def refuse_pickled(place: Path) -> None:
 
 def read_cifar(version: Version, files: list[Path]) -> Contents:
     """All images; the archive is verified by its published checksum, unpacked files by their sizes and labels."""
-    content = _unpacked(version, files[0]) if files[0].suffix == ".gz" else {file.name: file.read_bytes() for file in files}
+    content = (
+        _unpacked(version, files[0]) if files[0].suffix == ".gz" else {file.name: file.read_bytes() for file in files}
+    )
     where = str(files[0] if files[0].suffix == ".gz" else files[0].parent)
     names = tuple(content.get(version.names, b"").decode("ascii", "replace").split())
-    return Contents(_records(version, version.train, content, where), _records(version, version.test, content, where), names)
+    return Contents(
+        _records(version, version.train, content, where), _records(version, version.test, content, where), names
+    )
 
 
 def _unpacked(version: Version, archive: Path) -> dict[str, bytes]:
@@ -118,11 +133,15 @@ def _unpacked(version: Version, archive: Path) -> dict[str, bytes]:
                 if member.isfile() and name in wanted and (file_in := tar.extractfile(member)) is not None:
                     found[name] = file_in.read()
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise DataError(f"cannot read {archive} ({error}); the file is truncated or corrupt: download it again") from error
+        raise DataError(
+            f"cannot read {archive} ({error}); the file is truncated or corrupt: download it again"
+        ) from error
     return found
 
 
-def _records(version: Version, files: tuple[str, ...], content: Mapping[str, bytes], where: str) -> tuple[np.ndarray, np.ndarray]:
+def _records(
+    version: Version, files: tuple[str, ...], content: Mapping[str, bytes], where: str
+) -> tuple[np.ndarray, np.ndarray]:
     size = version.label_bytes + PIXELS
     x, y = [], []
     for name in files:
@@ -130,11 +149,15 @@ def _records(version: Version, files: tuple[str, ...], content: Mapping[str, byt
             raise DataError(f"{where} lacks {name}; download {version.archive} again")
         expected = version.records if files is version.train else version.test_records
         if len(content[name]) != expected * size:
-            raise DataError(f"{where}: {name} has {len(content[name]):,} bytes instead of {expected * size:,}; download it again")
+            raise DataError(
+                f"{where}: {name} has {len(content[name]):,} bytes instead of {expected * size:,}; download it again"
+            )
         records = np.frombuffer(content[name], dtype=np.uint8).reshape(expected, size)
         labels = records[:, version.label_bytes - 1].astype(np.int64)
         if labels.max() >= version.classes:
-            raise DataError(f"{where}: {name} has the label {labels.max()} in record {labels.argmax()}; it is corrupt: download it again")
+            raise DataError(
+                f"{where}: {name} has the label {labels.max()} in record {labels.argmax()}; it is corrupt: download it again"
+            )
         x.append(records[:, version.label_bytes :].reshape(-1, 3, 32, 32))
         y.append(labels)
     return np.concatenate(x), np.concatenate(y)

@@ -55,7 +55,9 @@ def _in_part(root: Path, test: bool) -> list[Found]:
     for file in image_files(root):
         folders = file.relative_to(root).parts[:-1]
         if not 1 <= len(folders) <= 2:
-            raise DataError(f"{file} lies {'in no class folder' if not folders else 'too deep'}; every image must lie in {LAYOUT}")
+            raise DataError(
+                f"{file} lies {'in no class folder' if not folders else 'too deep'}; every image must lie in {LAYOUT}"
+            )
         found.append(Found(file, folders[0] if len(folders) == 2 else None, folders[-1], test))
     if not found:
         raise DataError(f"{root} holds no images ({', '.join(IMAGE_ENDINGS[:3])}, ...); expected is {LAYOUT}")

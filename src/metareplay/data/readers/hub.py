@@ -33,7 +33,9 @@ def read_hub(name: str) -> Table:
                 f"{repository} is not on this machine, and offline mode is on; load it once with a network, or copy its files to a folder "
                 f"and name that with --data ({reason})"
             ) from error
-        raise DataError(f"cannot load {repository} from the Hugging Face hub ({reason}); check the name and the network") from error
+        raise DataError(
+            f"cannot load {repository} from the Hugging Face hub ({reason}); check the name and the network"
+        ) from error
     return _table(found, name)
 
 
@@ -47,9 +49,18 @@ def read_saved(folder: Path) -> Table:
     try:
         with quiet():
             found = datasets.load_from_disk(str(folder))
-    except (OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException, datasets.exceptions.DatasetsError) as error:
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        pyarrow.ArrowException,
+        datasets.exceptions.DatasetsError,
+    ) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"cannot read the data set in {folder} ({reason}); the files are truncated or corrupt: copy them again") from error
+        raise DataError(
+            f"cannot read the data set in {folder} ({reason}); the files are truncated or corrupt: copy them again"
+        ) from error
     return _table(found, str(folder))
 
 
@@ -65,5 +76,7 @@ def _table(found: Any, name: str) -> Table:
 def _part(dataset: Any, text: str) -> Table:
     table = dataset.with_format("arrow")[:]
     names = class_names(table.schema.metadata or {})
-    names |= {name: feature.names for name, feature in dataset.features.items() if type(feature).__name__ == "ClassLabel"}
+    names |= {
+        name: feature.names for name, feature in dataset.features.items() if type(feature).__name__ == "ClassLabel"
+    }
     return from_arrow(table, (Place(text, range(table.num_rows)),), names)

@@ -27,7 +27,9 @@ def read_idx(path: Path) -> np.ndarray:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot read {path} ({error}); the file is truncated or corrupt: copy or download it again") from error
+        raise DataError(
+            f"cannot read {path} ({error}); the file is truncated or corrupt: copy or download it again"
+        ) from error
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _TYPES:
         raise DataError(f"{path} is no IDX file (it does not begin with its mark); download it again")
     dimensions, kind = content[3], np.dtype(_TYPES[content[2]])
@@ -35,7 +37,9 @@ def read_idx(path: Path) -> np.ndarray:
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
     expected = start + kind.itemsize * int(np.prod(shape, dtype=np.int64))
     if len(shape) != dimensions or len(content) != expected:
-        raise DataError(f"{path} has {len(content):,} bytes, but its head promises {expected:,}: truncated or corrupt; download it again")
+        raise DataError(
+            f"{path} has {len(content):,} bytes, but its head promises {expected:,}: truncated or corrupt; download it again"
+        )
     return np.frombuffer(content, dtype=kind, offset=start).reshape(shape)
 
 

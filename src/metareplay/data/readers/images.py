@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 def read_pixels(
-    images: Sequence[Encoded | None], name: Callable[[int], str], size: tuple[int, int] | None = None, mode: str | None = None
+    images: Sequence[Encoded | None],
+    name: Callable[[int], str],
+    size: tuple[int, int] | None = None,
+    mode: str | None = None,
 ) -> tuple[Tensor, str]:
     """Images as uint8 (N, C, H, W) and their Pillow mode, "L" (grey) or "RGB"; resized to ``size`` (H, W) if that is given."""
     try:
@@ -55,7 +58,9 @@ def _common_mode(images: Sequence[Encoded | None], name: Callable[[int], str]) -
     for index, image in enumerate(images):
         found = _opened(image, name(index), lambda opened: str(opened.mode))
         if found in _DEEP:
-            raise DataError(f"{name(index)} has more than 8 bits per pixel (mode {found}); save the images with 8 bits per channel")
+            raise DataError(
+                f"{name(index)} has more than 8 bits per pixel (mode {found}); save the images with 8 bits per channel"
+            )
         grey = grey and found in _GREY
     return "L" if grey else "RGB"
 
@@ -85,4 +90,6 @@ def _opened(image: Encoded | None, name: str, use: Callable[[Any], T]) -> T:
         with Image.open(io.BytesIO(image) if isinstance(image, bytes) else image) as opened:
             return use(opened)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DataError(f"{name} cannot be read as an image; the file is truncated, corrupt or no image: remove or replace it") from error
+        raise DataError(
+            f"{name} cannot be read as an image; the file is truncated, corrupt or no image: remove or replace it"
+        ) from error

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from metareplay.errors import DataError
 
-INSTALL_HINT = 'reading this data set needs the Hugging Face libraries; install them with: pip install "metareplay[data]"'
+INSTALL_HINT = (
+    'reading this data set needs the Hugging Face libraries; install them with: pip install "metareplay[data]"'
+)
 
 
 def read_split(files: Sequence[Path], image_column: str, label_column: str, mode: str) -> tuple[Tensor, Tensor]:
@@ -24,13 +26,22 @@ def read_split(files: Sequence[Path], image_column: str, label_column: str, mode
     except ImportError as error:
         raise DataError(INSTALL_HINT) from error
     where = ", ".join(str(file) for file in files)
-    unreadable = (OSError, ValueError, TypeError, SyntaxError, datasets.exceptions.DatasetsError, pyarrow.ArrowException)
+    unreadable = (
+        OSError,
+        ValueError,
+        TypeError,
+        SyntaxError,
+        datasets.exceptions.DatasetsError,
+        pyarrow.ArrowException,
+    )
     try:
         # The folder of the data may be read-only and the user's home small: the library's own copy is temporary.
         with quiet(), tempfile.TemporaryDirectory(prefix="metareplay-", ignore_cleanup_errors=True) as scratch:
             # Named by its folder, not as "parquet": that would report the use over the network.
             folder, names = str(files[0].parent), [glob.escape(str(file)) for file in files]
-            table = datasets.load_dataset(folder, data_files=names, split="train", cache_dir=scratch, keep_in_memory=True)
+            table = datasets.load_dataset(
+                folder, data_files=names, split="train", cache_dir=scratch, keep_in_memory=True
+            )
             _require_columns(table.column_names, (image_column, label_column), where)
             table = table.cast_column(image_column, datasets.Image(mode=mode))
             labels = torch.tensor(list(table[label_column]), dtype=torch.int64)
@@ -38,13 +49,17 @@ def read_split(files: Sequence[Path], image_column: str, label_column: str, mode
             return _stack((image for batch in batches for image in batch[image_column]), len(table), where), labels
     except unreadable as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"cannot read {where} ({reason}); the file is truncated or corrupt: copy or download it again") from error
+        raise DataError(
+            f"cannot read {where} ({reason}); the file is truncated or corrupt: copy or download it again"
+        ) from error
 
 
 def _require_columns(found: Sequence[str], needed: Sequence[str], where: str) -> None:
     missing = [column for column in needed if column not in found]
     if missing:
-        raise DataError(f"{where} has no column {' or '.join(missing)}, only {', '.join(found)}; is it the right data set?")
+        raise DataError(
+            f"{where} has no column {' or '.join(missing)}, only {', '.join(found)}; is it the right data set?"
+        )
 
 
 def _stack(images: Iterable[Any], count: int, where: str) -> Tensor:
@@ -55,7 +70,9 @@ def _stack(images: Iterable[Any], count: int, where: str) -> Tensor:
         if pixels is None:
             pixels = np.empty((count, *array.shape), dtype=np.uint8)
         if array.dtype != np.uint8 or array.shape != pixels.shape[1:]:
-            raise DataError(f"{where}: image {index} has shape {array.shape} ({array.dtype}), the first one {pixels.shape[1:]} (uint8)")
+            raise DataError(
+                f"{where}: image {index} has shape {array.shape} ({array.dtype}), the first one {pixels.shape[1:]} (uint8)"
+            )
         pixels[index] = array
     if pixels is None:
         raise DataError(f"{where} holds no images; download it again")

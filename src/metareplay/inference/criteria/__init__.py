@@ -1,6 +1,11 @@
 """How the task of an input is inferred. Importing the folder registers the criteria that come with the package."""
 
-from metareplay.inference.criteria.agreement import disagreement, expected_entropy, knowledge_uncertainty, single_entropies
+from metareplay.inference.criteria.agreement import (
+    disagreement,
+    expected_entropy,
+    knowledge_uncertainty,
+    single_entropies,
+)
 from metareplay.inference.criteria.base import (
     CRITERIA,
     Criterion,

@@ -27,8 +27,15 @@ def knowledge_uncertainty(log_probs: Tensor) -> Tensor:
 
 
 register_criterion(
-    Criterion(name="agree", description="strongest agreement between weight samples", score=disagreement, needs_samples=True)
+    Criterion(
+        name="agree", description="strongest agreement between weight samples", score=disagreement, needs_samples=True
+    )
 )
 register_criterion(
-    Criterion(name="ku", description="lowest knowledge uncertainty (mutual information)", score=knowledge_uncertainty, needs_samples=True)
+    Criterion(
+        name="ku",
+        description="lowest knowledge uncertainty (mutual information)",
+        score=knowledge_uncertainty,
+        needs_samples=True,
+    )
 )

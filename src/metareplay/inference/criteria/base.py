@@ -127,7 +127,9 @@ def criterion_named(name: str, problem: Problem = "classification", *, weight_se
     criterion, usable = CRITERIA.named(name), criteria_for(problem, weight_sets=weight_sets)
     choices = ", ".join(each.name for each in usable)
     if problem not in criterion.problems:
-        raise ConfigError(f"criterion={name!r} is for {' and '.join(criterion.problems)}, and this is {problem}; choose one of {choices}")
+        raise ConfigError(
+            f"criterion={name!r} is for {' and '.join(criterion.problems)}, and this is {problem}; choose one of {choices}"
+        )
     if criterion not in usable:
         raise ConfigError(
             f"criterion={name!r} compares weight samples, but a Dirac posterior has only one; "

@@ -37,4 +37,6 @@ def unlikeliness(log_p: Tensor) -> Tensor:
 
 
 register_criterion(Criterion(name="ent", description="lowest entropy of the posterior predictive", score=total_entropy))
-register_criterion(Criterion(name="conf", description="highest probability of the predicted class", score=lack_of_confidence))
+register_criterion(
+    Criterion(name="conf", description="highest probability of the predicted class", score=lack_of_confidence)
+)

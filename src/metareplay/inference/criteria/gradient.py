@@ -18,7 +18,9 @@ class GradSettings(Settings):
 
     group: ClassVar[str] = "inference"
 
-    grad_steps: int = Field(1, ge=1, description="criterion grad: gradient steps on the mixing coefficients of the tasks")
+    grad_steps: int = Field(
+        1, ge=1, description="criterion grad: gradient steps on the mixing coefficients of the tasks"
+    )
     grad_rate: float = Field(1.0, gt=0, description="criterion grad: size of these steps")
 
 
@@ -31,7 +33,9 @@ def entropy_gradient(evidence: Evidence) -> Tensor:
     """
     log_predictives, heads, settings = evidence.said, evidence.heads, evidence.find(GradSettings)
     outputs = max(head.stop for head in heads)
-    log_p = torch.full((len(heads), *log_predictives[0].shape[:-1], outputs), -torch.inf, dtype=torch.float64)  # (T, B, C)
+    log_p = torch.full(
+        (len(heads), *log_predictives[0].shape[:-1], outputs), -torch.inf, dtype=torch.float64
+    )  # (T, B, C)
     for task, (head, own) in enumerate(zip(heads, log_predictives, strict=True)):
         log_p[task, ..., head] = own
     v = torch.zeros(log_p.shape[:-1], dtype=torch.float64)  # (T, B)
@@ -42,10 +46,14 @@ def entropy_gradient(evidence: Evidence) -> Tensor:
             slope = entropy(log_p) - v  # d H / d alpha_t = H_t - log alpha_t - 1; (T, B)
         else:
             log_mixture = (log_alpha.unsqueeze(-1) + log_p).logsumexp(0)  # sum_t alpha_t p_t(y); (T, B, C) -> (B, C)
-            below = log_mixture - log_mixture.amax(-1, keepdim=True)  # the probabilities of a task add up to 1: any constant may go
+            below = log_mixture - log_mixture.amax(
+                -1, keepdim=True
+            )  # the probabilities of a task add up to 1: any constant may go
             slope = -(log_p.exp() * below.nan_to_num(neginf=0.0)).sum(-1)  # d H / d alpha; (T, B, C) -> (T, B)
         alpha = log_alpha.exp()
-        pull = alpha * slope - (alpha - alpha[0]) * (alpha * slope).sum(0)  # chain rule through the softmax, less the same for all; (T, B)
+        pull = alpha * slope - (alpha - alpha[0]) * (alpha * slope).sum(
+            0
+        )  # chain rule through the softmax, less the same for all; (T, B)
         v = v - settings.grad_rate * pull
     return -v
 

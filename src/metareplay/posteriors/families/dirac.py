@@ -58,4 +58,6 @@ def initial_weight_variances(network: nn.Module, spec: WeightSpec) -> Tensor:
     return torch.cat([part.square().mean().expand(part.numel()) for part in weights.split(spec.sizes)])
 
 
-register_family(FamilyPart(name="dirac", phrase="point estimates", build=lambda parts: DiracFamily(), posterior=Dirac, point=True))
+register_family(
+    FamilyPart(name="dirac", phrase="point estimates", build=lambda parts: DiracFamily(), posterior=Dirac, point=True)
+)

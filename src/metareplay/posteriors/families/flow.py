@@ -53,7 +53,9 @@ class Couplings(nn.Module):
             from zuko.flows import RealNVP
         except ImportError as error:
             raise ConfigError('normalising flows need the package zuko: pip install "metareplay[flow]"') from error
-        self.flow = RealNVP(features, transforms=transforms, hidden_features=hidden, activation=lambda: activation_named(activation))
+        self.flow = RealNVP(
+            features, transforms=transforms, hidden_features=hidden, activation=lambda: activation_named(activation)
+        )
         self.spec = WeightSpec.of(self)
         units, stds = [], []
         for name, shape, size in zip(self.spec.names, self.spec.shapes, self.spec.sizes, strict=True):
@@ -70,7 +72,9 @@ class Couplings(nn.Module):
 
 
 @cache
-def couplings(features: int, transforms: int, hidden: tuple[int, ...], activation: str, device: torch.device = CPU) -> Couplings:
+def couplings(
+    features: int, transforms: int, hidden: tuple[int, ...], activation: str, device: torch.device = CPU
+) -> Couplings:
     """The coupling layers of this shape; their own parameters are never used."""
     with torch.random.fork_rng(devices=[]):  # building them draws from the global generator
         found = Couplings(features, transforms, hidden, activation).requires_grad_(False)
@@ -102,7 +106,9 @@ class Flow:
         z = normal(n, *self.mean.shape, generator=generator, like=self.mean)
         moved, stretch = self._couple(z, inverse=False)
         weights = torch.addcmul(self.mean, self.scale, moved)  # (n, W)
-        return weights, _standard_normal(z) - stretch - self.scale.log().sum(-1)  # change of variables, sm:sec:pr:implicit
+        return weights, _standard_normal(z) - stretch - self.scale.log().sum(
+            -1
+        )  # change of variables, sm:sec:pr:implicit
 
     def log_prob(self, weights: Tensor) -> Tensor:
         """Log-density of weight samples: (n, W) -> (n,)."""
@@ -144,7 +150,9 @@ class FlowFamily:
         self.settings, self.moments = settings, GaussianFamily(settings)
 
     def _first(self, spec: WeightSpec) -> Tensor | None:
-        return None if spec.groups is None else (spec.groups < len(spec.sizes)).nonzero().squeeze(1)  # groups are numbered as they came
+        return (
+            None if spec.groups is None else (spec.groups < len(spec.sizes)).nonzero().squeeze(1)
+        )  # groups are numbered as they came
 
     def _layers(self, spec: WeightSpec, device: torch.device = CPU) -> Couplings:
         self.num_parameters(spec)  # refuses what is too large
@@ -156,7 +164,9 @@ class FlowFamily:
         first, hidden = self._first(spec), self.settings.flow_hidden
         features = spec.numel if first is None else len(first)
         if features < 2:
-            raise ConfigError("a flow couples weights with each other, but this network has only one; choose a larger network or pr-bbb")
+            raise ConfigError(
+                "a flow couples weights with each other, but this network has only one; choose a larger network or pr-bbb"
+            )
         total = 2 * spec.numel
         for index in range(self.settings.flow_transforms):
             kept = (features + 1 - index % 2) // 2  # every second weight, in turns

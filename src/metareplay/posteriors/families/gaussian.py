@@ -45,13 +45,17 @@ class MeanFieldGaussian:
 class GaussianSettings(NetworkStartSettings):
     """Mean-field Gaussians."""
 
-    local_reparametrisation: bool = Field(False, description="sample pre-activations instead of weights in training (MLPs only)")
+    local_reparametrisation: bool = Field(
+        False, description="sample pre-activations instead of weights in training (MLPs only)"
+    )
 
     def check(self, composition: Composition) -> None:
         """Pre-activations are known for our own layers alone."""
         network = composition.parts()["network"]
         if self.local_reparametrisation and network.name != "mlp":
-            raise ConfigError(f"posterior.local_reparametrisation works for MLPs only, not for {network.phrase}; set it to false")
+            raise ConfigError(
+                f"posterior.local_reparametrisation works for MLPs only, not for {network.phrase}; set it to false"
+            )
 
 
 @final
@@ -77,7 +81,11 @@ class GaussianFamily:
         return torch.cat([spec.flatten(network) if self.keep_network_init else mean, rho])  # (2W,)
 
     def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
-        mean = initial_weight_variances(network, spec) if self.keep_network_init else torch.full((spec.numel,), 0.2**2 / 12)
+        mean = (
+            initial_weight_variances(network, spec)
+            if self.keep_network_init
+            else torch.full((spec.numel,), 0.2**2 / 12)
+        )
         return torch.cat([mean, torch.full((spec.numel,), 1 / 12)])  # variances of the uniform distributions above
 
     def weight_mask(self, spec: WeightSpec) -> Tensor:
@@ -92,7 +100,9 @@ class GaussianFamily:
         rho = theta.chunk(2, dim=-1)[1] + RHO_OFFSET
         precision = F.softplus(rho).square().reciprocal()
         slope = torch.sigmoid(rho)  # d sigma / d rho
-        return torch.cat([precision, 2 * precision * slope.square()], dim=-1)  # R of sm:eq:kl:taylor in [means, rhos]; (..., 2W)
+        return torch.cat(
+            [precision, 2 * precision * slope.square()], dim=-1
+        )  # R of sm:eq:kl:taylor in [means, rhos]; (..., 2W)
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
         return self.at(theta, spec)

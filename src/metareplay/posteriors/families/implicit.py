@@ -34,17 +34,25 @@ class ImplicitSettings(NetworkStartSettings):
 
     generator_hidden: Widths = Field((10, 10), description="widths of the weight generator's hidden layers")
     generator_activation: Activation = Field("tanh", description="activation of the weight generator")
-    generator_chunk_size: int | None = Field(None, ge=1, description="weights that the generator makes at once, chunk by chunk; null: all")
+    generator_chunk_size: int | None = Field(
+        None, ge=1, description="weights that the generator makes at once, chunk by chunk; null: all"
+    )
     generator_chunk_embedding_size: int = Field(32, ge=1, description="length of the generator's chunk embeddings")
-    generator_chunk_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of the generator's chunk embeddings")
+    generator_chunk_embedding_std: float = Field(
+        1.0, gt=0, description="initial standard deviation of the generator's chunk embeddings"
+    )
     latent_size: int = Field(32, ge=1, description="length of the generator's noise input")
     latent_std: float = Field(1.0, gt=0, description="standard deviation of the noise")
-    support_noise: float | None = Field(0.02, gt=0, description="noise on each generated weight, in units of latent_std; null: none")
+    support_noise: float | None = Field(
+        0.02, gt=0, description="noise on each generated weight, in units of latent_std; null: none"
+    )
 
     def check(self, composition: Composition) -> None:
         """Chunks share their output biases, which otherwise stand for the weights."""
         if self.generator_chunk_size is not None and self.keep_network_init:
-            raise ConfigError("posterior.keep_network_init needs a generator without chunks; set posterior.generator_chunk_size to null")
+            raise ConfigError(
+                "posterior.keep_network_init needs a generator without chunks; set posterior.generator_chunk_size to null"
+            )
 
 
 @final
@@ -86,7 +94,9 @@ class Implicit:
         For R outputs of WG that is 3 n L K R against 4 K^2 R for the products of its last layer and about 8 n L K^2, in double precision,
         to carry these over to the samples.
         """
-        outputs, width = self.shape.shapes[self.shape.names.index(f"layers.{len(self.settings.generator_hidden)}.weight")]
+        outputs, width = self.shape.shapes[
+            self.shape.names.index(f"layers.{len(self.settings.generator_hidden)}.weight")
+        ]
         rows = n * ceil(self.num_weights / outputs)  # n L
         few = self.theta.dim() > 1 or self.num_weights <= FEW_WEIGHTS
         return not few and 3 * rows * outputs > (width + 1) * (4 * outputs + 8 * rows)
@@ -104,7 +114,9 @@ class Implicit:
         noise = z[..., : self.num_weights]
         if self.places is not None:
             noise = self.places.take(noise)  # old weights keep their own noise
-        return torch.add(generated, noise, alpha=self.settings.support_noise)  # full support: second equation of sm:sec:kl:support; (n, W)
+        return torch.add(
+            generated, noise, alpha=self.settings.support_noise
+        )  # full support: second equation of sm:sec:kl:support; (n, W)
 
     def factored(self, n: int, *, generator: Generator) -> FactoredSamples:
         """Samples without the noise of full support, as inputs and weights of WG's last layer; of a single theta (P,)."""

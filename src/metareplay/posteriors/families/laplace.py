@@ -88,7 +88,9 @@ class LaplaceFamily:
         return kind(weights, precision.rsqrt())  # SM eq. ewc:constructed
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Dirac:
-        return Dirac(theta if theta.shape[-1] == spec.numel else theta.chunk(2, dim=-1)[0])  # precisions need not be given; (W,)
+        return Dirac(
+            theta if theta.shape[-1] == spec.numel else theta.chunk(2, dim=-1)[0]
+        )  # precisions need not be given; (W,)
 
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         weights = spec.positions_in(larger)

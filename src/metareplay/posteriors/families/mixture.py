@@ -35,12 +35,16 @@ class Mixture:
 
 @kl.register(Mixture, Mixture)
 def _kl_mixtures(q: Mixture, p: Mixture) -> Tensor:
-    return kl(q.each, p.each).mean(-1)  # 1/M sum_m KL(q_m || p_m) >= KL(q || p), by convexity in both; (..., M) -> (...)
+    return kl(q.each, p.each).mean(
+        -1
+    )  # 1/M sum_m KL(q_m || p_m) >= KL(q || p), by convexity in both; (..., M) -> (...)
 
 
 @wasserstein2.register(Mixture, Mixture)
 def _wasserstein2_mixtures(q: Mixture, p: Mixture) -> Tensor:
-    return wasserstein2(q.each, p.each).mean(-1)  # the cost of one way to move q to p, so never below W2^2; (..., M) -> (...)
+    return wasserstein2(q.each, p.each).mean(
+        -1
+    )  # the cost of one way to move q to p, so never below W2^2; (..., M) -> (...)
 
 
 def members_of(posterior: Posterior) -> tuple[Posterior, int]:
@@ -52,7 +56,9 @@ class EnsembleSettings(Settings):
     """Members of a mixture."""
 
     group: ClassVar[str] = "posterior"
-    members: int = Field(5, ge=2, description="members of a task's posterior, each with an embedding (or parameters) of its own")
+    members: int = Field(
+        5, ge=2, description="members of a task's posterior, each with an embedding (or parameters) of its own"
+    )
 
 
 @final

@@ -52,7 +52,9 @@ class Radial:
         """The Gaussian with the same means and variances: an element of a unit vector of size D has variance 1/D."""
         groups, sizes = self._groups(), torch.tensor(self.sizes, device=self.mean.device)  # (R,) both
         whole = torch.zeros_like(groups).index_add_(0, groups, sizes)[groups]  # (R,)
-        width = whole.to(self.scale.dtype).rsqrt_().repeat_interleave(sizes, output_size=sum(self.sizes))  # (R,) -> (W,)
+        width = (
+            whole.to(self.scale.dtype).rsqrt_().repeat_interleave(sizes, output_size=sum(self.sizes))
+        )  # (R,) -> (W,)
         return MeanFieldGaussian(self.mean, self.scale * width)
 
 

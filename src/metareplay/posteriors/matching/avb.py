@@ -38,10 +38,16 @@ class AVBSettings(MonteCarloSettings):
 
     avb_hidden: Widths = Field((10, 10), description="widths of the discriminator's hidden layers")
     avb_activation: Activation = Field("sigmoid", description="activation of the discriminator")
-    avb_batch_statistics: bool = Field(False, description="the discriminator also sees the mean and deviation of the samples' batch")
-    avb_learning_rate: float | None = Field(None, gt=0, description="Adam's learning rate for the discriminator; null: training's own")
+    avb_batch_statistics: bool = Field(
+        False, description="the discriminator also sees the mean and deviation of the samples' batch"
+    )
+    avb_learning_rate: float | None = Field(
+        None, gt=0, description="Adam's learning rate for the discriminator; null: training's own"
+    )
     avb_steps: int = Field(1, ge=1, description="steps of the discriminator before each training step")
-    avb_batch_size: int = Field(32, ge=1, description="weight samples of the posterior, and as many others, in the discriminator's step")
+    avb_batch_size: int = Field(
+        32, ge=1, description="weight samples of the posterior, and as many others, in the discriminator's step"
+    )
     avb_contrast_samples: int | None = Field(
         100,
         ge=2,
@@ -83,14 +89,20 @@ class Discriminator(nn.Module):
         if self.chunk_size is not None:
             self.chunks = ceil(num_weights / self.chunk_size)
             self.padding = self.chunks * self.chunk_size - num_weights
-            self.reduce = MLP((self.chunk_size,), settings.avb_chunk_hidden, settings.avb_chunk_outputs, settings.avb_activation)
+            self.reduce = MLP(
+                (self.chunk_size,), settings.avb_chunk_hidden, settings.avb_chunk_outputs, settings.avb_activation
+            )
             inputs = self.chunks * settings.avb_chunk_outputs
-        self.judge = MLP((inputs * (3 if self.batch_statistics else 1),), settings.avb_hidden, 1, settings.avb_activation)
+        self.judge = MLP(
+            (inputs * (3 if self.batch_statistics else 1),), settings.avb_hidden, 1, settings.avb_activation
+        )
 
     def forward(self, weights: Tensor) -> Tensor:
         h = weights  # (n, W)
         if self.chunk_size is not None:
-            chunks = F.pad(h, (0, self.padding)).view(-1, self.chunk_size)  # the last chunk is filled up with zeros; (n L, R)
+            chunks = F.pad(h, (0, self.padding)).view(
+                -1, self.chunk_size
+            )  # the last chunk is filled up with zeros; (n L, R)
             h = self.reduce(chunks).view(len(h), -1)  # (n L, r) -> (n, L r)
         if self.batch_statistics:
             spread = h.var(0, correction=0).clamp_min(SMALLEST_SCALE**2).sqrt()  # (D,)
@@ -132,12 +144,18 @@ class AVBMatching:
         """The gradient reaches q through its samples alone: that of f_D's own parameters vanishes at the optimum, sm:sec:avb."""
         with torch.no_grad():
             contrast = self._contrast(q, p, generator)
-        judged = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1  # samples that the discriminator sees together
+        judged = (
+            self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1
+        )  # samples that the discriminator sees together
         weights = q.rsample(max(self.settings.prior_samples, judged), generator=generator)  # (n, W)
         ratio = self._ratio(weights)  # f_D, or f~_D with adaptive contrast; (n,)
         if contrast is None:
-            return ratio.mean() / judged  # E_q f_D(w), second equation of sm:sec:avb; with statistics f_D is the whole batch's; (n,) -> ()
-        return (contrast.log_prob(weights) - cast(HasLogProb, p).log_prob(weights) + ratio).mean()  # log r - log p + f~_D; (n,) -> ()
+            return (
+                ratio.mean() / judged
+            )  # E_q f_D(w), second equation of sm:sec:avb; with statistics f_D is the whole batch's; (n,) -> ()
+        return (
+            contrast.log_prob(weights) - cast(HasLogProb, p).log_prob(weights) + ratio
+        ).mean()  # log r - log p + f~_D; (n,) -> ()
 
     def _ratio(self, weights: Tensor) -> Tensor:
         fixed = {name: parameter.detach() for name, parameter in self.discriminator.named_parameters()}
@@ -154,7 +172,9 @@ class AVBMatching:
     def _opponents(self, n: int, p: Prior, contrast: MeanFieldGaussian | None, generator: Generator) -> Tensor:
         source = contrast or (p.over(self.num_weights) if isinstance(p, GaussianPrior) else p)
         if not isinstance(source, HasSamples):
-            raise ConfigError(f"AVB without adaptive contrast needs samples of the prior, and {type(p).__name__} has none")
+            raise ConfigError(
+                f"AVB without adaptive contrast needs samples of the prior, and {type(p).__name__} has none"
+            )
         return source.rsample(n, generator=generator).to(self.parameters[0].device)  # (n, W)
 
     def tensors(self) -> dict[str, Tensor]:

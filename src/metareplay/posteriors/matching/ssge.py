@@ -33,9 +33,15 @@ class SSGESettings(MonteCarloSettings):
         ge=1,
         description="weight samples S that estimate the gradient of the log-density; the prior term is taken there",
     )
-    ssge_width: float | None = Field(None, gt=0, description="width of the RBF kernel; null: the samples' median distance")
-    ssge_eigenfunctions: int | None = Field(None, ge=1, description="so many eigenfunctions J, if there are; null: as ssge_ratio says")
-    ssge_ratio: float = Field(0.95, gt=0, le=1, description="share of the eigenvalues' sum that the J largest exceed; 1: all")
+    ssge_width: float | None = Field(
+        None, gt=0, description="width of the RBF kernel; null: the samples' median distance"
+    )
+    ssge_eigenfunctions: int | None = Field(
+        None, ge=1, description="so many eigenfunctions J, if there are; null: as ssge_ratio says"
+    )
+    ssge_ratio: float = Field(
+        0.95, gt=0, le=1, description="share of the eigenvalues' sum that the J largest exceed; 1: all"
+    )
 
 
 @final
@@ -67,7 +73,9 @@ class SSGEMatching(StatelessMatching):
             return entropy - p.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
         known = q.rsample(support, generator=generator).detach()
         value, prior_score = self.sampled_prior(p, weights.detach(), generator=generator)
-        return value + with_score(self._score(known, weights, far=True, onto=prior_score.neg_()), weights)  # E log q - E log p
+        return value + with_score(
+            self._score(known, weights, far=True, onto=prior_score.neg_()), weights
+        )  # E log q - E log p
 
     def _oldest_first(self, q: Posterior, p: Prior) -> tuple[Posterior, Prior]:
         """Both with their weights in the order in which they are generated: SSGE does not care, and they need not be moved."""
@@ -76,7 +84,10 @@ class SSGEMatching(StatelessMatching):
         if not q.is_put_in_order or q.places is not p.last.places:
             return q, p
         if self._sorted is None or self._sorted[0] is not p:
-            self._sorted = p, replace(p, last=p.last.as_generated(), new=p.new.sort().values)  # new weights are the latest
+            self._sorted = (
+                p,
+                replace(p, last=p.last.as_generated(), new=p.new.sort().values),
+            )  # new weights are the latest
         return q.as_generated(), self._sorted[1]
 
     def _from_products(self, q: Implicit, p: GaussianPrior, count: int, *, generator: Generator) -> Tensor:
@@ -105,7 +116,9 @@ class SSGEMatching(StatelessMatching):
         known, unknown = p.old_and_new
         score, new = torch.zeros_like(weights), unknown.take(weights)  # (n, W), (n, W - C)
         samples = known.take(p.last.rsample(self.settings.ssge_samples, generator=generator).detach())  # (S, C)
-        estimate = self._score(samples, known.take(weights), far=True, onto=known.take(score))  # SSGE at samples of another distribution
+        estimate = self._score(
+            samples, known.take(weights), far=True, onto=known.take(score)
+        )  # SSGE at samples of another distribution
         known.put(score, estimate)
         unknown.put(score, p.fixed.score(new))  # exact for a new head
         return -p.power * p.fixed.log_prob(new).mean(), score.mul_(p.power)  # beta log p of sm:sec:graceful:forgetting

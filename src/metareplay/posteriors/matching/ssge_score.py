@@ -53,11 +53,15 @@ def ssge_score(
     """
     points, size, own = at.detach(), len(samples), at is samples
     samples = points if own else samples.detach()
-    squares = squared_distances(samples, None if own else points)  # of samples and points to samples; (S + n, S), or (S, S)
+    squares = squared_distances(
+        samples, None if own else points
+    )  # of samples and points to samples; (S + n, S), or (S, S)
     score = torch.zeros_like(points) if onto is None else onto
     if not squares.isfinite().all():
         return score.fill_(float("nan"))  # whoever uses it reports the divergence
-    near, rest = score_coefficients(squares, size, len(points), width=width, eigenfunctions=eigenfunctions, ratio=ratio)  # (n, S) each
+    near, rest = score_coefficients(
+        squares, size, len(points), width=width, eigenfunctions=eigenfunctions, ratio=ratio
+    )  # (n, S) each
     rest = rest - rest.mean(1, keepdim=True) + 1 / size  # times w: of centred samples, and their mean; (n, S)
     floor = SMALLEST_DEVIATION**2 * _mean_variance(squares[:size], at.shape[1])
     dtype = _precision(samples, at.shape[1])
@@ -73,7 +77,13 @@ def ssge_score(
 
 
 def score_coefficients(
-    squares: Tensor, size: int, count: int, *, width: float | None = None, eigenfunctions: int | None = None, ratio: float | None = None
+    squares: Tensor,
+    size: int,
+    count: int,
+    *,
+    width: float | None = None,
+    eigenfunctions: int | None = None,
+    ratio: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Two combinations of S samples for each of n points, (n, S): the score there, and functions' projections on the eigenfunctions.
 
@@ -82,7 +92,9 @@ def score_coefficients(
     variance = (median_distance(squares[:size, :size]) if width is None else width) ** 2
     kernel = torch.exp(-0.5 * squares[:, :size] / variance)
     gram, kernel = kernel[:size], kernel[-count:]  # k(w^i, w^j), k(w, w^j); (S, S), (n, S)
-    eigenvalues, eigenvectors = torch.linalg.eigh(gram + JITTER * torch.eye(size, dtype=gram.dtype, device=gram.device))  # K u = lambda u
+    eigenvalues, eigenvectors = torch.linalg.eigh(
+        gram + JITTER * torch.eye(size, dtype=gram.dtype, device=gram.device)
+    )  # K u = lambda u
     eigenvalues, eigenvectors = eigenvalues.flip(0), eigenvectors.flip(1)  # the largest first
     kept = number_of_eigenfunctions(eigenvalues, eigenfunctions, ratio)
     eigenvalues, eigenvectors = eigenvalues[:kept], eigenvectors[:, :kept]  # (J,), (S, J)

@@ -50,7 +50,9 @@ class LastPosterior:
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Samples (n, W), without gradients."""
         if self.power != 1:
-            raise ConfigError("a power of an implicit posterior cannot be sampled; set posterior.prior_power to 1, or choose SSGE")
+            raise ConfigError(
+                "a power of an implicit posterior cannot be sampled; set posterior.prior_power to 1, or choose SSGE"
+            )
         with torch.no_grad():
             old = self.last.rsample(n, generator=generator)  # (n, W)
             noise = normal(*old.shape, generator=generator, like=old)
@@ -61,7 +63,9 @@ class EarlierPriorSettings(Settings):
     """How much of a task's prior comes from earlier tasks' posteriors."""
 
     group: ClassVar[str] = "strategy"
-    prior_from_earlier: float = Field(0.0, ge=0, lt=1, description="share of the earlier tasks' posteriors in a new task's prior; 0: none")
+    prior_from_earlier: float = Field(
+        0.0, ge=0, lt=1, description="share of the earlier tasks' posteriors in a new task's prior; 0: none"
+    )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
         """The density must be known, also that of weights which earlier tasks did not have."""

@@ -36,7 +36,12 @@ DARK = Theme(ink="#e6e9ee", muted="#9aa4b1", line="#3a424d", paper="#14171c")
 PAGE = Theme(ink="#010203", muted="#010204", line="#010205", paper="#010206")
 """Stand-ins that `inline_svg` turns into the colours of the page, whatever they are."""
 
-_PAGE_COLOURS = {PAGE.ink: "currentColor", PAGE.muted: "var(--muted)", PAGE.line: "var(--line)", PAGE.paper: "var(--card)"}
+_PAGE_COLOURS = {
+    PAGE.ink: "currentColor",
+    PAGE.muted: "var(--muted)",
+    PAGE.line: "var(--line)",
+    PAGE.paper: "var(--card)",
+}
 _NO_METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
@@ -58,7 +63,9 @@ def style_axes(axes: Axes, theme: Theme, *, frame: Sequence[str] = ("left", "bot
     for side, spine in axes.spines.items():
         spine.set_visible(side in frame)
         spine.set_color(theme.line)
-    axes.tick_params(which="both", colors=theme.muted, labelcolor=theme.muted, labelsize=9)  # a log axis may name its small ticks too
+    axes.tick_params(
+        which="both", colors=theme.muted, labelcolor=theme.muted, labelsize=9
+    )  # a log axis may name its small ticks too
     axes.tick_params(length=3)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set_color(theme.ink)
@@ -116,6 +123,9 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
 @contextmanager
 def _drawing(text: str, salt: str) -> Iterator[None]:
     """Draw text as paths, or leave it text ("none"): scripts that matplotlib's font lacks need the viewer's fonts."""
-    with matplotlib.rc_context({"svg.fonttype": text, "svg.hashsalt": salt, "pdf.fonttype": 42}), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context({"svg.fonttype": text, "svg.hashsalt": salt, "pdf.fonttype": 42}),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
         yield

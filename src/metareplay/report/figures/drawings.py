@@ -5,15 +5,29 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from metareplay.errors import DataError
 from metareplay.evaluation.boundaries import NAMES as SIGNAL_NAMES
 from metareplay.evaluation.boundaries import SIGNALS, WINDOW, grace_period, over_runs, read_signals, thresholds
-from metareplay.report.base import CALIBRATION, CRITERION_TITLES, estimate, fine_tuned_row, mean_matrix, show_number, task_names
+from metareplay.report.base import (
+    CALIBRATION,
+    CRITERION_TITLES,
+    estimate,
+    fine_tuned_row,
+    mean_matrix,
+    show_number,
+    task_names,
+)
+from metareplay.report.figures.arrays import (
+    array_of,
+    decision_map,
+    first_with,
+    plane_of,
+    training_points,
+    uncertainty_maps,
+)
 from metareplay.report.figures.boundaries import boundary_figure
 from metareplay.report.figures.canvas import Theme
-from metareplay.report.figures.maps import Map, MapRow, Plane, boundaries_figure, maps_figure
+from metareplay.report.figures.maps import Map, MapRow, boundaries_figure, maps_figure
 from metareplay.report.figures.predictive import Curves, regression_methods_figure
 from metareplay.report.figures.results import confusion_figure, learning_curves_figure, matrix_figure
 from metareplay.report.figures.uncertainty import UNITS, reliability_figure, uncertainty_figure
@@ -70,7 +84,9 @@ def matrix(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         what = "Mean squared error" if group.regression else "Accuracy in %"
         tuned = "" if fine_tuned_row(group.results) is None else ", before fine-tuning"
         caption = f"{what} on each task (columns) after each task (rows){tuned}, task known.{_mean(group)}"
-        yield Drawing("matrix", "Memory over time", caption, matrix_figure(values, names, error=group.regression, theme=theme))
+        yield Drawing(
+            "matrix", "Memory over time", caption, matrix_figure(values, names, error=group.regression, theme=theme)
+        )
 
 
 def confusion(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
@@ -78,12 +94,18 @@ def confusion(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     group = groups[0]
     names = task_names(group.first)
     confusions = [run.task_confusion or {} for run in group.results]
-    for name in [*CRITERION_TITLES, *sorted({key for by_name in confusions for key in by_name} - set(CRITERION_TITLES))]:
+    for name in [
+        *CRITERION_TITLES,
+        *sorted({key for by_name in confusions for key in by_name} - set(CRITERION_TITLES)),
+    ]:
         shares = mean_matrix([by_name.get(name) for by_name in confusions], len(names))
         if shares is not None:
             caption = f"Share in % of each task's inputs (rows) given to each task (columns).{_mean(group)}"
             yield Drawing(
-                f"confusion-{name}", f"Tasks inferred by {name}", caption, confusion_figure(shares, names, criterion=name, theme=theme)
+                f"confusion-{name}",
+                f"Tasks inferred by {name}",
+                caption,
+                confusion_figure(shares, names, criterion=name, theme=theme),
             )
 
 
@@ -93,7 +115,9 @@ def uncertainty(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     kept = [arrays for run in group.runs if (arrays := run.uncertainty()) is not None and "edges" in arrays]
     counts = {}
     for name in UNITS:
-        found = [arrays[f"scores.{name}"].sum(axis=1) for arrays in kept if f"scores.{name}" in arrays]  # (2, T, bins) -> (2, bins)
+        found = [
+            arrays[f"scores.{name}"].sum(axis=1) for arrays in kept if f"scores.{name}" in arrays
+        ]  # (2, T, bins) -> (2, bins)
         if found and np.all(np.sum(found, axis=0).sum(axis=1) > 0):
             counts[name] = np.sum(found, axis=0)
     if counts:
@@ -107,31 +131,41 @@ def uncertainty(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 def reliability(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Confidence against accuracy, with the task known."""
     group = groups[0]
-    kept = [arrays["reliability"].sum(axis=0) for run in group.runs if (arrays := run.uncertainty()) and "reliability" in arrays]
+    kept = [
+        arrays["reliability"].sum(axis=0)
+        for run in group.runs
+        if (arrays := run.uncertainty()) and "reliability" in arrays
+    ]
     if kept:  # (T, 3, bins) -> (3, bins)
         error = estimate(group.results, CALIBRATION.number)
-        gap = "" if error is None else f" Their mean gap, the expected calibration error, is {show_number(error.mean, 'percent')} points."
+        gap = (
+            ""
+            if error is None
+            else f" Their mean gap, the expected calibration error, is {show_number(error.mean, 'percent')} points."
+        )
         caption = f"Answers by how confident they are: confidence against accuracy, all tasks, task known.{gap}"
         yield Drawing("reliability", "Reliability", caption, reliability_figure(np.sum(kept, axis=0), theme=theme))
 
 
 def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Predictions of 1D regression, the methods side by side."""
-    found = [(group, run, arrays) for group in groups if (one := _first_with(group, "mean")) for run, arrays in [one]]
+    found = [(group, run, arrays) for group in groups if (one := first_with(group, "mean")) for run, arrays in [one]]
     if not found:
         return
     names = task_names(found[0][0].first)
     methods = {}
     for group, run, arrays in found:
-        points = [(np.ravel(x), np.ravel(y)) for x, y in _train(run, arrays, len(names))]
+        points = [(np.ravel(x), np.ravel(y)) for x, y in training_points(run, arrays, len(names))]
         label = group.label if len(found) > 1 else ""
-        x, std = np.ravel(_get(run, arrays, "x")), _get(run, arrays, "std")
+        x, std = np.ravel(array_of(run, arrays, "x")), array_of(run, arrays, "std")
         shared = run.results.task_inference_accuracy == {} and run.results.scenario != "task" and bool(np.any(std > 0))
         methods[label] = Curves(x, arrays["mean"], std, points, arrays.get("truth"), shared)
     caption = "Mean and one standard deviation of each task's final prediction; dots are training points"
     caption += ", dashes the truth." if any(each.truth is not None for each in methods.values()) else "."
     caption += (
-        " Strip: the task inferred, whose standard deviation is the smallest." if any(each.infers for each in methods.values()) else ""
+        " Strip: the task inferred, whose standard deviation is the smallest."
+        if any(each.infers for each in methods.values())
+        else ""
     )
     drawn = regression_methods_figure(methods, names, theme=theme)
     yield Drawing("regression", "Predictions", caption + _seeds(found), drawn, wide=True)
@@ -139,47 +173,69 @@ def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 
 def boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Training points and decision boundaries in the plane, the methods side by side."""
-    found = [(group, run, arrays) for group in groups if (one := _first_with(group, "probability")) for run, arrays in [one]]
+    found = [
+        (group, run, arrays) for group in groups if (one := first_with(group, "probability")) for run, arrays in [one]
+    ]
     if found:
         names = task_names(found[0][0].first)
         methods = {
-            group.label if len(found) > 1 else "": (_plane(run, arrays, len(names)), arrays["probability"]) for group, run, arrays in found
+            group.label if len(found) > 1 else "": (plane_of(run, arrays, len(names)), arrays["probability"])
+            for group, run, arrays in found
         }
-        caption = "Training points of all tasks, and where the most likely class of each task's final prediction changes."
-        yield Drawing("boundaries", "Decision boundaries", caption + _seeds(found), boundaries_figure(methods, names, theme=theme))
+        caption = (
+            "Training points of all tasks, and where the most likely class of each task's final prediction changes."
+        )
+        yield Drawing(
+            "boundaries", "Decision boundaries", caption + _seeds(found), boundaries_figure(methods, names, theme=theme)
+        )
 
 
 def maps(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Uncertainty over the plane for each task: by criterion for one method; entropy and agreement for several."""
-    found = [(group, run, arrays) for group in groups if (one := _first_with(group, "entropy")) for run, arrays in [one]]
+    found = [(group, run, arrays) for group in groups if (one := first_with(group, "entropy")) for run, arrays in [one]]
     if not found:
         return
     names = task_names(found[0][0].first)
     rows: list[MapRow] = []
     for group, run, arrays in found:
-        plane = _plane(run, arrays, len(names))
+        plane = plane_of(run, arrays, len(names))
         wanted = ("ent", "conf", "agree") if len(found) == 1 else ("ent", "agree")
-        by_criterion = {name: values for name, values in _uncertainties(arrays).items() if name in wanted}
+        by_criterion = {name: values for name, values in uncertainty_maps(arrays).items() if name in wanted}
         for name, values in by_criterion.items():
-            titles = names if not rows or len(names) > _MOST_MAPS else [""] * len(names)  # above the first row only, where all have these
-            panels = [Map(values[task], task, titles[task], _boundary(arrays, task)) for task in range(len(names))]
+            titles = (
+                names if not rows or len(names) > _MOST_MAPS else [""] * len(names)
+            )  # above the first row only, where all have these
+            panels = [Map(values[task], task, titles[task], decision_map(arrays, task)) for task in range(len(names))]
             label = name if len(found) == 1 else f"{group.label}, {name}"
-            rows += [MapRow(label, UNITS[name], panels[i : i + _MOST_MAPS], plane) for i in range(0, len(panels), _MOST_MAPS)]
+            rows += [
+                MapRow(label, UNITS[name], panels[i : i + _MOST_MAPS], plane) for i in range(0, len(panels), _MOST_MAPS)
+            ]
     caption = "Uncertainty of each task's final prediction over the plane; "
     caption += "it ought to be low only at the task's own (larger) points."
     caption += " Each criterion has one scale of colours." if len(found) > 1 else ""
-    yield Drawing("maps", "Uncertainty maps", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True)
+    yield Drawing(
+        "maps", "Uncertainty maps", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True
+    )
 
 
 def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Entropy and lack of confidence over the plane under single weight samples, beside the mean prediction's."""
-    found = [(group, run, arrays) for group in groups[:1] if (one := _first_with(group, "sample_entropy")) for run, arrays in [one]]
+    found = [
+        (group, run, arrays)
+        for group in groups[:1]
+        if (one := first_with(group, "sample_entropy"))
+        for run, arrays in [one]
+    ]
     for group, run, arrays in found:
         names = task_names(group.first)
-        by_criterion = {"ent": np.concatenate([_get(run, arrays, "entropy")[:, None], arrays["sample_entropy"]], axis=1)}
+        by_criterion = {
+            "ent": np.concatenate([array_of(run, arrays, "entropy")[:, None], arrays["sample_entropy"]], axis=1)
+        }
         classes = None
         if {"sample_probability", "probability"} <= set(arrays):  # runs of earlier versions kept entropies only
-            classes = np.concatenate([arrays["probability"][:, None], arrays["sample_probability"]], axis=1)  # (T, 1 + K, C, rows, columns)
+            classes = np.concatenate(
+                [arrays["probability"][:, None], arrays["sample_probability"]], axis=1
+            )  # (T, 1 + K, C, rows, columns)
             by_criterion["conf"] = np.clip(1 - classes.max(axis=2), 0, 1)  # (T, 1 + K, rows, columns)
         rows: list[MapRow] = []
         for task, name in enumerate(names):
@@ -191,8 +247,14 @@ def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         what = "Entropy and lack of confidence" if len(by_criterion) > 1 else "Entropy"
         caption = f"{what} under single networks drawn from each task's posterior. "
         caption += "Where they are sure and differ, their mean is unsure."
-        plane = _plane(run, arrays, len(names))
-        yield Drawing("samples", "Single weight samples", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True)
+        plane = plane_of(run, arrays, len(names))
+        yield Drawing(
+            "samples",
+            "Single weight samples",
+            caption + _seeds(found),
+            maps_figure(plane, rows, names, theme=theme),
+            wide=True,
+        )
 
 
 def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
@@ -206,19 +268,33 @@ def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         f"{each.viable_share:.1f} % of its range for {name}" if each.viable_share > 0 else f"none for {name}"
         for name, each in zip(SIGNAL_NAMES, found, strict=True)
     )
-    labels = ("loss in nats, up to a constant", "predictive variance") if groups[0].regression else ("loss in nats", "entropy in nats")
+    labels = (
+        ("loss in nats, up to a constant", "predictive variance")
+        if groups[0].regression
+        else ("loss in nats", "entropy in nats")
+    )
     drawn = boundary_figure([signal.numpy() for signal in signals], found, labels=labels, theme=theme)
     caption = f"Means over {WINDOW} iterations. Thresholds that find every boundary and nothing else (grey): {shares}. "
     grace = grace_period(signals[0].shape[1])
     caption += f"The first {grace} iterations of a task are a grace period, in which nothing is detected."
-    yield Drawing("task-boundaries", "Task boundaries", caption + (f" {len(runs)} seeds." if len(runs) > 1 else ""), drawn, wide=True)
+    yield Drawing(
+        "task-boundaries",
+        "Task boundaries",
+        caption + (f" {len(runs)} seeds." if len(runs) > 1 else ""),
+        drawn,
+        wide=True,
+    )
 
 
 def weights(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Joint densities and correlations of some weights under each task's posterior."""
-    found = [(group, run, arrays) for group in groups[:1] if (one := _first_with(group, "weights")) for run, arrays in [one]]
+    found = [
+        (group, run, arrays) for group in groups[:1] if (one := first_with(group, "weights")) for run, arrays in [one]
+    ]
     for group, run, arrays in found:
-        drawn = weights_figure(arrays["weights"], _get(run, arrays, "weight_index"), task_names(group.first), theme=theme)
+        drawn = weights_figure(
+            arrays["weights"], array_of(run, arrays, "weight_index"), task_names(group.first), theme=theme
+        )
         caption = "Joint densities of random pairs of weights under each task's final posterior, "
         caption += "and correlations of a random subset."
         yield Drawing("weights", "Posteriors in weight space", caption + _seeds(found), drawn, wide=True)
@@ -230,11 +306,22 @@ DRAWINGS: dict[str, Kind] = {
     "confusion": Kind("true task against inferred task, for each criterion", confusion),
     "uncertainty": Kind("histograms of uncertainty about own inputs and other tasks' inputs", uncertainty),
     "reliability": Kind("confidence against accuracy", reliability),
-    "task-boundaries": Kind("loss and uncertainty of every training batch, thresholds that find where a task begins", task_boundaries),
+    "task-boundaries": Kind(
+        "loss and uncertainty of every training batch, thresholds that find where a task begins", task_boundaries
+    ),
     "regression": Kind("1D regression: predictive posteriors, methods side by side", regression, True, ("mean",)),
-    "boundaries": Kind("2D classification: training data, decision boundaries, methods side by side", boundaries, True, ("probability",)),
-    "maps": Kind("2D classification: uncertainty (ent, conf, agree) over the plane", maps, True, ("entropy", "probability")),
-    "samples": Kind("2D classification: entropy and confidence under single weight samples", samples, False, ("sample_entropy",)),
+    "boundaries": Kind(
+        "2D classification: training data, decision boundaries, methods side by side",
+        boundaries,
+        True,
+        ("probability",),
+    ),
+    "maps": Kind(
+        "2D classification: uncertainty (ent, conf, agree) over the plane", maps, True, ("entropy", "probability")
+    ),
+    "samples": Kind(
+        "2D classification: entropy and confidence under single weight samples", samples, False, ("sample_entropy",)
+    ),
     "weights": Kind("weight space: joint densities of pairs of weights, correlations", weights, False, ("weights",)),
 }
 """What can be drawn, by name."""
@@ -247,39 +334,3 @@ def _mean(group: Group) -> str:
 def _seeds(found: Sequence[tuple[Group, FinishedRun, Tensors]]) -> str:
     chosen = sorted({run.results.seed for group, run, _ in found if len(group.runs) > 1})
     return f" Seed {', '.join(map(str, chosen))}." if chosen else ""
-
-
-def _first_with(group: Group, name: str) -> tuple[FinishedRun, Tensors] | None:
-    """The first seed that kept an array, and all that it kept."""
-    for run in group.runs:
-        if (arrays := run.predictive()) is not None and name in arrays:
-            return run, arrays
-    return None
-
-
-def _get(run: FinishedRun, arrays: Tensors, name: str) -> NDArray[np.floating]:
-    if name not in arrays:
-        path = run.folder / "predictive.safetensors"
-        raise DataError(f"{path} lacks '{name}'; delete the file to make the report without its figure")
-    return arrays[name]
-
-
-def _train(run: FinishedRun, arrays: Tensors, tasks: int) -> list[tuple[NDArray[np.floating], NDArray[np.floating]]]:
-    return [(_get(run, arrays, f"train_x_{task}"), _get(run, arrays, f"train_y_{task}")) for task in range(tasks)]
-
-
-def _plane(run: FinishedRun, arrays: Tensors, tasks: int) -> Plane:
-    points = [(x, np.ravel(y)) for x, y in _train(run, arrays, tasks)]
-    return Plane(_get(run, arrays, "grid_x"), _get(run, arrays, "grid_y"), points)
-
-
-def _boundary(arrays: Tensors, task: int) -> NDArray[np.floating] | None:
-    return arrays["probability"][task] if "probability" in arrays else None
-
-
-def _uncertainties(arrays: Tensors) -> Tensors:
-    """Maps (T, rows, columns) of each criterion that the arrays hold."""
-    found = {"ent": arrays["entropy"]}
-    if "probability" in arrays:
-        found["conf"] = np.clip(1 - arrays["probability"].max(axis=1), 0, 1)  # (T, C, rows, columns) -> (T, rows, columns)
-    return found | ({"agree": arrays["agree"]} if "agree" in arrays else {})

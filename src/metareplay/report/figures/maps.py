@@ -65,7 +65,9 @@ def maps_figure(plane: Plane, rows: Sequence[MapRow], names: Sequence[str], *, t
     highest: dict[str, float] = {}
     for own, unit, panel in ((row.plane or plane, row.unit, panel) for row in rows for panel in row.maps):
         if panel.values.shape != (len(own.grid_y), len(own.grid_x)):
-            raise DataError(f"a map has shape {panel.values.shape}, but its axes have {(len(own.grid_y), len(own.grid_x))} points")
+            raise DataError(
+                f"a map has shape {panel.values.shape}, but its axes have {(len(own.grid_y), len(own.grid_x))} points"
+            )
         highest[unit] = max(highest.get(unit, 1e-6), float(np.nanmax(panel.values)))
     columns = max(len(row.maps) for row in rows)
     side, gap = (2.3, 0.12) if columns <= 3 else (1.75, 0.0)
@@ -84,11 +86,15 @@ def maps_figure(plane: Plane, rows: Sequence[MapRow], names: Sequence[str], *, t
         bar.outline.set_visible(False)
     for axes in panels[-1]:
         axes.set_xlabel("x₁")
-    _legend(figure, plane, names, theme, boundary=any(panel.probability is not None for row in rows for panel in row.maps))
+    _legend(
+        figure, plane, names, theme, boundary=any(panel.probability is not None for row in rows for panel in row.maps)
+    )
     return figure
 
 
-def boundaries_figure(methods: Mapping[str, tuple[Plane, Array]], names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
+def boundaries_figure(
+    methods: Mapping[str, tuple[Plane, Array]], names: Sequence[str], *, theme: Theme = LIGHT
+) -> Figure:
     """Per method the training points of all tasks with each task's decision boundary.
 
     Probabilities are (T, C, rows, columns).
@@ -104,7 +110,15 @@ def boundaries_figure(methods: Mapping[str, tuple[Plane, Array]], names: Sequenc
             colour = TASK_COLOURS[task % len(TASK_COLOURS)]
             _boundary(axes, plane, probability[task], colour, width=1.6)
             for number, chosen in enumerate(_by_class(points, labels)):
-                axes.scatter(*chosen.T, marker=MARKERS[number % 5], s=22, color=colour, edgecolors=theme.paper, linewidths=0.6, zorder=3)
+                axes.scatter(
+                    *chosen.T,
+                    marker=MARKERS[number % 5],
+                    s=22,
+                    color=colour,
+                    edgecolors=theme.paper,
+                    linewidths=0.6,
+                    zorder=3,
+                )
         axes.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
         axes.set_title(plain([label])[0])
     for axes in list(panels.flat)[len(methods) :]:
@@ -128,7 +142,12 @@ def _map(axes: Axes, plane: Plane, panel: Map, highest: float, theme: Theme) -> 
         own, colour = task == panel.task, TASK_COLOURS[task % len(TASK_COLOURS)]
         for number, chosen in enumerate(_by_class(points, labels)):
             size, edge, place = (22, "#ffffff", 4) if own else (11, "#14171c", 3)
-            style: dict[str, Any] = {"marker": MARKERS[number % 5], "color": colour, "edgecolors": edge, "linewidths": 0.6}
+            style: dict[str, Any] = {
+                "marker": MARKERS[number % 5],
+                "color": colour,
+                "edgecolors": edge,
+                "linewidths": 0.6,
+            }
             axes.scatter(chosen[:, 0], chosen[:, 1], size, zorder=place, **style)
     axes.set(xlim=plane.extent[:2], ylim=plane.extent[2:])
     for axis in (axes.xaxis, axes.yaxis):
@@ -136,7 +155,9 @@ def _map(axes: Axes, plane: Plane, panel: Map, highest: float, theme: Theme) -> 
     return image
 
 
-def _boundary(axes: Axes, plane: Plane, probability: Array, colour: str, *, width: float, below: str | None = None) -> None:
+def _boundary(
+    axes: Axes, plane: Plane, probability: Array, colour: str, *, width: float, below: str | None = None
+) -> None:
     """Dashes where the most likely class changes: where a class is as likely as the best of the others."""
     classes = [number for number, values in enumerate(probability) if np.any(values > 0)]
     for number in classes[1:] if len(classes) == 2 else classes if len(classes) > 2 else ():
@@ -144,7 +165,9 @@ def _boundary(axes: Axes, plane: Plane, probability: Array, colour: str, *, widt
         if margin.min() < 0 < margin.max():
             if below is not None:
                 axes.contour(plane.grid_x, plane.grid_y, margin, [0.0], colors=below, linewidths=width + 0.7)
-            axes.contour(plane.grid_x, plane.grid_y, margin, [0.0], colors=colour, linewidths=width, linestyles=[(0, (4, 2.5))])
+            axes.contour(
+                plane.grid_x, plane.grid_y, margin, [0.0], colors=colour, linewidths=width, linestyles=[(0, (4, 2.5))]
+            )
 
 
 def _by_class(points: Array, labels: Array) -> list[Array]:
@@ -154,14 +177,25 @@ def _by_class(points: Array, labels: Array) -> list[Array]:
 def _legend(figure: Figure, plane: Plane, names: Sequence[str], theme: Theme, *, boundary: bool) -> None:
     handles, texts = [], []
     if len(names) <= len(TASK_COLOURS):
-        handles = [Line2D([], [], marker="o", linestyle="", color=TASK_COLOURS[task], markersize=6) for task in range(len(names))]
+        handles = [
+            Line2D([], [], marker="o", linestyle="", color=TASK_COLOURS[task], markersize=6)
+            for task in range(len(names))
+        ]
         texts = plain(names)
     classes = max(len(np.unique(labels)) for _, labels in plane.train)
     for number in range(min(classes, len(MARKERS))):
-        handles.append(Line2D([], [], marker=MARKERS[number], linestyle="", markerfacecolor="none", color=theme.ink, markersize=6))
+        handles.append(
+            Line2D([], [], marker=MARKERS[number], linestyle="", markerfacecolor="none", color=theme.ink, markersize=6)
+        )
         texts.append(f"class {number + 1}")
     if boundary:
         handles.append(Line2D([], [], color=theme.muted, linewidth=1.3, linestyle=(0, (4, 2.5))))
         texts.append("decision boundary")
-    style: dict[str, Any] = {"frameon": False, "labelcolor": theme.ink, "fontsize": 9, "handletextpad": 0.4, "columnspacing": 1.2}
+    style: dict[str, Any] = {
+        "frameon": False,
+        "labelcolor": theme.ink,
+        "fontsize": 9,
+        "handletextpad": 0.4,
+        "columnspacing": 1.2,
+    }
     figure.legend(handles, texts, loc="outside upper center", ncols=4 if figure.get_figwidth() < 6 else 7, **style)

@@ -46,11 +46,20 @@ class Curves(NamedTuple):
     @property
     def shared(self) -> bool:
         """Whether one curve stands for all tasks."""
-        return self.one_posterior or (len(self.mean) > 1 and bool(np.all(self.mean == self.mean[0]) and np.all(self.std == self.std[0])))
+        return self.one_posterior or (
+            len(self.mean) > 1 and bool(np.all(self.mean == self.mean[0]) and np.all(self.std == self.std[0]))
+        )
 
 
 def regression_figure(
-    x: Array, mean: Array, std: Array, train: Points, names: Sequence[str], *, truth: Array | None = None, theme: Theme = LIGHT
+    x: Array,
+    mean: Array,
+    std: Array,
+    train: Points,
+    names: Sequence[str],
+    *,
+    truth: Array | None = None,
+    theme: Theme = LIGHT,
 ) -> Figure:
     """Per task the predictive mean and a band of one standard deviation, its training points, the true function dashed.
 
@@ -66,7 +75,11 @@ def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str
     One posterior for all tasks is drawn once, in the colour of text.
     """
     for curves in methods.values():
-        _check_shapes({"mean": curves.mean, "std": curves.std, "truth": curves.truth}, (len(names), len(curves.x)), len(curves.train))
+        _check_shapes(
+            {"mean": curves.mean, "std": curves.std, "truth": curves.truth},
+            (len(names), len(curves.x)),
+            len(curves.train),
+        )
     columns = 1 if len(methods) == 1 else 2 if len(methods) in (2, 4) else 3
     rows = -(-len(methods) // columns)
     figure = new_figure(7.4 if columns < 3 else 9.6, 0.5 + 3.5 if columns == 1 else 0.9 + 2.6 * rows)
@@ -80,7 +93,9 @@ def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str
         axes.set_visible(False)
     _frame(panels, list(methods.values()))
     if any(curves.infers for curves in methods.values()):
-        note(figure, "strip: the task inferred, whose standard deviation is the smallest; its mean is bold there", theme)
+        note(
+            figure, "strip: the task inferred, whose standard deviation is the smallest; its mean is bold there", theme
+        )
     _legend(figure, names, methods, theme)
     return figure
 
@@ -94,7 +109,9 @@ def _posteriors(axes: Axes, curves: Curves, names: Sequence[str], theme: Theme) 
         colour = PALETTE[task % len(PALETTE)]
         if not (shared and task):
             mean, std, line = curves.mean[task], curves.std[task], theme.ink if shared else colour
-            axes.fill_between(x, mean - std, mean + std, color=line, alpha=0.15 if shared else 0.2, linewidth=0, zorder=1)
+            axes.fill_between(
+                x, mean - std, mean + std, color=line, alpha=0.15 if shared else 0.2, linewidth=0, zorder=1
+            )
             axes.plot(x, mean, color=line, linewidth=1.4, alpha=0.5, zorder=2)
             bold = (chosen == task) | (not uncertain) | shared
             axes.plot(x, np.where(bold, mean, np.nan), color=line, linewidth=2.4, zorder=3, label=name)
@@ -134,10 +151,16 @@ def _legend(figure: Figure, names: Sequence[str], methods: Mapping[str, Curves],
     if any(curves.uncertain for curves in methods.values()):
         handles.append(Patch(color=theme.muted, alpha=0.25, linewidth=0))
         labels.append("± 1 std. dev.")
-    parts = {columns: np.array_split(labels, columns) for columns in range(1, len(labels) + 1)}  # as the legend fills its columns
-    wide = {columns: sum(max(map(len, part)) + 9 for part in split) for columns, split in parts.items()}  # in characters
+    parts = {
+        columns: np.array_split(labels, columns) for columns in range(1, len(labels) + 1)
+    }  # as the legend fills its columns
+    wide = {
+        columns: sum(max(map(len, part)) + 9 for part in split) for columns, split in parts.items()
+    }  # in characters
     columns = max((columns for columns in wide if wide[columns] < 13 * figure.get_figwidth()), default=1)
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False, labelcolor=theme.ink, fontsize=9)
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=columns, frameon=False, labelcolor=theme.ink, fontsize=9
+    )
 
 
 def _frame(panels: Any, methods: Sequence[Curves]) -> None:
@@ -152,6 +175,10 @@ def _frame(panels: Any, methods: Sequence[Curves]) -> None:
 def _check_shapes(arrays: dict[str, Array | None], expected: tuple[int, ...], tasks: int) -> None:
     for name, array in arrays.items():
         if array is not None and array.shape != expected:
-            raise DataError(f"{name} has shape {array.shape} but {expected} is needed: one map per task over all points of the axes")
+            raise DataError(
+                f"{name} has shape {array.shape} but {expected} is needed: one map per task over all points of the axes"
+            )
     if tasks != expected[0]:
-        raise DataError(f"there are training points of {tasks} tasks but {expected[0]} tasks; give one pair of arrays per task")
+        raise DataError(
+            f"there are training points of {tasks} tasks but {expected[0]} tasks; give one pair of arrays per task"
+        )

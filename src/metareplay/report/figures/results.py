@@ -38,13 +38,17 @@ TERMS = {
     "prior": ("prior matching", ORANGE),
     "replay": ("replay penalty", PURPLE),
 }
-_MEANING = "data term: mean negative log-likelihood of a batch × number of training examples; all terms as they are added up"
+_MEANING = (
+    "data term: mean negative log-likelihood of a batch × number of training examples; all terms as they are added up"
+)
 _SYMLOG = "between 0 and a dotted line an axis is linear, beyond it logarithmic"
 _MOST_NUMBERS = 12  # up to so many tasks a matrix shows its numbers
 _MOST_POINTS = 800  # a longer curve is thinned out
 
 
-def learning_curves_figure(histories: Sequence[History], names: Sequence[str], *, theme: Theme = LIGHT) -> Figure | None:
+def learning_curves_figure(
+    histories: Sequence[History], names: Sequence[str], *, theme: Theme = LIGHT
+) -> Figure | None:
     """Each term of the loss in nats over all tasks, one line per seed; None if nothing was recorded.
 
     Iterations are counted within a task, so each task starts where the one before it ended. A term that is mostly small beside a few
@@ -95,7 +99,11 @@ def confusion_figure(shares: Array, names: Sequence[str], *, criterion: str = ""
 
 
 def comparison_figure(
-    rows: Mapping[str, Mapping[str, Estimate | None]], *, label: str = "accuracy in %", log: bool = False, theme: Theme = LIGHT
+    rows: Mapping[str, Mapping[str, Estimate | None]],
+    *,
+    label: str = "accuracy in %",
+    log: bool = False,
+    theme: Theme = LIGHT,
 ) -> Figure:
     """One line per method and one mark per figure, with its standard error: ``rows[method][figure]``."""
     series = list(dict.fromkeys(name for marks in rows.values() for name in marks))
@@ -104,17 +112,34 @@ def comparison_figure(
     style_axes(axes, theme, frame=("bottom",))
     axes.hlines(range(len(rows)), 0, 1, transform=axes.get_yaxis_transform(), color=theme.line, linewidth=0.8, zorder=0)
     for number, name in enumerate(series):
-        marks = [(row, estimate) for row, by_name in enumerate(rows.values()) if (estimate := by_name.get(name)) is not None]
+        marks = [
+            (row, estimate) for row, by_name in enumerate(rows.values()) if (estimate := by_name.get(name)) is not None
+        ]
         style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": "osD^vPX"[number % 7]}
         errors = [estimate.standard_error or 0.0 for _, estimate in marks]
-        axes.errorbar([e.mean for _, e in marks], [row for row, _ in marks], xerr=errors, linestyle="", markersize=6, label=name, **style)
+        axes.errorbar(
+            [e.mean for _, e in marks],
+            [row for row, _ in marks],
+            xerr=errors,
+            linestyle="",
+            markersize=6,
+            label=name,
+            **style,
+        )
     axes.set_yticks(range(len(rows)), plain(list(rows)))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0, labelcolor=theme.ink)
     axes.set_xlabel(label)
     if log:
         axes.set_xscale("log")
-    figure.legend(loc="outside upper left", ncols=min(len(series), 4), frameon=False, labelcolor=theme.ink, fontsize=9, handletextpad=0.2)
+    figure.legend(
+        loc="outside upper left",
+        ncols=min(len(series), 4),
+        frameon=False,
+        labelcolor=theme.ink,
+        fontsize=9,
+        handletextpad=0.2,
+    )
     return figure
 
 
@@ -132,7 +157,9 @@ def _curve(history: History, term: str, starts: Sequence[int]) -> tuple[Array, A
     points = [(starts[line["task"]] + line["iteration"], line[term]) for line in known]
     if not points:
         return np.empty(0), np.empty(0)
-    x, y = np.array(points[:: -(-len(points) // _MOST_POINTS)], dtype=np.float64).T  # (points, 2) -> (points,), (points,)
+    x, y = np.array(
+        points[:: -(-len(points) // _MOST_POINTS)], dtype=np.float64
+    ).T  # (points, 2) -> (points,), (points,)
     return x, y
 
 
@@ -224,12 +251,16 @@ def _heat_map(values: Array, look: _Look, theme: Theme) -> tuple[Figure, Axes]:
     figure = new_figure(max(1.1 + cell * columns + 0.8 * many, 2.6), max(1.05 + cell * rows, 1.8))
     axes = figure.subplots()
     axes.set_aspect("equal")
-    strength = np.ma.filled(look.scale(np.where(np.isfinite(values), values, 0.0)), 0.0)  # (rows, columns); 0 for an error of 0
+    strength = np.ma.filled(
+        look.scale(np.where(np.isfinite(values), values, 0.0)), 0.0
+    )  # (rows, columns); 0 for an error of 0
     opacity = np.where(np.isfinite(values), look.pale + (look.full - look.pale) * np.clip(strength, 0, 1), 0.0)
     axes.set_xlim(-0.5, columns - 0.5)
     axes.set_ylim(rows - 0.5, -0.5)
     if many:
-        image = np.dstack([np.broadcast_to(np.array(to_rgb(look.colour)), (rows, columns, 3)), opacity])  # (rows, columns, 4)
+        image = np.dstack(
+            [np.broadcast_to(np.array(to_rgb(look.colour)), (rows, columns, 3)), opacity]
+        )  # (rows, columns, 4)
         axes.imshow(image, interpolation="none")
         _colour_bar(figure, axes, look, theme)
         return figure, axes
@@ -238,7 +269,11 @@ def _heat_map(values: Array, look: _Look, theme: Theme) -> tuple[Figure, Axes]:
         if not np.isfinite(value):
             continue
         alpha = float(opacity[row, column])
-        axes.add_patch(Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, color=look.colour, alpha=alpha, linewidth=0, in_layout=False))
+        axes.add_patch(
+            Rectangle(
+                (column - 0.47, row - 0.47), 0.94, 0.94, color=look.colour, alpha=alpha, linewidth=0, in_layout=False
+            )
+        )
         ink = "#ffffff" if alpha > 0.8 else theme.ink
         axes.text(column, row, look.number(float(value)), ha="center", va="center", size=9, color=ink, in_layout=False)
     return figure, axes
@@ -258,7 +293,9 @@ def _label_matrix(axes: Axes, names: Sequence[str], x_label: str, y_label: str, 
     step = -(-len(names) // _MOST_NUMBERS)
     long = max(map(len, names)) > 6
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_ticks(range(0, len(names), step), [name if len(name) <= 14 else f"{name[:13]}…" for name in plain(names)[::step]])
+        axis.set_ticks(
+            range(0, len(names), step), [name if len(name) <= 14 else f"{name[:13]}…" for name in plain(names)[::step]]
+        )
     axes.tick_params(length=0)
     if long:
         for label in axes.get_xticklabels():

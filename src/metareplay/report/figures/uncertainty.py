@@ -43,7 +43,9 @@ def uncertainty_figure(edges: Array, counts: Mapping[str, Array], *, theme: Them
         axes.set_ylabel("inputs in %")
     figure.align_ylabels(list(panels[:, 0]))
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, labelcolor=theme.ink, fontsize=10)
+    figure.legend(
+        handles, labels, loc="outside upper center", ncols=2, frameon=False, labelcolor=theme.ink, fontsize=10
+    )
     return figure
 
 
@@ -92,14 +94,18 @@ def _histogram(axes: Axes, edges: Array, both: Array, theme: Theme) -> None:
     for row, label, colour in ((0, "own task", BLUE), (1, "other tasks", VERMILION)):
         shares = 100 * both[row, shown] / both[row].sum()
         axes.stairs(shares, limits, color=colour, fill=True, alpha=0.25)
-        axes.stairs(shares, limits, color=colour, linewidth=1.4, label=label, linestyle="-" if row == 0 else (0, (5, 1.5)))
+        axes.stairs(
+            shares, limits, color=colour, linewidth=1.4, label=label, linestyle="-" if row == 0 else (0, (5, 1.5))
+        )
     axes.set_xscale("log")
     axes.set_xlim(limits[0], limits[-1])
     span = limits[-1] / limits[0]
     if span > 300:
         axes.xaxis.set_major_locator(LogLocator(numticks=6))
     else:  # so few that labels stay apart
-        locator = MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0) if span < 20 else (1.0, 3.0), numticks=6)
+        locator = (
+            MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0) if span < 20 else (1.0, 3.0), numticks=6)
+        )
         axes.xaxis.set_major_locator(locator)
     if limits[0] > 3e-4:
         axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))

@@ -30,7 +30,9 @@ def weights_figure(samples: Array, index: Array, names: Sequence[str], *, theme:
     """
     tasks, count, chosen = samples.shape
     if tasks != len(names) or len(index) != chosen or chosen < 2 or count < 2:
-        raise DataError(f"weights of shape {samples.shape} do not fit {len(names)} tasks and {len(index)} weights; two of each are needed")
+        raise DataError(
+            f"weights of shape {samples.shape} do not fit {len(names)} tasks and {len(index)} weights; two of each are needed"
+        )
     lot = np.random.default_rng(0).permutation(chosen)[: 2 * min(PAIRS, chosen // 2)]
     pairs = np.sort(lot.reshape(-1, 2), axis=1)  # (pairs, 2)
     columns = len(pairs) + 1
@@ -58,13 +60,19 @@ def density(points: Array, x: Array, y: Array) -> Array:
 
     Gaussians with the covariance of the points, scaled by Scott's rule.
     """
-    least = np.maximum(np.array([np.ptp(x), np.ptp(y)]) / 100, 1e-12)  # points on a line have no width of their own; (2,)
-    kernel = np.cov(points.T) * len(points) ** (-1 / 3) + np.diag(least**2)  # Scott in 2D: standard deviations times n^(-1/6); (2, 2)
+    least = np.maximum(
+        np.array([np.ptp(x), np.ptp(y)]) / 100, 1e-12
+    )  # points on a line have no width of their own; (2,)
+    kernel = np.cov(points.T) * len(points) ** (-1 / 3) + np.diag(
+        least**2
+    )  # Scott in 2D: standard deviations times n^(-1/6); (2, 2)
     root = np.linalg.cholesky(np.linalg.inv(kernel))  # kernel^-1 = root root^T
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) @ root  # (len(y) * len(x), 2)
     centres = points @ root  # (S, 2)
     along = [(grid[:, None, i] - centres[None, :, i]) ** 2 for i in range(2)]  # (len(y) * len(x), S) each
-    total = np.exp(-0.5 * (along[0] + along[1])).mean(axis=1) * np.prod(np.diag(root)) / (2 * np.pi)  # |kernel|^(-1/2) = |root|
+    total = (
+        np.exp(-0.5 * (along[0] + along[1])).mean(axis=1) * np.prod(np.diag(root)) / (2 * np.pi)
+    )  # |kernel|^(-1/2) = |root|
     return np.asarray(total.reshape(len(y), len(x)), dtype=np.float64)
 
 
