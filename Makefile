@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo browser test test-slow bench lint format clean
+.PHONY: help install demo browser test test-slow bench reference lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ test-slow: $(VENV)/.installed-test  ## Run only the tests marked slow
 
 bench: $(VENV)/.installed  ## Measure speed and memory, into docs/performance.md
 	$(BIN)/python -m benchmarks $(PARTS)
+
+reference: $(VENV)/.installed  ## Write docs/reference.md from the parts
+	$(BIN)/metareplay list all --markdown > docs/.reference.md && mv docs/.reference.md docs/reference.md
 
 lint: $(VENV)/.installed-test  ## Check style, format and types
 	$(BIN)/ruff check .

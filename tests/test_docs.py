@@ -1,18 +1,23 @@
-"""The documents keep their promises: Python blocks run, command lines name commands and options that exist.
+"""The documents keep their promises: Python blocks run, command lines name commands and options that exist, so do the
+files and links they name, and the reference is what the command prints.
 
 The blocks of one document share a namespace and a temporary working folder. A block with `<!-- no-run -->` on the line
 before it is only compiled.
 """
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if path.exists()]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 NO_RUN = "<!-- no-run -->"
 FENCE = re.compile(r"^ {0,3}(`{3,})[ \t]*(\w*)[^\n]*\n(.*?)^ {0,3}\1[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -101,6 +106,48 @@ def test_command_lines_parse() -> None:
                     errors.append(f"{path.name}, from line {block.line}: {error}")
     assert not errors, "\n".join(errors)
     assert number > 20  # the search sees them
+
+
+def test_the_reference_is_what_the_command_prints() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    call = [sys.executable, "-m", "metareplay", "list", "all", "--markdown"]
+    printed = subprocess.run(call, env=environment, capture_output=True, check=True).stdout.decode()
+    assert printed == (ROOT / "docs" / "reference.md").read_text(encoding="utf-8"), "run `make reference`"
+
+
+def missing_links(path: Path) -> list[str]:
+    """Links of a page to files, or to headings of files, that are not there."""
+    missing = []
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        page = path.parent / name if name else path
+        titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE) if page.is_file() else []
+        anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+        if not page.exists() or (anchor and anchor not in anchors):
+            missing.append(target)
+    return missing
+
+
+def missing_files(text: str) -> list[str]:
+    """Files of the package, or of the repository, that a page names and that are not there."""
+    named = set(re.findall(r"`((?:\w+/)+\w+\.py)`", text))
+    return sorted(name for name in named if not any((ROOT / base / name).is_file() for base in ("src/metareplay", "")))
+
+
+def test_links_lead_somewhere() -> None:
+    missing = {path.name: links for path in PAGES if (links := missing_links(path))}
+    assert not missing
+
+
+def test_named_files_exist() -> None:
+    missing = {path.name: files for path in PAGES if (files := missing_files(path.read_text(encoding="utf-8")))}
+    assert not missing
+
+
+def test_missing_files_and_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# One two\n[b](b.md) [a](a.md#one-two) [c](#three) [d](https://example.org)")
+    assert missing_links(tmp_path / "a.md") == ["b.md", "#three"]
+    assert missing_files("`nets/gone.py`, `nets/mlp.py`, `tests/test_docs.py`, `plan.py`") == ["nets/gone.py"]
 
 
 # The checks themselves.

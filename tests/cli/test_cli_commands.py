@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,10 +18,13 @@ from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.inference.criteria import CRITERIA, criteria_for
 from metareplay.learner import store
 from metareplay.learner.config import setting_descriptions
-from metareplay.learner.methods import METHODS
+from metareplay.learner.methods import METHODS, OUTPUTS
 from metareplay.learner.recipe_book import all_recipes
 from metareplay.paper.tables import paper_tables
+from metareplay.posteriors.base import FAMILIES, MATCHINGS
 from metareplay.report.figures.drawings import DRAWINGS
+from metareplay.strategies.base import STRATEGIES
+from metareplay.task_maps.base import TASK_MAPS
 
 Command = Callable[..., Any]
 Array = npt.NDArray[np.float64]
@@ -86,6 +90,9 @@ KINDS: dict[str, list[str]] = {
     "figures": list(DRAWINGS),
     "recipes": [recipe.name for recipe in all_recipes()],
     "settings": list(setting_descriptions()),
+    "parts": [
+        part.name for registry in (FAMILIES, MATCHINGS, TASK_MAPS, STRATEGIES, OUTPUTS) for part in registry.values()
+    ],
 }
 
 
@@ -98,6 +105,22 @@ def test_every_list_names_everything(kind: str, command: Command) -> None:
         assert any(word.startswith("mlp-") for word in first_words)
     else:
         assert first_words == KINDS[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_list_as_markdown(kind: str, command: Command) -> None:
+    names = re.findall(r"^\| `([^`]+)` \|", command("list", kind, "--markdown").out, re.MULTILINE)
+    if kind == "networks":
+        assert names[0].startswith("mlp-")
+    elif kind == "settings":  # once for each group of parts that gives it a meaning or a default of its own
+        assert set(names) == set(KINDS[kind])
+    else:
+        assert names == KINDS[kind]
+
+
+def test_all_lists_at_once(command: Command) -> None:
+    shown = command("list", "all").out
+    assert all(name in shown for names in KINDS.values() for name in names)
 
 
 def test_tasks_of_a_classifier(classifier: Path, command: Command) -> None:

@@ -1,0 +1,108 @@
+"""The reference of settings, made from the parts themselves: which parts have a setting, what it allows, its default."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from metareplay.learner.compose import ALWAYS, KINDS, Owner
+from metareplay.learner.config import RunConfig
+from metareplay.learner.methods import METHODS
+from metareplay.settings import Settings, key_of
+
+Schema = Mapping[str, Any]
+
+
+class SettingFacts(NamedTuple):
+    """What there is to say of a setting."""
+
+    key: str
+    allowed: str
+    default: str
+    description: str
+
+
+class SettingGroup(NamedTuple):
+    """Settings that the same parts have."""
+
+    owners: tuple[Owner, ...]
+    """Empty for the settings of every run."""
+    settings: tuple[SettingFacts, ...]
+
+    def methods(self) -> list[str]:
+        """The methods that have these settings; those of networks and criteria go with every method."""
+        parts = {(owner.registry.kind, owner.part.name) for owner in self.owners}
+        if not parts or any(kind in ("network", "criterion") for kind, _ in parts):
+            return list(METHODS)
+        own = {name: {(kind, part.name) for kind, part in method.parts().items()} for name, method in METHODS.items()}
+        return [name for name, pairs in own.items() if pairs & parts]
+
+
+def setting_groups() -> list[SettingGroup]:
+    """Every setting there is, grouped by the parts that have it; those of every run come first."""
+    general: tuple[type[Settings], ...] = (RunConfig, *ALWAYS)
+    always = [fact for settings in general for fact in _facts(settings)]
+    owners: dict[SettingFacts, list[Owner]] = {}
+    for registry in KINDS:
+        for part in registry.values():
+            for settings in part.settings:
+                for fact in _facts(settings):
+                    owners.setdefault(fact, []).append(Owner(registry, part))
+    groups: dict[tuple[tuple[str, str], ...], tuple[tuple[Owner, ...], list[SettingFacts]]] = {}
+    for fact, parts in owners.items():
+        names = tuple((owner.registry.kind, owner.part.name) for owner in parts)
+        groups.setdefault(names, (tuple(parts), []))[1].append(fact)
+    return [
+        SettingGroup((), tuple(always)),
+        *(SettingGroup(parts, tuple(facts)) for parts, facts in groups.values()),
+    ]
+
+
+def _facts(settings: type[Settings]) -> Iterator[SettingFacts]:
+    schema = settings.model_json_schema()
+    for name, field in settings.model_fields.items():
+        if field.description:
+            form = schema["properties"][name]
+            default = shown(form.get("default"))
+            yield SettingFacts(
+                key_of(settings, name), allowed(form, schema.get("$defs", {})), default, field.description
+            )
+
+
+def shown(value: Any) -> str:
+    """A default as it would be written in a YAML file."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return f"[{', '.join(shown(one) for one in value)}]"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def allowed(schema: Schema, definitions: Mapping[str, Schema]) -> str:
+    """What a JSON schema allows, in words."""
+    if "$ref" in schema:
+        return allowed(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if "anyOf" in schema:
+        return " or ".join(allowed(choice, definitions) for choice in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{choice}`" for choice in schema["enum"])
+    if schema["type"] == "array":
+        if "prefixItems" in schema:
+            return f"[{', '.join(allowed(item, definitions) for item in schema['prefixItems'])}]"
+        return f"list ({allowed(schema['items'], definitions)} each)"
+    if schema["type"] in ("integer", "number"):
+        return _interval(schema)
+    return {"boolean": "true or false", "string": "text", "null": "null"}[schema["type"]]
+
+
+def _interval(schema: Schema) -> str:
+    """A kind of number and its bounds."""
+    noun = schema["type"]
+    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    if high is None and below is None:
+        if above == 0 or (noun == "integer" and low == 1):
+            return f"positive {noun}"
+        bound = f" ≥ {low}" if low is not None else f" > {above}" if above is not None else ""
+        return f"{noun}{bound}"
+    left = f"({above}" if above is not None else f"[{low}" if low is not None else "(-∞"
+    right = f"{below})" if below is not None else f"{high}]"
+    return f"{noun} in {left}, {right}"
