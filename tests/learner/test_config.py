@@ -8,7 +8,14 @@ import yaml
 from metareplay.errors import ConfigError
 from metareplay.inference.criteria import CRITERIA
 from metareplay.learner.compose import ALWAYS
-from metareplay.learner.config import RunConfig, build_config, config_class, parse_setting, setting_descriptions
+from metareplay.learner.config import (
+    RunConfig,
+    build_config,
+    config_class,
+    parse_setting,
+    setting_descriptions,
+    without_inert,
+)
 from metareplay.learner.methods import METHODS
 from metareplay.nets.base import NETWORKS
 from metareplay.posteriors.matching.direct import DirectSettings
@@ -610,3 +617,13 @@ def test_a_configuration_is_frozen() -> None:
 def test_refusals_say_what_is_allowed(key: str, value: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build_config({}, {key: value}, "test")
+
+
+def test_settings_that_earlier_versions_stored_are_passed_over() -> None:
+    """They wrote settings of other parts, at their defaults; a run of theirs also had some without effect."""
+    old = {"method": "pr-radial", "posterior.local_reparametrisation": False, "posterior.prior_samples": 10}
+    plain = build_config({}, {"method": "pr-radial"}, "here")
+    assert build_config({}, old, "here", stored=True).fingerprint() == plain.fingerprint()
+    assert set(without_inert(old)) == {"method", "posterior.prior_samples"}
+    assert "posterior.prior_samples has no effect with pr-radial" in refusal(without_inert(old))
+    assert "posterior.local_reparametrisation" in without_inert({**old, "posterior.local_reparametrisation": True})

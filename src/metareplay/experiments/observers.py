@@ -27,7 +27,7 @@ class ProgressFile(NullObserver):
         if now - self.last > 0.5:
             self.last = now
             number = self.stage.number
-            share = (number + step.iteration / step.iterations) / max(self.stage.tasks, number + 1)
+            share = (number + step.iteration / step.iterations) / self.stage.total
             write_atomically(self.path, json.dumps({"task": number, "share": share}))
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from metareplay.benchmarks.registry import BenchmarkInfo, benchmark_named, build
 from metareplay.data.reading import absolute
 from metareplay.errors import ConfigError, DataError
 from metareplay.experiments.run_folder import read_settings, stored_config
-from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.config import RunConfig, build_config, without_inert
 from metareplay.learner.recipe_book import OWN_DATA, default_settings
 from metareplay.nets.registry import network_factory
 from metareplay.settings import flatten
@@ -92,9 +92,10 @@ def make_plan(
     A run that is resumed without settings of its own takes those that are stored in its folder.
     """
     told = bool(published or set(options) - ORDINARY or overrides or file)
-    settings = {**(read_settings(file) if file else {}), **options, **(overrides or {})}
+    settings = {**(without_inert(read_settings(file)) if file else {}), **options, **(overrides or {})}
     folder, source = out or default_folder(settings), ""
-    if resume and not told and (stored := stored_config(folder)) is not None:
+    stored = stored_config(folder) if resume and not told else None
+    if stored is not None:
         file, settings, source = stored, {**read_settings(stored), **options}, f"as stored in {stored}"
     benchmark = _own_data(settings)
     if benchmark is not None:
@@ -104,7 +105,8 @@ def make_plan(
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
     defaults, recipe = default_settings(info.name, method, network, published=published)
     threads = max(1, (os.cpu_count() or 1) // jobs) if info.needs_data else 1
-    config = build_config({**defaults, "threads": threads}, settings, str(file) if file else "settings")
+    name = str(file) if file else "settings"
+    config = build_config({**defaults, "threads": threads}, settings, name, stored=stored is not None)
     _check_benchmark_settings(config, info)
     return Plan.of(config, folder, benchmark=benchmark, source=source or recipe)
 

@@ -135,7 +135,7 @@ class Run:
             self.state.seconds["evaluate"] += time.perf_counter() - began
         else:
             return
-        stage = Stage(len(tests), len(tests), "coresets of all tasks", "done")
+        stage = Stage(len(tests), len(tests), "coresets of all tasks", update=True)
         self._train(trainer, stage)
         self._test(stage, tests)
 
@@ -153,7 +153,7 @@ class Run:
                     self._save(training=True)
                     if self.should_stop():
                         raise Interrupted(f"stopped; the state is saved in {self.folder.path}: continue with --resume")
-        if trainer.signals is not None and stage.number < stage.tasks:
+        if trainer.signals is not None and not stage.update:
             self.folder.write_tensors(f"{SIGNALS}/task-{stage.number:03d}.safetensors", {"signals": trainer.signals})
         self.learner.trainer = None  # and with it the task's data
         give_back_freed_memory()
@@ -178,7 +178,7 @@ class Run:
 
     def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
-        index, began, learned = stage.number, time.perf_counter(), stage.number < stage.tasks
+        index, began, learned = stage.number, time.perf_counter(), not stage.update
         row = self.state.note_tests(
             [self.evaluator.tested(task, test) for task, test in enumerate(tests)], learned=learned
         )

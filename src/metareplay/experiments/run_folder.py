@@ -97,7 +97,7 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
         advice = "choose another --out, or remove the folder"
         raise CheckpointError(f"the finished run in {folder} is damaged ({error}); {advice}") from error
     run.refuse_changed_data(config)
-    if build_config({}, stored, str(folder / "config.yaml")).fingerprint() != config.fingerprint():
+    if build_config({}, stored, str(folder / "config.yaml"), stored=True).fingerprint() != config.fingerprint():
         raise ConfigError(
             f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder"
         )

@@ -72,6 +72,16 @@ def owners(key: str) -> Iterator[Owner]:
                 yield Owner(registry, part)
 
 
+def is_default(key: str, value: object) -> bool:
+    """Whether a value is the default of a setting that some part has."""
+    return any(
+        key == key_of(settings, name) and value == field.default
+        for owner in owners(key)
+        for settings in owner.part.settings
+        for name, field in settings.model_fields.items()
+    )
+
+
 def parts_of(method: Method, network: str) -> dict[str, Part]:
     """A method's parts and its network, by kind."""
     return {**method.parts(), "network": replace(network_kind(network), phrase=network)}

@@ -15,7 +15,7 @@ from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError
 from metareplay.inference.settings import InferenceSettings
-from metareplay.learner.compose import ALWAYS, KINDS, components, composed, most_derived, parts_of, refusal
+from metareplay.learner.compose import ALWAYS, KINDS, components, composed, is_default, most_derived, parts_of, refusal
 from metareplay.learner.methods import Method, method_named
 from metareplay.nets.registry import network_kind, network_part
 from metareplay.settings import Part, Settings, flatten, key_of, nest
@@ -211,6 +211,16 @@ def build_config(
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     return config
+
+
+def without_inert(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A file's settings without those that the method does not have and that are at their defaults.
+
+    Configurations that earlier versions wrote hold some of them.
+    """
+    method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", "mlp-100-100"))
+    own = set(flatten(config_class(method, network)().model_dump()))
+    return {key: value for key, value in settings.items() if key in own or not is_default(key, value)}
 
 
 def _implied(given: Mapping[str, Any]) -> dict[str, Any]:

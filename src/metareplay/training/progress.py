@@ -22,13 +22,18 @@ class Stage(NamedTuple):
     """How many tasks there are in all."""
     name: str
     """Of the task, or of what is trained after the last."""
-    learned: str = "learned"
-    """What has become of it at the end."""
+    update: bool = False
+    """Whether learned tasks are trained once more, rather than a new one."""
 
     @property
     def title(self) -> str:
         """How progress calls it."""
-        return f"task {self.number + 1}/{self.tasks}" if self.number < self.tasks else "fine-tuning"
+        return "fine-tuning" if self.update else f"task {self.number + 1}/{self.tasks}"
+
+    @property
+    def total(self) -> int:
+        """The number of stages that are known of."""
+        return max(self.tasks, self.number + 1)
 
 
 class Observer(Protocol):
@@ -99,7 +104,7 @@ class LiveProgress(NullObserver):
         self.console.print(text, highlight=False)
 
     def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
-        self.stage, self.total = stage, max(stage.tasks, stage.number + 1) * iterations
+        self.stage, self.total = stage, stage.total * iterations
         done = stage.number * iterations + iteration
         if self.row is None:
             self.bar.start()
@@ -122,7 +127,9 @@ class LiveProgress(NullObserver):
 
     def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
         shown = " ".join(f"{score:.4g}" for score in scores)
-        words = f"{stage.title} ({stage.name}) {stage.learned}; tasks so far, {self.unit}: {shown}"
+        words = (
+            f"{stage.title} ({stage.name}) {'done' if stage.update else 'learned'}; tasks so far, {self.unit}: {shown}"
+        )
         self.console.print(words, highlight=False)
 
     def close(self) -> None:
