@@ -43,9 +43,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_its_commands_run(installed: Path, tmp_path: Path) -> None:
-    np.save(tmp_path / "inputs.npy", np.zeros((3, 2), dtype=np.float32))
+    np.save(tmp_path / "inputs.npy", np.zeros((3, 1, 8, 8), dtype=np.float32))
     use, _ = code("bash")
-    lines = use.splitlines()
+    lines = use.replace("\\\n", " ").splitlines()
     assert lines[0] == "pip install -e ."
     said = []
     for line in lines[1:]:
