@@ -22,11 +22,11 @@ def scores(name: str, outputs: Tensor, heads: list[slice], **settings: float) ->
 
 @pytest.mark.parametrize("heads", [SINGLE, MULTI])
 def test_a_score_per_task_and_input(name: str, heads: list[slice], rng: Generator) -> None:
-    found = scores(name, torch.randn(4, 6, 9, 3, generator=rng), heads)
-    assert found.shape == (4, 9)
-    assert found.dtype == torch.float64
-    assert found.isfinite().all()
-    assert (found >= 0).all()
+    actual = scores(name, torch.randn(4, 6, 9, 3, generator=rng), heads)
+    assert actual.shape == (4, 9)
+    assert actual.dtype == torch.float64
+    assert actual.isfinite().all()
+    assert (actual >= 0).all()
 
 
 @pytest.mark.parametrize("heads", [SINGLE, MULTI])
@@ -52,9 +52,9 @@ def test_tasks_may_have_different_numbers_of_classes(name: str, rng: Generator) 
     criterion = CRITERIA[name]
     said = [criterion.score(log_likelihoods(torch.randn(6, 9, classes, generator=rng))) for classes in (2, 5, 3)]
     for heads in ([slice(0, 2), slice(0, 5), slice(0, 3)], [slice(0, 2), slice(2, 7), slice(7, 10)]):
-        found = criterion.compare(Evidence(said, heads, InferenceSettings()))
-        assert found.shape == (3, 9)
-        assert found.isfinite().all()
+        actual = criterion.compare(Evidence(said, heads, InferenceSettings()))
+        assert actual.shape == (3, 9)
+        assert actual.isfinite().all()
 
 
 @pytest.mark.parametrize("size", [1e4, 1e30, 3e38])

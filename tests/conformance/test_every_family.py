@@ -22,18 +22,18 @@ from metareplay.posteriors.settings import NetworkStartSettings
 
 def _families() -> dict[str, PosteriorFamily]:
     """Each family as its first method builds it, and with means that start where the network does."""
-    found: dict[str, PosteriorFamily] = {}
+    actual: dict[str, PosteriorFamily] = {}
     for method in METHODS.values():
         startable = any(issubclass(settings, NetworkStartSettings) for settings in method.family_part.settings)
         for keep in (False, True) if startable else (False,):
-            if (name := method.family + ("-kept" if keep else "")) in found:
+            if (name := method.family + ("-kept" if keep else "")) in actual:
                 continue
             given: dict[str, object] = {"posterior.keep_network_init": True} if keep else {}
             if keep and method.task_map_part.generated:
                 given["hypernet.initialisation"] = "gaussian"
             config = build_config({"method": method.name, "network": "mlp-3"}, given, "test")
-            found[name] = build_model(config, "classification", Scenario.CLASS, (2,)).family
-    return found
+            actual[name] = build_model(config, "classification", Scenario.CLASS, (2,)).family
+    return actual
 
 
 FAMILIES = _families()
@@ -157,13 +157,13 @@ def assert_stacked(together: object, single: Sequence[object]) -> None:
     """A batched distribution holds the tensors of the single ones, stacked; all else is equal."""
     assert is_dataclass(together)
     for field in fields(together):
-        found, expected = getattr(together, field.name), [getattr(each, field.name) for each in single]
-        if isinstance(found, torch.Tensor):
-            torch.testing.assert_close(found, torch.stack(expected))
-        elif isinstance(found, Posterior):  # the members of a mixture
-            assert_stacked(found, expected)
+        actual, expected = getattr(together, field.name), [getattr(each, field.name) for each in single]
+        if isinstance(actual, torch.Tensor):
+            torch.testing.assert_close(actual, torch.stack(expected))
+        elif isinstance(actual, Posterior):  # the members of a mixture
+            assert_stacked(actual, expected)
         else:
-            assert all(each == found for each in expected)
+            assert all(each == actual for each in expected)
 
 
 def test_several_thetas_at_once_are_several_posteriors(name: str, network_name: str) -> None:

@@ -39,7 +39,7 @@ PENALTIES: list[dict[str, object]] = [
 
 def _configs() -> dict[str, RunConfig]:
     """Every method's strategy; those with a penalty in all kinds that the family allows, variants of them in some."""
-    found = {}
+    actual = {}
     for method in METHODS.values():
         variants: list[dict[str, object]] = [{}]
         if issubclass((*STRATEGIES[method.strategy].settings, object)[0], ReplaySettings):
@@ -52,8 +52,8 @@ def _configs() -> dict[str, RunConfig]:
         for given in variants:
             defaults = {"method": method.name, "network": "mlp-4", **(SMALL if method.task_map_part.generated else {})}
             label = " ".join([method.name, *(str(value) for value in given.values())])
-            found[label] = build_config(defaults, given, "test")
-    return found
+            actual[label] = build_config(defaults, given, "test")
+    return actual
 
 
 CONFIGS = _configs()
@@ -121,11 +121,11 @@ def test_what_is_stored_gives_the_same_penalty_and_leaves_the_model(name: str, r
     assert torch.equal(model.task_map.thetas(range(TASKS)), before)
     assert all(parameter.requires_grad for parameter in model.task_map.parameters())
     for seed in range(3):  # the generator decides, and nothing else
-        expected, found = (
+        expected, actual = (
             each.penalty(model, TASKS - 1, generator=Generator().manual_seed(seed)) for each in (strategy, other)
         )
-        assert (expected is None and found is None) or (
-            expected is not None and found is not None and torch.equal(expected, found)
+        assert (expected is None and actual is None) or (
+            expected is not None and actual is not None and torch.equal(expected, actual)
         )
 
 
@@ -152,12 +152,12 @@ def test_what_is_stored_gives_the_same_prior(name: str, rng: Generator) -> None:
     assert (prior != fixed) == from_posteriors
     if isinstance(members_of(model.training_posterior(0))[0], Dirac):
         return  # a point is not matched with a prior
-    expected, found, plain = (matched(name, model, each) for each in (prior, restored, fixed))
-    assert found[1].isfinite().all()
-    assert found[1].any()
+    expected, actual, plain = (matched(name, model, each) for each in (prior, restored, fixed))
+    assert actual[1].isfinite().all()
+    assert actual[1].any()
     for k in range(2):  # the term, and its gradient
-        assert torch.equal(found[k], expected[k])
-        assert torch.equal(found[k], plain[k]) != from_posteriors
+        assert torch.equal(actual[k], expected[k])
+        assert torch.equal(actual[k], plain[k]) != from_posteriors
 
 
 def test_there_is_a_prior_and_data_for_every_task(name: str) -> None:

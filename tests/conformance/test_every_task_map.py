@@ -25,14 +25,14 @@ KINDS: dict[str, dict[str, object]] = {
 
 def _configs() -> dict[str, RunConfig]:
     """Each task map by its first method, and by the first with an ensemble; those with a hypernetwork in all its kinds."""
-    found: dict[str, RunConfig] = {}
+    actual: dict[str, RunConfig] = {}
     for method in METHODS.values():
         for kind, given in KINDS.items() if method.task_map_part.generated else [("", {})]:
             defaults = {"method": method.name, **(SMALL if method.task_map_part.generated else {})}
             given = {**given, **({"posterior.members": MEMBERS} if method.family_part.members is not None else {})}
             label = f"{method.task_map} {'ensemble ' if method.family_part.members is not None else ''}{kind}".strip()
-            found.setdefault(label, build_config(defaults, given, "test"))
-    return found
+            actual.setdefault(label, build_config(defaults, given, "test"))
+    return actual
 
 
 CONFIGS = _configs()

@@ -159,14 +159,14 @@ def test_a_prediction_uses_the_statistics_of_its_task(digits: Benchmark, rng: to
     def outputs() -> Tensor:
         return predictive_outputs(model, x, 0, 1, generator=rng)[0]
 
-    found = outputs()
+    actual = outputs()
     state = {**model.spec.unflatten(model.task_map.theta(0)), **model.buffers(0)[0]}
     expected = torch.func.functional_call(model.network, state, (x,))
-    torch.testing.assert_close(found, expected[:, model.heads[0]])
+    torch.testing.assert_close(actual, expected[:, model.heads[0]])
     model.buffers(1)[0]["norm.running_mean"] += 100
-    assert torch.equal(outputs(), found)
+    assert torch.equal(outputs(), actual)
     model.buffers(0)[0]["norm.running_mean"] += 1
-    assert not torch.allclose(outputs(), found)
+    assert not torch.allclose(outputs(), actual)
 
 
 class Counter(NullObserver):
@@ -226,11 +226,11 @@ def test_a_run_that_is_killed_resumes_exactly(
 
 
 def test_the_data_decide_not_the_global_generator(digits: Benchmark) -> None:
-    found = []
+    actual = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        found.append(learn(config_of("pr-bbb"), digits).tensors(training=False))
-    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
+        actual.append(learn(config_of("pr-bbb"), digits).tensors(training=False))
+    assert all(torch.equal(tensor, actual[1][name]) for name, tensor in actual[0].items())
 
 
 def arrays(benchmark: Benchmark) -> list[tuple[Tensor, Tensor]]:

@@ -275,14 +275,14 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
         "inference.predictive=moments needs no",
     ),
     ("pr-avb", {}, "posterior.avb_chunk_outputs", 5, "the discriminator takes all weights at once; set posterior.avb_"),
-    ("pf-avb", {}, "posterior.prior_power", 0.5, "AVB learns from samples of the prior, and a power of an implicit"),
-    ("pr-ssge", {}, "strategy.prior_from_earlier", 0.5, "earlier posteriors are part of the prior only as single"),
+    ("pf-avb", {}, "posterior.prior_power", 0.5, "AVB samples the prior, and a power of an implicit"),
+    ("pr-ssge", {}, "strategy.prior_from_earlier", 0.5, "only single Gaussians or flows can be mixed into the prior"),
     (
         "pr-ensemble-bbb",
         {},
         "strategy.prior_from_earlier",
         0.5,
-        "earlier posteriors are part of the prior only as single",
+        "only single Gaussians or flows can be mixed into the prior",
     ),
     (
         "pr-bbb",
@@ -398,9 +398,9 @@ PAIRS: list[tuple[str, tuple[str, Any]]] = [
 
 @pytest.mark.parametrize(("text", "expected"), PAIRS)
 def test_settings_of_the_command_line(text: str, expected: tuple[str, Any]) -> None:
-    found = parse_setting(text)
-    assert found == expected
-    assert type(found[1]) is type(expected[1])
+    actual = parse_setting(text)
+    assert actual == expected
+    assert type(actual[1]) is type(expected[1])
 
 
 @pytest.mark.parametrize("text", ["training.iterations", "=5", "", "a=[1", "a={"])

@@ -99,8 +99,8 @@ def test_random_numbers_do_not_depend_on_the_device() -> None:
     from metareplay.seeding import normal
 
     like = torch.zeros(3, dtype=torch.float64)
-    found = normal(2, 3, generator=torch.Generator().manual_seed(1), like=like)
-    assert torch.equal(found, torch.randn(2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
+    actual = normal(2, 3, generator=torch.Generator().manual_seed(1), like=like)
+    assert torch.equal(actual, torch.randn(2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     generator = torch.Generator().manual_seed(1)
     assert normal(2, 3, generator=generator, like=like.to(META)).device == META
     assert not torch.equal(
@@ -129,12 +129,12 @@ def test_a_gpu_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 def test_autocast_computes_the_network_alone_in_bfloat16(method: str) -> None:
     plain, rounded = (_begin(_learner(method, "cpu", **{"training.autocast": on}), 0) for on in (False, True))
     x, y = plain.jobs[0].batches.next()
-    exact, found = plain.loss_terms(x, y), rounded.loss_terms(x, y)
-    assert all(term.dtype == torch.float32 for term in found)
-    assert found.data != exact.data
-    torch.testing.assert_close(found.data, exact.data, rtol=0.05, atol=0.0)
-    assert found.prior == exact.prior  # the other terms are not touched
-    found.total.backward()
+    exact, actual = plain.loss_terms(x, y), rounded.loss_terms(x, y)
+    assert all(term.dtype == torch.float32 for term in actual)
+    assert actual.data != exact.data
+    torch.testing.assert_close(actual.data, exact.data, rtol=0.05, atol=0.0)
+    assert actual.prior == exact.prior  # the other terms are not touched
+    actual.total.backward()
     assert all(parameter.grad is None or parameter.grad.dtype == torch.float32 for parameter in rounded.parameters)
 
 

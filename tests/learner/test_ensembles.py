@@ -194,12 +194,12 @@ def test_the_penalty_is_nothing_where_nothing_changed() -> None:
 
 def test_an_ensemble_borrows_the_recipe_of_its_members() -> None:
     for method, base in (("pr-ensemble", "pr-dirac"), ("pr-ensemble-bbb", "pr-bbb")):
-        found = recipe_for("split-mnist", method, "mlp-400-400")
+        actual = recipe_for("split-mnist", method, "mlp-400-400")
         lender = recipe_for("split-mnist", base, "mlp-400-400", published=True)
-        assert found is not None
+        assert actual is not None
         assert lender is not None
-        assert found.settings == lender.settings
-        assert found.source == f"borrowed from {lender.name}"
+        assert actual.settings == lender.settings
+        assert actual.source == f"borrowed from {lender.name}"
     stochastic = recipe_for("split-mnist", "pr-ensemble-sr", "mlp-400-400")
     assert stochastic is not None
     assert stochastic.settings["strategy.strength"] == 10.0  # published for pr-dirac-sr

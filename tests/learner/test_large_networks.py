@@ -66,8 +66,8 @@ def test_a_step_fits_in_memory(network: str) -> None:
         [sys.executable, "-c", SCRIPT, json.dumps(settings)], capture_output=True, text=True, check=False, timeout=1800
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    print(f"{network}: {found}")
-    assert all(abs(loss) < float("inf") for loss in found["losses"])
-    assert found["gibibytes"] < LIMIT
-    assert found["counts"]["trained"] < found["counts"]["posterior"]
+    actual = json.loads(done.stdout)
+    print(f"{network}: {actual}")
+    assert all(abs(loss) < float("inf") for loss in actual["losses"])
+    assert actual["gibibytes"] < LIMIT
+    assert actual["counts"]["trained"] < actual["counts"]["posterior"]

@@ -227,38 +227,38 @@ def test_a_chunk_size_is_chosen_so_that_it_fits(method: str) -> None:
 
 
 def test_a_stochastic_method_borrows_from_its_base() -> None:
-    base, found = (
+    base, actual = (
         recipe_for("split-mnist", "pr-dirac", "mlp-100-100"),
         recipe_for("split-mnist", "pr-dirac-sr", "mlp-100-100"),
     )
     assert base is not None
-    assert found is not None
-    assert found.settings["strategy.old_tasks"] == 1
-    assert found.settings["strategy.targets"] == "recomputed"
-    assert found.source.startswith("borrowed from split-mnist/pr-dirac")
+    assert actual is not None
+    assert actual.settings["strategy.old_tasks"] == 1
+    assert actual.settings["strategy.targets"] == "recomputed"
+    assert actual.source.startswith("borrowed from split-mnist/pr-dirac")
 
 
 def test_digits_without_a_stochastic_recipe_borrow_everything_else() -> None:
-    base, found = (
+    base, actual = (
         recipe_for("split-digits", "pr-bbb", "mlp-100-100"),
         recipe_for("split-digits", "pr-bbb-sr", "mlp-100-100"),
     )
     assert base is not None
-    assert found is not None
+    assert actual is not None
     stochastic = {"strategy.old_tasks": 1, "strategy.targets": "recomputed"}
-    assert found.settings == {**base.settings, **stochastic}
-    assert found.source == "borrowed from split-digits/pr-bbb/mlp-100-100"
+    assert actual.settings == {**base.settings, **stochastic}
+    assert actual.source == "borrowed from split-digits/pr-bbb/mlp-100-100"
 
 
 def test_another_network_borrows_without_the_chunk_size() -> None:
-    found = recipe_for("split-mnist", "pr-bbb", "mlp-50-50")
-    assert found is not None
+    actual = recipe_for("split-mnist", "pr-bbb", "mlp-50-50")
+    assert actual is not None
     assert (
-        found.source == "borrowed from split-mnist/pr-bbb/mlp-100-100"
+        actual.source == "borrowed from split-mnist/pr-bbb/mlp-100-100"
     )  # a fast one has its chunk size, and is not lent
-    assert "hypernet.chunk_size" not in found.settings
+    assert "hypernet.chunk_size" not in actual.settings
     assert (
-        "hypernet.smaller_than_posterior" not in found.settings
+        "hypernet.smaller_than_posterior" not in actual.settings
     )  # there may be no such hypernetwork for a small network
     exact, other = (
         recipe_for("split-digits", "pr-bbb", "mlp-100-100"),
@@ -272,7 +272,7 @@ def test_another_network_borrows_without_the_chunk_size() -> None:
         "posterior.local_reparametrisation",
     }  # for MLPs only
     assert {key: exact.settings[key] for key in other.settings} == other.settings
-    assert found.settings["strategy.strength"] > 0
+    assert actual.settings["strategy.strength"] > 0
 
 
 @pytest.mark.parametrize("benchmark", [*BENCHMARKS, CUSTOM])

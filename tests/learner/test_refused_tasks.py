@@ -46,6 +46,6 @@ def test_a_shared_softmax_that_is_too_small_is_refused_at_once() -> None:
 
 @pytest.mark.parametrize(("method", "lender"), [("ewc-dirac", "ewc-multihead"), ("vcl-growing", "vcl")])
 def test_near_relatives_lend_their_recipes(method: str, lender: str) -> None:
-    found, source = default_settings("split-mnist", method, "mlp-400-400")
+    actual, source = default_settings("split-mnist", method, "mlp-400-400")
     assert source == f"borrowed from split-mnist/{lender}/mlp-400-400"
-    build_config(found, {}, "test")
+    build_config(actual, {}, "test")

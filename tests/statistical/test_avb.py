@@ -71,8 +71,8 @@ def test_the_discriminator_is_the_log_ratio(by_samples: bool, rng: Generator) ->
     p: Prior = OnlySamples(prior.over(2)) if by_samples else prior  # without a density the contrast is left out
     matching = learned(settings, q, p, rng)
     weights = q.rsample(2000, generator=rng)
-    found, exact = matching.discriminator(weights).detach(), log_ratio(weights)
-    assert float((found - exact).square().mean().sqrt()) < 0.25
+    actual, exact = matching.discriminator(weights).detach(), log_ratio(weights)
+    assert float((actual - exact).square().mean().sqrt()) < 0.25
     assert float(matching.term(q, p, generator=rng)) == pytest.approx(exact_kl(MATRIX), abs=0.15)
 
 
@@ -94,8 +94,8 @@ def test_the_contrast_misses_correlations_and_the_discriminator_adds_them(rng: G
     matching = learned(settings, q, prior, rng)
     weights = q.rsample(4000, generator=rng)
     contrast = MeanFieldGaussian(OFFSET, torch.tensor([0.9, 0.6]))
-    found = float(matching.discriminator(weights).detach().mean())
-    assert found == pytest.approx(-0.5 * log(1 - 0.8**2), abs=0.15)  # 0.51
+    actual = float(matching.discriminator(weights).detach().mean())
+    assert actual == pytest.approx(-0.5 * log(1 - 0.8**2), abs=0.15)  # 0.51
     without = float((contrast.log_prob(weights) - prior.log_prob(weights)).mean())
     assert without < exact_kl(matrix) - 0.3
     assert float(matching.term(q, prior, generator=rng)) == pytest.approx(exact_kl(matrix), abs=0.15)
@@ -117,8 +117,8 @@ def test_with_batch_statistics_the_ratio_is_that_of_the_whole_batch(rng: Generat
     )
     prior = GaussianPrior(VARIANCE)
     matching = learned(settings, q, prior, rng)
-    found = torch.stack([matching.discriminator(q.rsample(3, generator=rng)).detach().mean() for _ in range(200)])
-    assert float(found.mean()) == pytest.approx(3 * exact_kl(MATRIX), rel=0.35)
+    actual = torch.stack([matching.discriminator(q.rsample(3, generator=rng)).detach().mean() for _ in range(200)])
+    assert float(actual.mean()) == pytest.approx(3 * exact_kl(MATRIX), rel=0.35)
     terms = torch.stack([matching.term(q, prior, generator=rng) for _ in range(200)]).detach()
     assert float(terms.mean()) == pytest.approx(exact_kl(MATRIX), rel=0.35)
 
@@ -129,8 +129,8 @@ def test_with_batch_statistics_and_contrast_the_term_is_the_kl(rng: Generator) -
     settings, q = posterior_of(MATRIX, avb_batch_statistics=True, **given)
     prior = GaussianPrior(VARIANCE)
     matching = learned(settings, q, prior, rng)
-    found = torch.stack([matching.term(q, prior, generator=rng) for _ in range(50)])
-    assert float(found.mean()) == pytest.approx(exact_kl(MATRIX), abs=0.2)
+    actual = torch.stack([matching.term(q, prior, generator=rng) for _ in range(50)])
+    assert float(actual.mean()) == pytest.approx(exact_kl(MATRIX), abs=0.2)
 
 
 @pytest.mark.parametrize(("contrast", "size"), [(None, 2), (2000, 1), (2000, 2)])
@@ -149,9 +149,9 @@ def test_a_chunked_discriminator_is_the_log_ratio(contrast: int | None, size: in
     weights = q.rsample(2000, generator=rng).detach()
     density = torch.distributions.MultivariateNormal(offset, scale_tril=matrix).log_prob(weights)
     against = MeanFieldGaussian(offset, matrix.square().sum(1).sqrt()) if contrast else prior
-    exact, found = density - against.log_prob(weights), matching.discriminator(weights).detach()
+    exact, actual = density - against.log_prob(weights), matching.discriminator(weights).detach()
     assert float(exact.std()) > 0.7
-    assert float((found - exact).square().mean().sqrt()) < 0.25
+    assert float((actual - exact).square().mean().sqrt()) < 0.25
     kl = float((density - prior.log_prob(weights)).mean())
     assert float(matching.term(q, prior, generator=rng)) == pytest.approx(kl, abs=0.15)
 
@@ -165,7 +165,7 @@ def test_the_prior_alone_makes_the_posterior_the_prior(contrast: int | None, rng
     theta = torch.cat([0.4 * torch.eye(2).flatten(), OFFSET]).requires_grad_()
     matching = AVBMatching(settings, MatchingContext(2, 0.01, None, None, rng))
     optimiser = torch.optim.Adam([theta], lr=0.02)
-    found = []
+    actual = []
     for step in range(250):
         q = family.at(theta, spec)
         matching.learn(q, prior, generator=rng)
@@ -173,8 +173,8 @@ def test_the_prior_alone_makes_the_posterior_the_prior(contrast: int | None, rng
         matching.term(q, prior, generator=rng).backward()
         optimiser.step()
         if step >= 170:
-            found.append(theta.detach().clone())
-    matrix, offset = torch.stack(found).mean(0).split([4, 2])
+            actual.append(theta.detach().clone())
+    matrix, offset = torch.stack(actual).mean(0).split([4, 2])
     matrix = matrix.view(2, 2)
     assert (matrix @ matrix.T - VARIANCE * torch.eye(2)).abs().max() < 0.25 * VARIANCE
     assert offset.abs().max() < 0.2

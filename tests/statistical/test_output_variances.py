@@ -113,7 +113,7 @@ def _mean_squares(activation: str, *, hyperfan: bool, rng: Generator) -> Tensor:
     spec = WeightSpec.of(network)
     wished = hyperfan_variances(spec, relu=activation == "relu") if hyperfan else None
     phi = ACTIVATIONS[activation]()
-    found = []
+    actual = []
     for _ in range(20):
         hypernetwork = PlainHypernetwork(spec.numel, hidden=(200,), task_embedding_size=50, generator=rng)
         hypernetwork.add_task(Start(torch.zeros(spec.numel), wished), generator=rng)
@@ -122,8 +122,8 @@ def _mean_squares(activation: str, *, hyperfan: bool, rng: Generator) -> Tensor:
         for layer in range(5):
             h = phi(h @ weights[f"layers.{layer}.weight"].T + weights[f"layers.{layer}.bias"])
             squares.append(h.square().mean())
-        found.append(torch.stack(squares))
-    return torch.stack(found).mean(0)
+        actual.append(torch.stack(squares))
+    return torch.stack(actual).mean(0)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "linear"])
@@ -142,11 +142,11 @@ def test_a_row_of_weights_and_scales_starts_as_its_weights_should(rng: Generator
     wished, weights = torch.tensor([0.01, 0.02, 0.03, 0.04, 0.05] + [4.0] * 7), torch.arange(12) < 5
     layer = nn.Linear(2000, 4)
     match_output_variances(layer, 0.5, wished, rng, weights)
-    found = layer.weight.detach().var(1) * layer.in_features * 0.5
-    torch.testing.assert_close(found, torch.tensor([0.03, 0.02, 0.03, 0.04]), rtol=0.1, atol=0)
+    actual = layer.weight.detach().var(1) * layer.in_features * 0.5
+    torch.testing.assert_close(actual, torch.tensor([0.03, 0.02, 0.03, 0.04]), rtol=0.1, atol=0)
     match_output_variances(layer, 0.5, wished[4:], rng, torch.zeros(8, dtype=torch.bool))  # no weights: the mean of all
-    found = layer.weight.detach().var(1) * layer.in_features * 0.5
-    torch.testing.assert_close(found, torch.tensor([2.025, 4.0, 4.0, 4.0]), rtol=0.1, atol=0)
+    actual = layer.weight.detach().var(1) * layer.in_features * 0.5
+    torch.testing.assert_close(actual, torch.tensor([2.025, 4.0, 4.0, 4.0]), rtol=0.1, atol=0)
 
 
 @pytest.mark.parametrize("method", ["pr-bbb", "pr-radial", "pr-ensemble-bbb"])

@@ -70,17 +70,17 @@ def test_noise_of_full_support_has_the_same_mean_and_no_more_variance(monkeypatc
     """Over 1,500 draws of each the means differ by their standard errors."""
     monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
     matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3)
-    found = []
+    actual = []
     for each in (Formed(q), q):
         generator = Generator().manual_seed(4)
         terms, slopes = zip(*(slope(matching, each, generator) for _ in range(1500)), strict=True)
-        found.append((torch.stack(terms).unsqueeze(1), torch.stack(slopes)))  # (1500, 1), (1500, P)
-    for formed, products in zip(*found, strict=True):
+        actual.append((torch.stack(terms).unsqueeze(1), torch.stack(slopes)))  # (1500, 1), (1500, P)
+    for formed, products in zip(*actual, strict=True):
         error = ((formed.var(0) + products.var(0)) / 1500).sqrt()
         away = (formed.mean(0) - products.mean(0)).abs() / error
         assert float(away.max()) < 4.5
         assert float(away.square().mean()) < 1.5
-    assert found[1][1].var(0).sum() < 1.05 * found[0][1].var(0).sum()
+    assert actual[1][1].var(0).sum() < 1.05 * actual[0][1].var(0).sum()
 
 
 @dataclass
@@ -104,7 +104,7 @@ def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
     """Noise at right angles to the samples with one sign and the other: the same products, and their mean gradient is the one found."""
     monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
     matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3, **given)
-    found = slope(matching, q, Generator().manual_seed(4))
+    actual = slope(matching, q, Generator().manual_seed(4))
     generator = Generator().manual_seed(4)
     latent = torch.randn(12, 2, generator=generator)
     products = q.factored(12, generator=Generator().manual_seed(4)).products().detach()
@@ -123,10 +123,10 @@ def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
     ].T  # orthonormal, at right angles to the samples; (12, 505)
     noises = [(along @ samples + sign * factor @ upright).float() for sign in (1, -1)]
     formed = [slope(matching, GivenNoise(q, latent, noise), generator) for noise in noises]
-    torch.testing.assert_close(found[0], formed[0][0], rtol=1e-4, atol=0)
+    torch.testing.assert_close(actual[0], formed[0][0], rtol=1e-4, atol=0)
     mean = (formed[0][1] + formed[1][1]) / 2
     assert (formed[0][1] - mean).norm() > 0.05 * mean.norm()  # that part of the noise matters
-    torch.testing.assert_close(found[1], mean, rtol=1e-3, atol=1e-3 * float(mean.abs().max()))
+    torch.testing.assert_close(actual[1], mean, rtol=1e-3, atol=1e-3 * float(mean.abs().max()))
 
 
 def test_noisy_products_have_the_law_of_those_of_noisy_samples() -> None:

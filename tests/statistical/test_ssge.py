@@ -32,12 +32,12 @@ def test_the_score_of_a_gaussian(size: int, count: int, width: float | None, own
     for seed in range(10):
         samples, others, (mean, scale) = gaussian(size, count, Generator().manual_seed(seed))
         points = samples if own else others
-        found, exact = ssge_score(samples, points, width=width, ratio=0.95), -(points - mean) / scale.square()
-        assert found.shape == points.shape
-        correlation = torch.corrcoef(torch.stack([found.flatten(), exact.flatten()]))[0, 1]
+        actual, exact = ssge_score(samples, points, width=width, ratio=0.95), -(points - mean) / scale.square()
+        assert actual.shape == points.shape
+        correlation = torch.corrcoef(torch.stack([actual.flatten(), exact.flatten()]))[0, 1]
         slope, error = (
-            (found * exact).sum() / exact.square().sum(),
-            (found - exact).square().sum() / exact.square().sum(),
+            (actual * exact).sum() / exact.square().sum(),
+            (actual - exact).square().sum() / exact.square().sum(),
         )
         figures.append(torch.stack([correlation, slope, error]))
     correlation, slope, error = torch.stack(figures).mean(0).tolist()
@@ -70,8 +70,8 @@ def test_around_a_gaussian_the_score_of_one_is_better() -> None:
         for seed in range(10):
             samples, others, (mean, scale) = gaussian(3, 50, Generator().manual_seed(seed))
             points = others + 2 * scale
-            found = ssge_score(samples, points, width=1.0, ratio=0.95, around_gaussian=around)
-            each.append((found + (points - mean) / scale.square()).square().mean())
+            actual = ssge_score(samples, points, width=1.0, ratio=0.95, around_gaussian=around)
+            each.append((actual + (points - mean) / scale.square()).square().mean())
         errors.append(float(torch.stack(each).mean()))
     assert errors[1] < errors[0] / 3
 
@@ -122,8 +122,8 @@ def test_the_sums_as_the_equations_write_them(rng: Generator) -> None:
             torch.stack([sum(u[s] * kernel(w, samples[s]) for s in range(count)) for w in points]) * count**0.5 / value
         )
         expected += phi.unsqueeze(1) * gamma
-    found = ssge_score(samples, points, width=width, eigenfunctions=used)
-    torch.testing.assert_close(found, expected)
+    actual = ssge_score(samples, points, width=width, eigenfunctions=used)
+    torch.testing.assert_close(actual, expected)
 
 
 def test_shifts_and_the_order_of_samples_mean_nothing(rng: Generator) -> None:
@@ -131,11 +131,11 @@ def test_shifts_and_the_order_of_samples_mean_nothing(rng: Generator) -> None:
         torch.randn(30, 4, generator=rng, dtype=torch.float64),
         torch.randn(7, 4, generator=rng, dtype=torch.float64),
     )
-    found = ssge_score(samples, points, ratio=0.9)
-    torch.testing.assert_close(ssge_score(samples + 100, points + 100, ratio=0.9), found)
-    torch.testing.assert_close(ssge_score(samples[torch.randperm(30, generator=rng)], points, ratio=0.9), found)
+    actual = ssge_score(samples, points, ratio=0.9)
+    torch.testing.assert_close(ssge_score(samples + 100, points + 100, ratio=0.9), actual)
+    torch.testing.assert_close(ssge_score(samples[torch.randperm(30, generator=rng)], points, ratio=0.9), actual)
     torch.testing.assert_close(
-        ssge_score(3 * samples, 3 * points, ratio=0.9), found / 3
+        ssge_score(3 * samples, 3 * points, ratio=0.9), actual / 3
     )  # the median width scales along
 
 
@@ -175,12 +175,12 @@ NEAR_SINGULAR: dict[str, tuple[Tensor, float | None]] = {
 @pytest.mark.parametrize("name", NEAR_SINGULAR)
 def test_near_singular_kernels_give_finite_scores(name: str) -> None:
     samples, width = NEAR_SINGULAR[name]
-    found = ssge_score(samples, samples[:5], width=width)
+    actual = ssge_score(samples, samples[:5], width=width)
     assert ssge_score(samples, samples[:5], width=width, around_gaussian=True).isfinite().all()
-    assert found.isfinite().all()
-    assert found.dtype == samples.dtype
+    assert actual.isfinite().all()
+    assert actual.dtype == samples.dtype
     if name in ("all equal", "one sample", "a narrow kernel"):  # nothing is known about the density
-        assert found.abs().max() < 1e-6
+        assert actual.abs().max() < 1e-6
 
 
 def test_samples_that_are_not_finite_are_passed_on(rng: Generator) -> None:
@@ -224,8 +224,8 @@ def test_the_prior_term_has_the_gradient_of_the_kl(rng: Generator) -> None:
     for _ in range(20):
         term = ssge(1000).term(family.at(theta, spec), prior, generator=rng)
         gradients.append(torch.autograd.grad(term, theta)[0])
-    found = torch.stack(gradients).mean(0)
-    assert (found - exact).norm() < 0.15 * exact.norm()
+    actual = torch.stack(gradients).mean(0)
+    assert (actual - exact).norm() < 0.15 * exact.norm()
 
 
 @pytest.mark.parametrize("samples", [1, 300])

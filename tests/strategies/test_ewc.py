@@ -115,9 +115,9 @@ def test_the_importance_of_a_linear_gaussian_model_is_the_analytic_fisher_inform
     design = torch.cat([x, torch.ones(len(x), 1)], dim=1)  # what the two weights and the bias see
     y = (design @ truth).unsqueeze(1) + scale * torch.randn(len(x), 1, generator=rng)
     expected = (design.T @ design).diagonal() / scale**2
-    found, taken = importance_at(truth, model, strategy, TaskData(x, y))
-    torch.testing.assert_close(found, expected, rtol=0.05, atol=0)
-    torch.testing.assert_close(taken, found)
+    actual, taken = importance_at(truth, model, strategy, TaskData(x, y))
+    torch.testing.assert_close(actual, expected, rtol=0.05, atol=0)
+    torch.testing.assert_close(taken, actual)
 
 
 def test_the_importance_of_a_softmax_of_a_linear_model_is_the_analytic_fisher_information() -> None:
@@ -136,9 +136,9 @@ def test_the_importance_of_a_softmax_of_a_linear_model_is_the_analytic_fisher_in
     y = torch.multinomial(probabilities, 1, generator=rng).squeeze(1)
     spread = probabilities * (1 - probabilities)  # (N, C)
     expected = torch.cat([(spread.T @ x.square()).flatten(), spread.sum(0)])
-    found, taken = importance_at(torch.cat([weight.flatten(), bias]), model, strategy, TaskData(x, y))
-    torch.testing.assert_close(found, expected, rtol=0.05, atol=0)
-    torch.testing.assert_close(taken, found)
+    actual, taken = importance_at(torch.cat([weight.flatten(), bias]), model, strategy, TaskData(x, y))
+    torch.testing.assert_close(actual, expected, rtol=0.05, atol=0)
+    torch.testing.assert_close(taken, actual)
 
 
 class Normalised(nn.Module):
@@ -163,12 +163,12 @@ def test_the_fisher_takes_batch_normalisation_as_it_predicts(rng: Generator) -> 
     model.buffers(0)[0].update(statistics)
     before = {name: buffer.clone() for name, buffer in model.buffers(0)[0].items()}
     data = some_data(6, 2, rng)
-    found = summed_squared_gradients(model, 0, data, None)
+    actual = summed_squared_gradients(model, 0, data, None)
     for name, buffer in model.buffers(0)[0].items():
         assert torch.equal(buffer, before[name]), name
-    torch.testing.assert_close(found, looped_fisher(model, 0, data))
+    torch.testing.assert_close(actual, looped_fisher(model, 0, data))
     model.buffers(0)[0]["norm.running_mean"] = torch.ones(4)
-    assert not torch.allclose(found, summed_squared_gradients(model, 0, data, None))
+    assert not torch.allclose(actual, summed_squared_gradients(model, 0, data, None))
 
 
 def test_precisions_add_up_with_decay(rng: Generator) -> None:
@@ -195,10 +195,10 @@ def test_the_penalty_is_the_old_gaussian_and_the_prior_for_new_weights(rng: Gene
     model.add_task(2, generator=rng)
     strategy.before_task(model, 0)
     weights = model.task_map.theta(0).detach().chunk(2)[0]
-    found = strategy.penalty(model, 0, generator=rng)
-    assert found is not None
+    actual = strategy.penalty(model, 0, generator=rng)
+    assert actual is not None
     torch.testing.assert_close(
-        found.detach(), 0.5 * weights.square().sum() / VARIANCE
+        actual.detach(), 0.5 * weights.square().sum() / VARIANCE
     )  # the first task has only the prior
     strategy.after_task(model, 0, some_data(5, 2, rng))
     fisher = model.task_map.theta(0).detach().chunk(2)[1] - 1 / VARIANCE
@@ -215,9 +215,9 @@ def test_the_penalty_is_the_old_gaussian_and_the_prior_for_new_weights(rng: Gene
         0.5 * ((strength * fisher + 1 / VARIANCE) * (now[places] - old).square()).sum()
         + 0.5 * now[fresh].square().sum() / VARIANCE
     )
-    found = strategy.penalty(model, 1, generator=rng)
-    assert found is not None
-    torch.testing.assert_close(found.detach(), expected)
+    actual = strategy.penalty(model, 1, generator=rng)
+    assert actual is not None
+    torch.testing.assert_close(actual.detach(), expected)
 
 
 def test_training_uses_a_point_and_prediction_the_gaussian(rng: Generator) -> None:
@@ -245,8 +245,8 @@ def test_samples_of_gaussian_outputs_come_in_pairs(count: int, rng: Generator) -
     pairs = draws[: count // 2 * 2].view(-1, 2, 2, 2)
     torch.testing.assert_close(pairs.mean(1), mean.expand(len(pairs), -1, -1))
     many = output_samples(mean, covariance, 40_000, generator=rng)
-    for found, expected in zip(many.unbind(1), covariance, strict=True):
-        torch.testing.assert_close(torch.cov(found.T), expected, rtol=0.03, atol=0.03)
+    for actual, expected in zip(many.unbind(1), covariance, strict=True):
+        torch.testing.assert_close(torch.cov(actual.T), expected, rtol=0.03, atol=0.03)
     assert torch.equal(many.softmax(-1).mean(0).argmax(-1), mean.argmax(-1))
 
 
@@ -254,10 +254,10 @@ def test_predictions_of_the_gaussian_in_the_network_itself(rng: Generator) -> No
     model, _ = parts(strategy__linearised=False)
     model.add_task(2, generator=rng)
     x = torch.randn(5, 3, generator=rng)
-    found = predictive_outputs(model, x, 0, 4, generator=Generator().manual_seed(1), batch_size=2)  # in three parts
+    actual = predictive_outputs(model, x, 0, 4, generator=Generator().manual_seed(1), batch_size=2)  # in three parts
     weights = model.posterior(0).rsample(4, generator=Generator().manual_seed(1)).detach()
     each = [functional_call(model.network, model.spec.unflatten(flat), (x,)) for flat in weights]
-    torch.testing.assert_close(found, torch.stack(each)[..., model.heads[0]])
+    torch.testing.assert_close(actual, torch.stack(each)[..., model.heads[0]])
 
 
 def test_linearised_outputs_are_those_of_linearised_weight_samples(
@@ -278,8 +278,8 @@ def test_linearised_outputs_are_those_of_linearised_weight_samples(
     sampled = outputs(point) + torch.einsum("bcw,sw->sbc", slopes, noise)
     mean, covariance = linearised_outputs(model.network, model.spec, point, scale, x, model.heads[1])
     torch.testing.assert_close(mean, outputs(point))
-    for found, drawn in zip(covariance, sampled.unbind(1), strict=True):
-        torch.testing.assert_close(found, torch.cov(drawn.T), rtol=0.03, atol=0.03 * float(found.max()))
+    for actual, drawn in zip(covariance, sampled.unbind(1), strict=True):
+        torch.testing.assert_close(actual, torch.cov(drawn.T), rtol=0.03, atol=0.03 * float(actual.max()))
     monkeypatch.setattr(weights_module, "JACOBIAN_ELEMENTS", 2 * 3 * len(point))
     torch.testing.assert_close(
         linearised_outputs(model.network, model.spec, point, scale, x, model.heads[1]), (mean, covariance)
@@ -307,8 +307,8 @@ def test_the_predictive_variance_of_a_linear_model_is_exact() -> None:
     strategy.before_task(model, 0)
     strategy.after_task(model, 0, TaskData(torch.tensor([[1.0], [-2.0], [0.5]]), torch.tensor([[0.3], [1.0], [-1.0]])))
     precision, x = model.task_map.theta(0).detach()[2:], torch.tensor([[0.0], [0.7], [-3.0]])
-    found = predictive_outputs(model, x, 0, 20_000, generator=Generator().manual_seed(0)).var(0)
-    torch.testing.assert_close(found, x.square() / precision[0] + 1 / precision[1], rtol=0.05, atol=0.0)
+    actual = predictive_outputs(model, x, 0, 20_000, generator=Generator().manual_seed(0)).var(0)
+    torch.testing.assert_close(actual, x.square() / precision[0] + 1 / precision[1], rtol=0.05, atol=0.0)
 
 
 def test_training_leaves_precisions_alone_until_the_task_is_done(rng: Generator) -> None:

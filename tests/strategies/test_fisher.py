@@ -109,7 +109,7 @@ def test_a_gaussians_closed_form_equals_monte_carlo(rng: Generator, monkeypatch:
 
 def test_batched_scores_equal_a_loop(rng: Generator) -> None:
     family, theta = GaussianFamily(), gaussian_theta(rng)
-    found = squared_scores(family, theta, SPEC, 5, generator=Generator().manual_seed(1))
+    actual = squared_scores(family, theta, SPEC, 5, generator=Generator().manual_seed(1))
     drawn = family.at(theta, SPEC).rsample(5, generator=Generator().manual_seed(1))
     expected = torch.zeros_like(theta)
     for weights in drawn:
@@ -117,7 +117,7 @@ def test_batched_scores_equal_a_loop(rng: Generator) -> None:
         expected += (
             torch.autograd.grad(family.at(leaf, SPEC).log_prob(weights.unsqueeze(0)).sum(), leaf)[0].square() / 5
         )
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("method", ["pr-bbb", "pr-ensemble-bbb"])
@@ -181,10 +181,10 @@ def test_the_information_equals_a_hand_computation(name: str, samples: int, rng:
     for _ in range(2):
         model.add_task(2, generator=rng)
     data, settings = some_data(7, 2, rng), FisherSettings(fisher_weight_samples=samples)
-    found = posterior_information(model, 1, data, settings, 4.0, generator=Generator().manual_seed(1))
+    actual = posterior_information(model, 1, data, settings, 4.0, generator=Generator().manual_seed(1))
     drawn = 1 if name == "pr-dirac" else samples
     torch.testing.assert_close(
-        found, by_hand(model, 1, data, drawn, 4.0, seed=1)
+        actual, by_hand(model, 1, data, drawn, 4.0, seed=1)
     )  # each parameter makes one weight: signs matter not
 
 
@@ -193,15 +193,15 @@ def test_the_information_of_a_generator_equals_a_hand_computation(name: str, rng
     model, _ = parts(name)
     model.add_task(2, generator=rng)
     data, settings = some_data(5, 2, rng), FisherSettings(fisher_weight_samples=2)
-    found = posterior_information(model, 0, data, settings, 1e12, generator=Generator().manual_seed(1))
+    actual = posterior_information(model, 0, data, settings, 1e12, generator=Generator().manual_seed(1))
     torch.testing.assert_close(
-        found, by_hand(model, 0, data, 2, 1e12, seed=1), rtol=1e-4, atol=1e-7
+        actual, by_hand(model, 0, data, 2, 1e12, seed=1), rtol=1e-4, atol=1e-7
     )  # without the prior: exact
     settings = FisherSettings(fisher_weight_samples=1000)
-    found = posterior_information(model, 0, data, settings, 1e-4, generator=Generator().manual_seed(1))
+    actual = posterior_information(model, 0, data, settings, 1e-4, generator=Generator().manual_seed(1))
     expected = by_hand(model, 0, TaskData(data.x[:0], data.y[:0]), 1000, 1e-4, seed=1)
     # the prior's part dominates; a square of a sum with random signs has a standard deviation of at most root(2) times its mean
-    assert float(((found - expected).abs() / expected.clamp_min(1e-3)).max()) < 6 * (2 / 1000) ** 0.5
+    assert float(((actual - expected).abs() / expected.clamp_min(1e-3)).max()) < 6 * (2 / 1000) ** 0.5
 
 
 def test_some_examples_stand_for_all(rng: Generator) -> None:
@@ -209,8 +209,8 @@ def test_some_examples_stand_for_all(rng: Generator) -> None:
     model.add_task(2, generator=rng)
     data = some_data(9, 2, rng)
     chosen = torch.tensor([0, 4, 8])
-    found = posterior_information(model, 0, data, FisherSettings(fisher_samples=3), 1e12, generator=rng)
-    torch.testing.assert_close(found, 3 * by_hand(model, 0, TaskData(data.x[chosen], data.y[chosen]), 1, 1e12, seed=0))
+    actual = posterior_information(model, 0, data, FisherSettings(fisher_samples=3), 1e12, generator=rng)
+    torch.testing.assert_close(actual, 3 * by_hand(model, 0, TaskData(data.x[chosen], data.y[chosen]), 1, 1e12, seed=0))
 
 
 class Recurrent(nn.Module):
@@ -230,10 +230,10 @@ def test_layers_that_cannot_be_batched(rng: Generator) -> None:
     model.factory = Recurrent
     model.add_task(2, generator=rng)
     data = some_data(4, 2, rng)
-    found = posterior_information(
+    actual = posterior_information(
         model, 0, data, FisherSettings(fisher_weight_samples=2), 4.0, generator=Generator().manual_seed(1)
     )
-    torch.testing.assert_close(found, by_hand(model, 0, data, 2, 4.0, seed=1))
+    torch.testing.assert_close(actual, by_hand(model, 0, data, 2, 4.0, seed=1))
 
 
 def test_small_batches_change_nothing(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,10 +254,10 @@ def test_the_members_of_an_ensemble_have_their_own_information(rng: Generator) -
     data = some_data(6, 2, rng)
     with torch.no_grad():
         strategy.after_task(model, 0, data)
-    for theta, found in zip(model.task_map.theta(0).detach().chunk(3), strategy.information[0].chunk(3), strict=True):
+    for theta, actual in zip(model.task_map.theta(0).detach().chunk(3), strategy.information[0].chunk(3), strict=True):
         weights = theta.unsqueeze(0)
         expected = summed_squared_gradients(alone, 0, data, weights, None) + 0.25
-        torch.testing.assert_close(3 * found, expected)  # the penalty is the mean over the members
+        torch.testing.assert_close(3 * actual, expected)  # the penalty is the mean over the members
     strategy.information = torch.ones(1, 3 * model.spec.numel) / 3
     plain = parts("pr-ensemble", posterior__members=3, strategy__strength=2.0, strategy__penalty="mse")[1]
     for each in (strategy, plain):
@@ -318,14 +318,14 @@ def test_information_moves_with_its_parameters_when_outputs_grow(name: str, rng:
     assert strategy.information is not None
     before, small = strategy.information.clone(), model.spec
     learn(model, strategy, (5,), rng)
-    found, places = strategy.information, model.family.positions_in(small, model.spec)
-    assert found.shape == (2, model.family.num_parameters(model.spec))
-    assert torch.equal(found[:1, places], before)
-    unknown = torch.ones(found.shape[1], dtype=torch.bool)
+    actual, places = strategy.information, model.family.positions_in(small, model.spec)
+    assert actual.shape == (2, model.family.num_parameters(model.spec))
+    assert torch.equal(actual[:1, places], before)
+    unknown = torch.ones(actual.shape[1], dtype=torch.bool)
     unknown[places] = False
-    assert not found[:, unknown].any()
+    assert not actual[:, unknown].any()
     if name == "pr-dirac":
-        then, now = small.unflatten(before[0]), model.spec.unflatten(found[0])
+        then, now = small.unflatten(before[0]), model.spec.unflatten(actual[0])
         assert torch.equal(now["layers.1.weight"][:2], then["layers.1.weight"])
     shake(model, rng)
     penalty = strategy.penalty(model, 2, generator=rng)
@@ -369,13 +369,13 @@ def test_the_same_task_done_twice_is_counted_once(rng: Generator) -> None:
     model, strategy = parts("pr-radial")
     learn(model, strategy, (2, 2), rng)
     data = some_data(4, 2, rng)
-    found = []
+    actual = []
     for _ in range(2):
         strategy.after_task(model, 1, data)
         assert strategy.information is not None
-        found.append(strategy.information.clone())
-    assert torch.equal(found[0], found[1])
-    assert found[0].shape[0] == 2
+        actual.append(strategy.information.clone())
+    assert torch.equal(actual[0], actual[1])
+    assert actual[0].shape[0] == 2
 
 
 @pytest.mark.parametrize("method", ["pr-dirac", "pr-radial"])

@@ -101,8 +101,8 @@ def test_the_penalty_is_the_mean_divergence_of_the_old_tasks(
     expected = torch.autograd.grad(
         strength / OLD * divergences.sum(), list(model.task_map.parameters()), allow_unused=True
     )
-    found = torch.autograd.grad(penalty, list(model.task_map.parameters()), allow_unused=True)
-    for left, right in zip(found, expected, strict=True):
+    actual = torch.autograd.grad(penalty, list(model.task_map.parameters()), allow_unused=True)
+    for left, right in zip(actual, expected, strict=True):
         assert (left is None) == (right is None)
         if left is not None and right is not None:
             torch.testing.assert_close(left, right, rtol=1e-3, atol=1e-4 * strength)
@@ -147,9 +147,9 @@ def test_stored_and_recomputed_targets_agree(kind: str, old_tasks: int | None, r
         strategy.before_task(model, OLD)
     shake(model, rng)
     for seed in range(3):
-        found = [strategy.penalty(model, OLD, generator=Generator().manual_seed(seed)) for strategy in strategies]
-        assert found[0] is not None
-        torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=0)
+        actual = [strategy.penalty(model, OLD, generator=Generator().manual_seed(seed)) for strategy in strategies]
+        assert actual[0] is not None
+        torch.testing.assert_close(actual[0], actual[1], rtol=1e-5, atol=0)
 
 
 def test_the_checkpoint_is_taken_anew_for_every_task(rng: Generator) -> None:
@@ -201,8 +201,8 @@ def test_the_penalty_of_some_steps_is_that_of_all_on_average(rng: Generator) -> 
     for each in (strategy, full):
         each.before_task(model, OLD)
     shake(model, rng)
-    found = [strategy.penalty(model, OLD, generator=rng) for _ in range(800)]
-    values = [float(value.detach()) for value in found if value is not None]
+    actual = [strategy.penalty(model, OLD, generator=rng) for _ in range(800)]
+    values = [float(value.detach()) for value in actual if value is not None]
     assert abs(len(values) - 200) < 5 * (800 * 0.25 * 0.75) ** 0.5
     whole = full.penalty(model, OLD, generator=rng)
     assert whole is not None

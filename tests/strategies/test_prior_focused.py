@@ -95,21 +95,21 @@ def test_the_order_of_the_weights_does_not_matter_to_ssge(
 ) -> None:
     """Weights as they are generated, where that saves moving them, or as they stand in the network: the same value and gradient."""
     model, strategy, _ = grown_twice(given, rng)
-    posterior, prior, found = model.posterior(2), strategy.prior_for(2), []
+    posterior, prior, actual = model.posterior(2), strategy.prior_for(2), []
     assert isinstance(posterior, Implicit)
     settings = SSGESettings(ssge_samples=30, ssge_ratio=0.99, prior_samples=40)
     moved = SSGEMatching(settings)._oldest_first(posterior, prior)[0] is posterior
     assert moved == ("posterior.generator_chunk_size" not in given)
     for _ in range(2):
         value = SSGEMatching(settings).term(posterior, prior, generator=Generator().manual_seed(1))
-        found.append(
+        actual.append(
             (
                 value.detach(),
                 *torch.autograd.grad(value, list(model.task_map.parameters()), retain_graph=True, allow_unused=True),
             )
         )
         monkeypatch.setattr(SSGEMatching, "_oldest_first", lambda self, q, p: (q, p))
-    for one, another in zip(*found, strict=True):
+    for one, another in zip(*actual, strict=True):
         torch.testing.assert_close(one, another, rtol=1e-4, atol=1e-4)
 
 
@@ -123,11 +123,11 @@ def test_a_checkpoint_holds_the_sampled_prior(rng: Generator) -> None:
     matching = build_matching(config, model.spec.numel, generator=rng)
     assert isinstance(matching, SSGEMatching)
     weights = torch.randn(3, model.spec.numel, generator=rng)
-    found = [
+    actual = [
         matching.sampled_prior(each.prior_for(2), weights, generator=Generator().manual_seed(1))
         for each in (strategy, other)
     ]
-    for one, another in zip(*found, strict=True):  # the value, and the score
+    for one, another in zip(*actual, strict=True):  # the value, and the score
         assert torch.equal(one, another)
 
 
@@ -232,6 +232,6 @@ def test_two_tasks_give_the_batch_answer_of_a_linear_model(power: float, answer:
             wrong_mean, wrong_scale = exact(*ANSWERS[other])
             assert ((wrong_mean - mean).abs() > 5 * MEAN_TOLERANCE * scale).all(), other
             assert ((wrong_scale - scale).abs() > 5 * SCALE_TOLERANCE * scale).all(), other
-    found = learned_in_two_tasks(power)
-    assert ((found.mean.detach() - mean).abs() < MEAN_TOLERANCE * scale).all()
-    assert ((found.scale.detach() - scale).abs() < SCALE_TOLERANCE * scale).all()
+    actual = learned_in_two_tasks(power)
+    assert ((actual.mean.detach() - mean).abs() < MEAN_TOLERANCE * scale).all()
+    assert ((actual.scale.detach() - scale).abs() < SCALE_TOLERANCE * scale).all()

@@ -125,10 +125,10 @@ def test_the_penalty_is_the_scaled_mean_cross_entropy(strength: float, rng: Gene
     penalty = strategy.penalty(model, 3, generator=rng)
     assert penalty is not None
     torch.testing.assert_close(penalty, expected)
-    (found,) = torch.autograd.grad(penalty, model.task_map.trained_parameters(3))
+    (actual,) = torch.autograd.grad(penalty, model.task_map.trained_parameters(3))
     (wished,) = torch.autograd.grad(expected, model.task_map.trained_parameters(3))
-    torch.testing.assert_close(found, wished)
-    assert found.any()
+    torch.testing.assert_close(actual, wished)
+    assert actual.any()
 
 
 def test_following_the_gradient_gives_old_inputs_back_to_old_classes(rng: Generator) -> None:

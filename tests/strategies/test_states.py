@@ -163,9 +163,9 @@ def test_the_middle_of_a_task_is_restored_bit_for_bit(case: str) -> None:
         again.revisit(task, lambda task=task: data(task))  # type: ignore[misc]
     resumed = again.continue_task(data(2), stored)
     assert_same(learner, again)
-    expected, found = totals(list(trainer)), totals(list(resumed))
+    expected, actual = totals(list(trainer)), totals(list(resumed))
     assert len(expected) == STEPS - 2
-    assert found == expected
+    assert actual == expected
     assert_same(learner, again)
 
 

@@ -131,13 +131,13 @@ def test_gradients_are_those_that_the_optimiser_sees() -> None:
 
 @pytest.mark.parametrize("method", ["sp-bbb", "hnet-fine-tuning"])
 def test_watching_changes_no_bit(method: str) -> None:
-    found = []
+    actual = []
     for strategy in (Watcher(), Unbound(GaussianPrior())):
         learner = learner_of(method, strategy=strategy)
         for task in range(2):
             list(learner.begin_task(data(task), CLASSES[task]))
-        found.append(learner.model.task_map.thetas([0, 1]).detach())
-    assert torch.equal(*found)
+        actual.append(learner.model.task_map.thetas([0, 1]).detach())
+    assert torch.equal(*actual)
 
 
 def test_a_strategy_that_does_not_ask_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

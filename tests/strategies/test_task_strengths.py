@@ -63,11 +63,11 @@ def changes(kind: str, model: ContinualModel, old: Tensor) -> Tensor:
     new = model.task_map.thetas(range(OLD)).detach()
     if kind == "mse":
         return (new - old).square().sum(1)
-    found, unused = [], Generator()
+    actual, unused = [], Generator()
     for pair in zip(old, new, strict=True):
         before, after = (model.family.at(theta, model.spec) for theta in pair)
-        found.append(replay_divergence(kind, before, after, 1, generator=unused))  # type: ignore[arg-type]
-    return torch.stack(found)
+        actual.append(replay_divergence(kind, before, after, 1, generator=unused))  # type: ignore[arg-type]
+    return torch.stack(actual)
 
 
 @pytest.mark.parametrize("hidden", [5, 40], ids=["small matrices", "direct"])
@@ -93,8 +93,8 @@ def test_random_tasks_take_their_own_factors(kind: str, rng: Generator) -> None:
     model, old = shaken(rng, [strategy])
     expected = torch.tensor([0.375, 0.25, 0.5, 1.0]) * changes(kind, model, old)
     with torch.no_grad():
-        found = {round(float(strategy.penalty(model, OLD, generator=rng)), 4) for _ in range(40)}  # type: ignore[arg-type]
-    assert sorted(found) == pytest.approx(
+        actual = {round(float(strategy.penalty(model, OLD, generator=rng)), 4) for _ in range(40)}  # type: ignore[arg-type]
+    assert sorted(actual) == pytest.approx(
         sorted(expected.tolist()), rel=1e-3
     )  # so their mean over the tasks is the whole penalty
 

@@ -22,8 +22,8 @@ TENSORS = {
 FACTS = {"matrix": [[99.5], [98.25, 97.0]], "serial": 3, "training": True}
 
 
-def same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> bool:
-    return found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+def same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> bool:
+    return actual.keys() == expected.keys() and all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 def folder_with(tmp_path: Path, count: int) -> CheckpointFolder:
@@ -45,9 +45,9 @@ def flip_bit(path: Path, position: int) -> None:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_tensors(tmp_path / "file.safetensors", TENSORS, FACTS)
-    found = read_tensors(tmp_path / "file.safetensors")
-    assert same(found.tensors, TENSORS)
-    assert found.facts == FACTS
+    actual = read_tensors(tmp_path / "file.safetensors")
+    assert same(actual.tensors, TENSORS)
+    assert actual.facts == FACTS
 
 
 def test_views_and_parameters_can_be_written(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def test_at_most_two_are_kept(tmp_path: Path, count: int) -> None:
 
 def test_the_newest_is_read(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, 3)
-    found = folder.last_good()
-    assert found is not None
-    assert (found.facts["serial"], float(found.tensors["value"])) == (3, 3.0)
+    actual = folder.last_good()
+    assert actual is not None
+    assert (actual.facts["serial"], float(actual.tensors["value"])) == (3, 3.0)
     assert folder.problems == []
 
 
@@ -155,9 +155,9 @@ def test_the_previous_good_one_is_used_and_the_problem_reported(tmp_path: Path, 
         newest.write_bytes(
             {"truncated": newest.read_bytes()[:-2], "foreign": save({"a": torch.ones(2)}), "empty": b""}[damage]
         )
-    found = folder.last_good()
-    assert found is not None
-    assert float(found.tensors["value"]) == 2.0
+    actual = folder.last_good()
+    assert actual is not None
+    assert float(actual.tensors["value"]) == 2.0
     assert len(folder.problems) == 1
     assert newest.name in folder.problems[0]
 
@@ -192,9 +192,9 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(MetaReplayError, match="No space left on device"):
         folder.write(3, {"value": torch.tensor(3.0)}, {})
-    found = folder.last_good()
-    assert found is not None
-    assert float(found.tensors["value"]) == 2.0
+    actual = folder.last_good()
+    assert actual is not None
+    assert float(actual.tensors["value"]) == 2.0
 
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def test_a_checkpoint_holds_what_it_learned() -> None:
     assert torch.equal(stored["matching.0.learned"], parted.jobs[0].matching.tensors()["learned"])
     resumed.model.task_map.load_state_dict(parted.model.task_map.state_dict())
     resumed.restore(stored)
-    found = [step.terms.total for step in resumed]
-    assert torch.equal(torch.stack(found), torch.stack(expected[3:]))
+    actual = [step.terms.total for step in resumed]
+    assert torch.equal(torch.stack(actual), torch.stack(expected[3:]))
 
 
 def test_a_learner_makes_a_new_one_for_every_task() -> None:

@@ -37,19 +37,19 @@ class HasLogProb(Protocol):
 
 @runtime_checkable
 class HasSamplesWithLogProb(Protocol):
-    """A distribution that gives samples and their density at once, for less than one after the other."""
+    """A distribution that gives samples and their density together, at lower cost than separately."""
 
     def rsample_and_log_prob(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Weight samples (n, W) as of ``rsample``, and their log-density (n,)."""
+        """Weight samples (n, W), as from ``rsample``, and their log-density (n,)."""
         ...
 
 
 @runtime_checkable
 class HasNegativeEntropy(Protocol):
-    """A distribution whose entropy is known, if only up to a constant."""
+    """A distribution whose entropy is known, at least up to a constant."""
 
     def negative_entropy(self) -> Tensor:
-        """E_q log q: a scalar, up to a constant that the parameters do not change."""
+        """E_q log q: a scalar, up to a constant that does not depend on the parameters."""
         ...
 
 
@@ -58,14 +58,14 @@ Prior = HasLogProb | HasSamples
 
 
 class PriorMatching(Protocol):
-    """Computes the prior-matching term KL(q || p) of a task, and may learn while the task does; made anew for every task."""
+    """Computes the prior-matching term KL(q || p), and may learn alongside the task; re-created for every task."""
 
     def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
-        """Its own learning, called once before the loss of each training step; no gradient may reach q."""
+        """Train the estimator itself, once before the loss of each training step; no gradient may reach q."""
         ...
 
     def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
-        """A scalar whose gradient is, or estimates, that of KL(q || p); its value may mean less."""
+        """A scalar whose gradient is, or estimates, that of KL(q || p); its value need not be."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
@@ -78,7 +78,7 @@ class PriorMatching(Protocol):
 
 
 class StatelessMatching:
-    """Learns nothing; an estimator that needs no memory derives from it."""
+    """Base class of estimators that learn nothing and need no state."""
 
     def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
         return None
@@ -100,22 +100,22 @@ class HasFisher(Protocol):
 
 
 class PosteriorFamily(Protocol):
-    """How theta is read. Families are stateless: theta is stored by a task map."""
+    """How theta is interpreted. Families are stateless: theta is stored by a task map."""
 
     name: str
     weight_sets: int | None
-    """How many different weight samples there are: 1 for a point, so that model agreement means nothing; None: without limit."""
+    """The number of distinct weight samples: 1 for a point, where model agreement is undefined; None: unlimited."""
 
     def num_parameters(self, spec: WeightSpec) -> int:
         """Length of theta for a network."""
         ...
 
     def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
-        """Where theta starts if no hypernetwork makes it; ``network`` is freshly initialised."""
+        """The initial theta where no hypernetwork generates it; ``network`` is freshly initialised."""
         ...
 
     def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
-        """The variances that a Gaussian-aware hypernetwork gives its outputs at the start: (P,)."""
+        """The initial variances that a Gaussian-aware hypernetwork gives its outputs: (P,)."""
         ...
 
     def weight_mask(self, spec: WeightSpec) -> Tensor:
@@ -127,11 +127,11 @@ class PosteriorFamily(Protocol):
         ...
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Posterior:
-        """What a training step samples from; the distribution itself for all families but those built after a task."""
+        """What a training step samples from: the distribution itself, except for families built after a task."""
         ...
 
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
-        """Where each element of theta stands in the theta of the same network with more outputs."""
+        """The position of each element of theta in the theta of the same network with more outputs."""
         ...
 
 
@@ -141,9 +141,9 @@ class FamilyPart(Part):
 
     build: Callable[[Composition], PosteriorFamily]
     posterior: type
-    """The distribution that theta stands for; divergences are known by it."""
+    """The type of the distribution that theta parametrises; divergences dispatch on it."""
     matching: str = "direct"
-    """How its prior-matching term is computed, unless a method names another way."""
+    """How its prior-matching term is computed, unless a method names another estimator."""
     point: bool = False
     """Whether predictions come from point estimates."""
     members: str | None = None
@@ -152,7 +152,7 @@ class FamilyPart(Part):
 
 @dataclass(frozen=True)
 class MatchingContext:
-    """What an estimator of the prior-matching term may need to know of the task that it is made for."""
+    """What an estimator of the prior-matching term may need to know about its task."""
 
     num_weights: int
     learning_rate: float

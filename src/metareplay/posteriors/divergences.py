@@ -1,7 +1,7 @@
 """Divergences q||p by dispatch on the two types.
 
-``kl`` is closed form where one is known, ``monte_carlo_kl`` serves where densities are; ``wasserstein2`` is the squared
-2-Wasserstein distance.
+``kl`` has closed forms, ``monte_carlo_kl`` needs densities only; ``wasserstein2`` is the squared 2-Wasserstein
+distance.
 A new pair registers with ``@kl.register(TypeOfQ, TypeOfP)``.
 """
 
@@ -73,17 +73,17 @@ def _kl_gaussians(q: MeanFieldGaussian, p: MeanFieldGaussian) -> Tensor:
 @kl.register(Radial, GaussianPrior)
 @kl.register(Radial, MeanFieldGaussian)
 def _kl_radial(q: Radial, p: GaussianPrior | MeanFieldGaussian) -> Tensor:
-    """Up to a constant: the cross-entropy with a Gaussian needs means and variances alone, and the entropies of q and of the Gaussian
-    with the same ones differ by a constant (sm:sec:radial, which estimates the cross-entropy with samples: this is its expectation).
+    """Up to a constant: the cross-entropy with a Gaussian depends on means and variances only, and the entropies of q
+    and of the Gaussian with the same moments differ by a constant (sm:sec:radial estimates the cross-entropy from
+    samples: this is its expectation).
     """
     return kl(q.moments(), p)  # (..., W) -> (...)
 
 
 @wasserstein2.register(MeanFieldGaussian, MeanFieldGaussian)
 def _wasserstein2_gaussians(q: MeanFieldGaussian, p: MeanFieldGaussian) -> Tensor:
-    return ((q.mean - p.mean).square() + (q.scale - p.scale).square()).sum(
-        -1
-    )  # W2^2 of diagonal Gaussians; (..., W) -> (...)
+    squares = (q.mean - p.mean).square() + (q.scale - p.scale).square()
+    return squares.sum(-1)  # W2^2 of diagonal Gaussians; (..., W) -> (...)
 
 
 @wasserstein2.register(Dirac, Dirac)
@@ -94,7 +94,7 @@ def _wasserstein2_diracs(q: Dirac, p: Dirac) -> Tensor:
 def monte_carlo_kl(q: object, p: object, samples: int, *, generator: Generator) -> Tensor:
     """1/n sum_i log q(w_i) - log p(w_i) with w_i ~ q: an estimate of KL(q || p) through which gradients reach both."""
     if not (isinstance(q, HasSamples) and isinstance(q, HasLogProb) and isinstance(p, HasLogProb)):
-        return kl(q, p)  # says what is missing
+        return kl(q, p)  # raises, naming the pairs that are known
     if isinstance(q, HasSamplesWithLogProb):
         weights, log_q = q.rsample_and_log_prob(samples, generator=generator)  # (n, ..., W), (n, ...)
     else:
@@ -104,7 +104,7 @@ def monte_carlo_kl(q: object, p: object, samples: int, *, generator: Generator) 
 
 
 def known_penalties(posterior: type) -> tuple[Penalty, ...]:
-    """The penalties that can compare two posteriors of a type: by a rule, or by samples and their density."""
+    """The penalties defined for two posteriors of a type: by a registered rule, or from samples and densities."""
     sampled = issubclass(posterior, HasSamples) and issubclass(posterior, HasLogProb)
     penalties: list[Penalty] = ["mse"]
     penalties += ["fkl", "rkl"] if kl.supports(posterior, posterior) or sampled else []
@@ -113,7 +113,7 @@ def known_penalties(posterior: type) -> tuple[Penalty, ...]:
 
 
 def replay_divergence(kind: Penalty, old: object, new: object, samples: int, *, generator: Generator) -> Tensor:
-    """D(q* || q) of eq. hnet:reg:analytic:divergence, in distribution space: fkl, rkl or w2; closed form, else Monte Carlo."""
+    """D(q* || q) of eq. hnet:reg:analytic:divergence: fkl, rkl or w2, in closed form if known, else Monte Carlo."""
     if kind == "w2":
         return wasserstein2(old, new)
     q, p = (old, new) if kind == "fkl" else (new, old)  # forward: KL(q* || q), reverse: KL(q || q*)

@@ -1,4 +1,4 @@
-"""Settings that several posteriors share: their prior, how many weight samples are drawn, and where they start."""
+"""Settings that several posteriors share: the prior, the number of weight samples, and the initialisation."""
 
 from typing import ClassVar
 
@@ -15,23 +15,23 @@ class FixedPriorSettings(Settings):
 
 
 class BayesianSettings(FixedPriorSettings):
-    """How the prior pulls at a posterior, and how many of its weight samples a training step sees."""
+    """The weight of the prior, and the number of weight samples in a training step."""
 
     prior_scale: float = Field(
-        1.0, ge=0, description="tempering: factor of the prior-matching term (1: none, 0: no prior)"
+        1.0, ge=0, description="tempering: factor of the prior-matching term (1: no tempering, 0: no prior)"
     )
     prior_power: float = Field(
         1.0,
         gt=0,
-        description="tempering of the prior alone: the prior to this power; below 1 it is broader, so that less of it is kept",
+        description="tempering of the prior alone: the power it is raised to; below 1 it is broader and binds less",
     )
     train_samples: int = Field(
-        1, ge=1, description="weight samples K for the data term of a training step, of each member of an ensemble"
+        1, ge=1, description="weight samples K for the data term of a training step, per member of an ensemble"
     )
 
 
 class NetworkStartSettings(BayesianSettings):
-    """A posterior whose means can start where the network would."""
+    """A posterior whose means can start at the network's ordinary initialisation."""
 
     keep_network_init: bool = Field(False, description="posterior means start at the network's ordinary initialisation")
 

@@ -90,8 +90,8 @@ def test_monte_carlo_divergences_meet_the_closed_form(kind: str, rng: Generator)
     old, new = (affine_flow(mean, scale) for mean, scale in zip(means, scales, strict=True))
     exact = [MeanFieldGaussian(mean, scale) for mean, scale in zip(means, scales, strict=True)]
     expected = kl(*exact) if kind == "fkl" else kl(*reversed(exact))
-    found = replay_divergence(kind, old, new, 40_000, generator=rng)  # type: ignore[arg-type]
-    assert abs(float(found / expected) - 1) < 0.05
+    actual = replay_divergence(kind, old, new, 40_000, generator=rng)  # type: ignore[arg-type]
+    assert abs(float(actual / expected) - 1) < 0.05
     same = replay_divergence(kind, old, old, 10, generator=rng)  # type: ignore[arg-type]
     torch.testing.assert_close(same, torch.zeros(()), atol=1e-5, rtol=0)
 
@@ -102,17 +102,17 @@ def test_old_samples_for_forward_and_new_samples_for_reverse(rng: Generator) -> 
         weights = origin.rsample(5, generator=Generator().manual_seed(3))
         first, second = (old, new) if kind == "fkl" else (new, old)
         by_hand = (first.log_prob(weights) - second.log_prob(weights)).mean()
-        found = replay_divergence(kind, old, new, 5, generator=Generator().manual_seed(3))  # type: ignore[arg-type]
-        torch.testing.assert_close(found, by_hand)
+        actual = replay_divergence(kind, old, new, 5, generator=Generator().manual_seed(3))  # type: ignore[arg-type]
+        torch.testing.assert_close(actual, by_hand)
 
 
 def test_prior_matching_meets_the_closed_form(rng: Generator) -> None:
     mean, scale = torch.randn(4, generator=rng), 0.5 + torch.rand(4, generator=rng)
     prior = GaussianPrior(2.0)
-    found = prior_matching(affine_flow(mean, scale), prior, 40_000, generator=rng)
-    assert abs(float(found / kl(MeanFieldGaussian(mean, scale), prior)) - 1) < 0.05
+    actual = prior_matching(affine_flow(mean, scale), prior, 40_000, generator=rng)
+    assert abs(float(actual / kl(MeanFieldGaussian(mean, scale), prior)) - 1) < 0.05
     loop = monte_carlo_kl(MeanFieldGaussian(mean, scale), prior, 40_000, generator=rng)
-    assert abs(float(loop / found) - 1) < 0.05
+    assert abs(float(loop / actual) - 1) < 0.05
 
 
 def test_a_flow_starts_like_a_gaussian(rng: Generator) -> None:
@@ -121,8 +121,8 @@ def test_a_flow_starts_like_a_gaussian(rng: Generator) -> None:
     family = FlowFamily(FlowSettings(keep_network_init=True))
     flow = family.at(family.initial(network, spec, generator=rng), spec)
     samples = flow.rsample(2000, generator=rng)
-    own = spec.flatten(network)
-    assert float((samples.mean(0) - own).abs().max()) < 0.05
+    initial = spec.flatten(network)
+    assert float((samples.mean(0) - initial).abs().max()) < 0.05
     assert 0.05 < float(samples.std(0).mean()) < 0.15
 
 

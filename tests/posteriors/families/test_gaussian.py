@@ -120,7 +120,7 @@ def test_the_mask_marks_the_means() -> None:
     assert GaussianFamily().weight_mask(spec).tolist() == [True] * 8 + [False] * 8
 
 
-def test_the_prior_over_so_many_weights_can_be_sampled(rng: Generator) -> None:
+def test_the_prior_over_a_number_of_weights_can_be_sampled(rng: Generator) -> None:
     prior = GaussianPrior(2.25).over(3)
     draws = prior.rsample(20000, generator=rng)
     assert draws.shape == (20000, 3)

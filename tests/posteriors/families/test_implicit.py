@@ -1,4 +1,4 @@
-"""Implicit posteriors: what the weight generator makes of noise, where it starts, and what growth keeps."""
+"""Implicit posteriors: weights generated from noise, their initialisation, and what growth preserves."""
 
 from typing import Any
 
@@ -90,14 +90,14 @@ def test_the_latent_spread_scales_the_input(rng: Generator) -> None:
 
 
 @every_kind
-def test_the_start_has_the_variances_it_says(kind: str) -> None:
+def test_initial_theta_has_the_stated_variances(kind: str) -> None:
     family = family_of(kind)
     starts = torch.stack(
         [family.initial(NETWORK, SPEC, generator=Generator().manual_seed(seed)) for seed in range(300)]
     )
     variances, shape = family.initial_variances(NETWORK, SPEC), family.shape(SPEC)
-    for found, wished in zip(starts.split(shape.sizes, dim=-1), variances.split(shape.sizes), strict=True):
-        assert float(found.square().mean()) == pytest.approx(float(wished.mean()), rel=0.1)
+    for start, target in zip(starts.split(shape.sizes, dim=-1), variances.split(shape.sizes), strict=True):
+        assert float(start.square().mean()) == pytest.approx(float(target.mean()), rel=0.1)
 
 
 def test_the_start_of_the_network_is_kept_where_asked() -> None:
@@ -127,10 +127,10 @@ def test_the_prior_term_is_the_cross_entropy_with_another_gradient(kind: str) ->
     family, theta, _ = start(kind)
     theta.requires_grad_()
     posterior, prior = family.at(theta, SPEC), GaussianPrior(2.0)
-    found = SSGEMatching(SSGESettings(prior_samples=12)).term(posterior, prior, generator=Generator().manual_seed(3))
+    actual = SSGEMatching(SSGESettings(prior_samples=12)).term(posterior, prior, generator=Generator().manual_seed(3))
     cross_entropy = -prior.log_prob(posterior.rsample(12, generator=Generator().manual_seed(3))).mean()
-    torch.testing.assert_close(found, cross_entropy)
-    whole, part = (torch.autograd.grad(term, theta)[0] for term in (found, cross_entropy))
+    torch.testing.assert_close(actual, cross_entropy)
+    whole, part = (torch.autograd.grad(term, theta)[0] for term in (actual, cross_entropy))
     assert whole.isfinite().all()
     assert not torch.allclose(whole, part)  # the entropy pushes samples apart
 

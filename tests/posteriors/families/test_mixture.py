@@ -1,4 +1,4 @@
-"""Ensembles as posteriors: whom samples come from, and what their divergences are."""
+"""Ensembles as posteriors: which members samples come from, and their divergences."""
 
 import pytest
 import torch
@@ -60,8 +60,8 @@ def test_divergences_are_means_over_members(gaussians: Mixture) -> None:
 
 
 def _member(mixture: Mixture, index: int) -> MeanFieldGaussian:
-    assert isinstance(mixture.each, MeanFieldGaussian)
-    return MeanFieldGaussian(mixture.each.mean[index], mixture.each.scale[index])
+    assert isinstance(mixture.components, MeanFieldGaussian)
+    return MeanFieldGaussian(mixture.components.mean[index], mixture.components.scale[index])
 
 
 def _log_density(mixture: Mixture, weights: Tensor) -> Tensor:
@@ -84,9 +84,7 @@ def test_prior_matching_bounds_the_divergence_of_the_mixture(gaussians: Mixture,
 
 
 def test_kl_bounds_that_of_the_mixtures(gaussians: Mixture, rng: Generator) -> None:
-    other = Mixture(
-        MeanFieldGaussian(MEANS.flip(0), SCALES.flip(0)), 3
-    )  # the same mixture, its members in another order
+    other = Mixture(MeanFieldGaussian(MEANS.flip(0), SCALES.flip(0)), 3)  # the same members in another order
     weights = gaussians.rsample(3000, generator=rng)
     torch.testing.assert_close(_log_density(gaussians, weights), _log_density(other, weights))
     assert float(kl(gaussians, other)) > 1  # the bound sees members, not their mixture
@@ -96,9 +94,8 @@ def test_kl_bounds_that_of_the_mixtures(gaussians: Mixture, rng: Generator) -> N
 def test_members_start_apart_and_vary_alike(base: DiracFamily | GaussianFamily) -> None:
     network = MLP((30,), (40,), 7)
     spec, family = WeightSpec.of(network), MixtureFamily(base, 4, "test")
-    weights = family.initial(network, spec, generator=Generator().manual_seed(1))[family.weight_mask(spec)].view(
-        4, -1
-    )  # (M, W)
+    theta = family.initial(network, spec, generator=Generator().manual_seed(1))
+    weights = theta[family.weight_mask(spec)].view(4, -1)  # (M, W)
     assert torch.equal(weights[0], spec.flatten(network))
     for part in weights.split(spec.sizes, dim=-1):
         if part[0].any():
@@ -108,7 +105,7 @@ def test_members_start_apart_and_vary_alike(base: DiracFamily | GaussianFamily) 
             assert not part.any()  # biases start at zero in every member
 
 
-def test_what_is_constant_stays(rng: Generator) -> None:
+def test_constant_tensors_stay_constant(rng: Generator) -> None:
     norm = torch.nn.LayerNorm(5)
     other = redrawn(norm, rng)
     assert torch.equal(other.weight, torch.ones(5))
@@ -118,7 +115,7 @@ def test_what_is_constant_stays(rng: Generator) -> None:
 def test_any_posterior_is_its_only_member(gaussians: Mixture) -> None:
     point = Dirac(MEANS[0])
     assert members_of(point) == (point, 1)
-    assert members_of(gaussians) == (gaussians.each, 3)
+    assert members_of(gaussians) == (gaussians.components, 3)
 
 
 def test_local_samples_of_members_have_each_members_moments(rng: Generator) -> None:

@@ -51,10 +51,10 @@ def test_theta_is_read_as_a_gaussians() -> None:
     gaussian, family = GaussianFamily(settings), RadialFamily(settings)
     theta = family.initial(network, spec, generator=Generator().manual_seed(0))
     assert torch.equal(theta, gaussian.initial(network, spec, generator=Generator().manual_seed(0)))
-    found, expected = family.at(theta, spec), gaussian.at(theta, spec)
-    assert found.sizes == spec.sizes == (12, 4, 8, 2)
-    assert torch.equal(found.mean, expected.mean)
-    assert torch.equal(found.scale, expected.scale)
+    actual, expected = family.at(theta, spec), gaussian.at(theta, spec)
+    assert actual.sizes == spec.sizes == (12, 4, 8, 2)
+    assert torch.equal(actual.mean, expected.mean)
+    assert torch.equal(actual.scale, expected.scale)
 
 
 class Unknown:
@@ -66,9 +66,9 @@ class Unknown:
 
 def test_with_any_density_the_prior_term_is_negative_entropy_plus_cross_entropy(posterior: Radial) -> None:
     prior, count = Unknown(), 50
-    found = prior_matching(posterior, prior, count, generator=Generator().manual_seed(3))
+    actual = prior_matching(posterior, prior, count, generator=Generator().manual_seed(3))
     draws = posterior.rsample(count, generator=Generator().manual_seed(3))
-    torch.testing.assert_close(found, -posterior.scale.log().sum() - prior.log_prob(draws).mean())
+    torch.testing.assert_close(actual, -posterior.scale.log().sum() - prior.log_prob(draws).mean())
 
 
 PRIORS = [GaussianPrior(1.5), MeanFieldGaussian(torch.linspace(2, -1, sum(SIZES)), torch.linspace(0.5, 2, sum(SIZES)))]

@@ -1,4 +1,4 @@
-"""The discriminator of AVB and the object that trains it: shapes, chunks, whose gradients go where, what a checkpoint holds."""
+"""The AVB discriminator and its training: shapes, chunks, where gradients go, what a checkpoint holds."""
 
 from typing import Any
 
@@ -78,20 +78,20 @@ def test_learning_tells_the_posterior_from_a_wider_prior(kind: str, rng: Generat
     for _ in range(60):
         matching.learn(q, prior, generator=rng)
     with torch.no_grad():
-        own = matching.discriminator(q.rsample(8, generator=rng))
-        other = matching.discriminator(prior.over(SPEC.numel).rsample(8, generator=rng))
-    assert float(own.mean()) > 1
-    assert float(other.mean()) < -1
+        on_posterior = matching.discriminator(q.rsample(8, generator=rng))
+        on_prior = matching.discriminator(prior.over(SPEC.numel).rsample(8, generator=rng))
+    assert float(on_posterior.mean()) > 1
+    assert float(on_prior.mean()) < -1
 
 
 def test_the_loss_of_a_step_is_that_of_the_paper(rng: Generator) -> None:
-    """The first step's gradient is that of E_q log sigmoid(f) + E_p log(1 - sigmoid(f)), upwards."""
+    """The first step's gradient is that of E_q log sigmoid(f) + E_p log(1 - sigmoid(f)), maximised."""
     matching, _, q = start("no-contrast")
     state, prior = rng.get_state(), GaussianPrior(2.0)
-    own = q.rsample(8, generator=rng).detach()
-    other = prior.over(SPEC.numel).rsample(8, generator=rng)
+    from_posterior = q.rsample(8, generator=rng).detach()
+    from_prior = prior.over(SPEC.numel).rsample(8, generator=rng)
     f = matching.discriminator
-    objective = torch.log(torch.sigmoid(f(own))).mean() + torch.log(1 - torch.sigmoid(f(other))).mean()
+    objective = torch.log(torch.sigmoid(f(from_posterior))).mean() + torch.log(1 - torch.sigmoid(f(from_prior))).mean()
     expected = torch.autograd.grad(objective, matching.parameters)
     rng.set_state(state)
     matching.learn(q, prior, generator=rng)
@@ -121,16 +121,16 @@ def test_the_contrast_takes_the_terms_of_the_paper(rng: Generator) -> None:
     """log r - log p + f~_D at the samples, and log q - log p if f~_D were log q - log r."""
     matching, _, q = start("plain", prior_samples=6)
     state, prior = rng.get_state(), GaussianPrior(2.0)
-    found = matching.term(q, prior, generator=rng)
+    actual = matching.term(q, prior, generator=rng)
     rng.set_state(state)
     others, weights = q.rsample(20, generator=rng).detach(), q.rsample(6, generator=rng).detach()
     r = MeanFieldGaussian(others.mean(0), others.std(0))
     ratio = matching.discriminator(weights)
-    torch.testing.assert_close(found, (r.log_prob(weights) - prior.log_prob(weights) + ratio).mean())
+    torch.testing.assert_close(actual, (r.log_prob(weights) - prior.log_prob(weights) + ratio).mean())
 
 
 @every_kind
-def test_it_goes_on_from_its_tensors_to_the_last_bit(kind: str) -> None:
+def test_it_resumes_from_its_tensors_bit_for_bit(kind: str) -> None:
     whole, _, q = start(kind)
     noise = Generator().manual_seed(5)
     for _ in range(3):
@@ -174,7 +174,7 @@ def test_without_contrast_the_prior_must_have_samples(rng: Generator) -> None:
         bare.learn(q, prior, generator=rng)
 
 
-def test_a_weight_that_does_not_vary_is_no_trouble(rng: Generator) -> None:
+def test_a_weight_that_does_not_vary_has_a_finite_term(rng: Generator) -> None:
     matching, theta, q = start("plain", support_noise=None, prior_samples=3)
     with torch.no_grad():
         theta.zero_()

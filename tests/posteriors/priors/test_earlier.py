@@ -68,16 +68,16 @@ def test_the_score_of_an_old_weight_knows_nothing_of_new_ones(rng: Generator) ->
 
 
 def test_the_score_of_old_weights_is_that_of_the_gaussian_they_follow(rng: Generator) -> None:
-    """At samples of another Gaussian, moved by half a deviation; the mean of ten estimates is within 10 % of the score."""
+    """At samples of a Gaussian shifted by half a standard deviation: the mean of ten estimates is within 10 %."""
     centre, spread = torch.tensor([1.0, 0.0, -1.0, 0.0]), torch.tensor([0.5, 2.0, 0.8, 2.0])
     weights = centre + spread * (0.7 * torch.randn(200, 4, generator=rng) + 0.5)
-    found = torch.stack([gradient(LAST, weights, seed, **MANY)[:, ~NEW] for seed in range(10)]).mean(0)
+    actual = torch.stack([gradient(LAST, weights, seed, **MANY)[:, ~NEW] for seed in range(10)]).mean(0)
     exact = ((weights - centre) / spread.square())[:, ~NEW]
-    assert (found - exact).norm() < 0.1 * exact.norm()
+    assert (actual - exact).norm() < 0.1 * exact.norm()
 
 
 def test_the_cross_entropy_of_two_gaussians_has_its_analytic_gradient(rng: Generator) -> None:
-    """-E log N(w; m, S) for w = A z + b has the gradients S^-1 A and S^-1 (b - m); the mean of ten estimates is within 10 % of them."""
+    """-E log N(w; m, S) for w = A z + b has gradients S^-1 A and S^-1 (b - m); ten estimates average to within 10 %."""
     centre, variance = torch.tensor([1.0, 0.0, -1.0, 0.0]), torch.tensor([0.25, 4.0, 0.64, 4.0])
     matrix = torch.diag(torch.tensor([0.4, 1.5, 0.7, 1.2])) + 0.1 * torch.randn(4, 4, generator=rng)
     q = linear(matrix, centre + 0.3 * variance.sqrt())
@@ -87,29 +87,29 @@ def test_the_cross_entropy_of_two_gaussians_has_its_analytic_gradient(rng: Gener
         weights = q.rsample(1000, generator=rng)
         score = ssge(**MANY).sampled_prior(LAST, weights.detach(), generator=rng)[1]
         gradients.append(torch.autograd.grad(-(score * weights).sum(1).mean(), q.theta)[0])
-    found = torch.stack(gradients).mean(0)
-    assert (found - exact).norm() < 0.1 * exact.norm()
+    actual = torch.stack(gradients).mean(0)
+    assert (actual - exact).norm() < 0.1 * exact.norm()
 
 
 def test_the_prior_term_is_the_entropy_and_the_cross_entropy() -> None:
     q = linear(torch.eye(4), torch.zeros(4))
-    found = ssge(prior_samples=5).term(q, LAST, generator=Generator().manual_seed(3))
+    actual = ssge(prior_samples=5).term(q, LAST, generator=Generator().manual_seed(3))
     again = Generator().manual_seed(3)
     weights = q.rsample(200, generator=again)
     score = ssge_score(q.rsample(200, generator=again), weights, ratio=0.99, around_gaussian=True)
     score = score - ssge().sampled_prior(LAST, weights.detach(), generator=again)[1]
     expected = (score * weights).sum(1).mean()
-    torch.testing.assert_close(*(torch.autograd.grad(term, q.theta)[0] for term in (found, expected)))
+    torch.testing.assert_close(*(torch.autograd.grad(term, q.theta)[0] for term in (actual, expected)))
 
 
 def test_nothing_pulls_where_the_posterior_is_the_prior(rng: Generator) -> None:
-    """Ten samples know little of a density, but equally little of both: over 300 draws the mean is zero within four standard errors."""
+    """Ten samples say little about a density, but equally little about both: 300 draws average to zero."""
     matrix, offset = torch.diag(torch.tensor([0.5, 2.0, 0.8, 1.0])), torch.tensor([1.0, 0.0, -1.0, 0.0])
     q, prior = linear(matrix, offset), LastPosterior(linear(matrix, offset), FIXED, torch.zeros(4, dtype=torch.bool))
     few = ssge(ssge_samples=10, ssge_width=1.0)
     terms = (few.term(q, prior, generator=rng) for _ in range(300))
-    found = torch.stack([torch.autograd.grad(term, q.theta)[0] for term in terms])
-    assert (found.mean(0).abs() < 4 * found.std(0) / 300**0.5).all()
+    actual = torch.stack([torch.autograd.grad(term, q.theta)[0] for term in terms])
+    assert (actual.mean(0).abs() < 4 * actual.std(0) / 300**0.5).all()
 
 
 def test_the_value_is_the_cross_entropy_of_the_new_weights(rng: Generator) -> None:
@@ -140,7 +140,7 @@ def test_a_prior_that_can_only_be_sampled(rng: Generator) -> None:
 
     weights, whole = torch.randn(6, 4, generator=rng), LastPosterior(LAST.last, FIXED, torch.zeros(4, dtype=torch.bool))
     torch.testing.assert_close(gradient(Samples(), weights), gradient(whole, weights))
-    with pytest.raises(ConfigError, match="the powers of Samples are not known"):
+    with pytest.raises(ConfigError, match="Samples cannot be raised to a power"):
         tempered(Samples(), 0.5)
 
 
@@ -150,8 +150,8 @@ EARLIER = MeanFieldGaussian(torch.tensor([[0.5, -1.0], [2.0, 0.0]]), torch.tenso
 
 
 def test_the_density_of_a_mixture_by_hand() -> None:
-    found = MixturePrior(FIXED, EARLIER, 2, 0.3).log_prob(torch.tensor([[0.4, -0.5], [-3.0, 3.0]]))
-    for weights, log_density in zip([(0.4, -0.5), (-3.0, 3.0)], found, strict=True):
+    actual = MixturePrior(FIXED, EARLIER, 2, 0.3).log_prob(torch.tensor([[0.4, -0.5], [-3.0, 3.0]]))
+    for weights, log_density in zip([(0.4, -0.5), (-3.0, 3.0)], actual, strict=True):
         density = 0.7 * _product([0.0, 0.0], [2.0, 2.0], weights)
         density += 0.15 * _product([0.5, -1.0], [0.3, 0.7], weights) + 0.15 * _product([2.0, 0.0], [1.0, 0.2], weights)
         assert float(log_density) == pytest.approx(float(density.log()), rel=1e-5)
@@ -172,21 +172,21 @@ def test_far_from_everything_the_density_is_finite() -> None:
 
 
 def test_monte_carlo_prior_matching_is_the_kl(rng: Generator) -> None:
-    """With one earlier posterior of nearly all weight the KL is known: within four standard errors of the mean, and so its gradient."""
+    """With one earlier posterior of nearly all the mass the KL and its gradient are known."""
     mean, scale = torch.tensor([0.1, -0.4], requires_grad=True), torch.tensor([0.4, 0.5], requires_grad=True)
     q, p = MeanFieldGaussian(mean, scale), MeanFieldGaussian(EARLIER.mean[0], EARLIER.scale[0])
     one = MixturePrior(FIXED, MeanFieldGaussian(p.mean.unsqueeze(0), p.scale.unsqueeze(0)), 1, 1 - 1e-9)
     exact, estimate = prior_matching(q, p, 1, generator=rng), prior_matching(q, one, 40_000, generator=rng)
     assert float(estimate.detach()) == pytest.approx(float(exact.detach()), abs=0.03)
-    found, wished = (torch.cat(torch.autograd.grad(term, (mean, scale))) for term in (estimate, exact))
-    torch.testing.assert_close(found, wished, atol=0.15, rtol=0)
+    actual, expected = (torch.cat(torch.autograd.grad(term, (mean, scale))) for term in (estimate, exact))
+    torch.testing.assert_close(actual, expected, atol=0.15, rtol=0)
 
 
 def test_weights_that_came_later_follow_the_fixed_prior() -> None:
     new = torch.tensor([[False, True], [False, False]])
-    found = with_fixed_prior(EARLIER, FIXED, new)
-    torch.testing.assert_close(found.mean, torch.tensor([[0.5, 0.0], [2.0, 0.0]]))
-    torch.testing.assert_close(found.scale, torch.tensor([[0.3, 2.0], [1.0, 0.2]]))
+    actual = with_fixed_prior(EARLIER, FIXED, new)
+    torch.testing.assert_close(actual.mean, torch.tensor([[0.5, 0.0], [2.0, 0.0]]))
+    torch.testing.assert_close(actual.scale, torch.tensor([[0.3, 2.0], [1.0, 0.2]]))
 
 
 # Tempering of the prior alone.
@@ -220,30 +220,30 @@ def test_a_power_of_a_gaussian_is_a_broader_gaussian(
 @POWERS
 def test_the_kl_to_a_tempered_gaussian(power: float, rng: Generator) -> None:
     """KL(q || p^beta) = E_q[log q - beta log p] + log Z, with log Z of a Gaussian by hand."""
-    found = prior_matching(POSTERIOR, tempered(FIXED, power), 1, generator=rng)
+    actual = prior_matching(POSTERIOR, tempered(FIXED, power), 1, generator=rng)
     two_pi = torch.tensor(2 * torch.pi)
     negative_entropy = -(POSTERIOR.scale.log() + 0.5 * two_pi.log() + 0.5).sum()
     square = (POSTERIOR.mean.square() + POSTERIOR.scale.square()) / FIXED.variance
     log_prior = (-0.5 * square - 0.5 * (two_pi * FIXED.variance).log()).sum()
     log_z = 2 * (0.5 * (two_pi * FIXED.variance / power).log() - 0.5 * power * (two_pi * FIXED.variance).log())
-    torch.testing.assert_close(found, negative_entropy - power * log_prior + log_z)
+    torch.testing.assert_close(actual, negative_entropy - power * log_prior + log_z)
 
 
 @POWERS
 def test_other_densities_are_scaled(power: float, rng: Generator) -> None:
     mixture, weights = MixturePrior(FIXED, EARLIER, 2, 0.3), torch.randn(9, 2, generator=rng)
-    found = tempered(mixture, power)
-    assert isinstance(found, Tempered)
-    torch.testing.assert_close(found.log_prob(weights), power * mixture.log_prob(weights))
+    actual = tempered(mixture, power)
+    assert isinstance(actual, Tempered)
+    torch.testing.assert_close(actual.log_prob(weights), power * mixture.log_prob(weights))
 
 
 @POWERS
 def test_the_score_of_a_sampled_prior_is_scaled(power: float, rng: Generator) -> None:
-    weights, found = torch.randn(6, 4, generator=rng), tempered(LAST, power)
-    assert isinstance(found, LastPosterior)
-    torch.testing.assert_close(gradient(found, weights), power * gradient(LAST, weights))
+    weights, actual = torch.randn(6, 4, generator=rng), tempered(LAST, power)
+    assert isinstance(actual, LastPosterior)
+    torch.testing.assert_close(gradient(actual, weights), power * gradient(LAST, weights))
     with pytest.raises(ConfigError, match=r"cannot be sampled; set posterior\.prior_power to 1"):
-        found.rsample(2, generator=rng)
+        actual.rsample(2, generator=rng)
 
 
 def test_the_first_power_is_the_prior_itself() -> None:

@@ -1,4 +1,4 @@
-"""Point estimates: q(W) = delta(W - theta) [Henning2021, sec. 3], which makes the method of von Oswald et al. 2020."""
+"""Point estimates: q(W) = delta(W - theta) [Henning2021, sec. 3], as used by von Oswald et al. 2020."""
 
 from dataclasses import dataclass
 from typing import final
@@ -20,7 +20,7 @@ class Dirac:
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """The same weights n times: (n, W), without a copy."""
         single = self.weights.unsqueeze(0)  # (W,) -> (1, W)
-        return single if n == 1 else single.expand(n, *self.weights.shape)  # (1, W) -> (n, W), whose gradient is a sum
+        return single if n == 1 else single.expand(n, *self.weights.shape)  # (1, W) -> (n, W); its gradient is a sum
 
 
 @final
@@ -53,7 +53,7 @@ class DiracFamily:
 
 
 def initial_weight_variances(network: nn.Module, spec: WeightSpec) -> Tensor:
-    """Empirical second moment of each weight tensor at its own initialisation, repeated for its elements: (W,)."""
+    """Empirical second moment of each weight tensor at initialisation, repeated for its elements: (W,)."""
     weights = spec.flatten(network)
     return torch.cat([part.square().mean().expand(part.numel()) for part in weights.split(spec.sizes)])
 

@@ -1,7 +1,7 @@
-"""Normalising flows: an invertible weight generator, whose density is known [Henning2021, sm:sec:pr:implicit; Papamakarios2019].
+"""Normalising flows: an invertible weight generator with a known density [Henning2021, sm:sec:pr:implicit].
 
-Affine coupling layers [Dinh2016] of the package zuko, so that sampling and density take one pass each. zuko is an optional
-extra and is imported only here, when a flow is made.
+Affine coupling layers [Dinh2016; Papamakarios2019] from the package zuko, so that sampling and density take one pass
+each. zuko is an optional extra and is imported only here, when a flow is created.
 """
 
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ from metareplay.settings import Widths
 
 CPU = torch.device("cpu")
 LARGEST_THETA = 20_000_000
-"""A flow has many parameters per weight of the main network; beyond this a step takes seconds and gigabytes."""
+"""A flow has many parameters per main-network weight; beyond this size a step takes seconds and gigabytes."""
 FIRST_CHANGE = 0.1
-"""Initial standard deviation of what a coupling layer adds to values and to logarithms of scales: the flow starts near the identity."""
+"""Initial standard deviation of a coupling layer's shifts and log-scales: the flow starts near the identity."""
 
 
 class FlowSettings(NetworkStartSettings):
@@ -42,9 +42,9 @@ class FlowSettings(NetworkStartSettings):
 
 @final
 class Couplings(nn.Module):
-    """Coupling layers over so many weights; both directions, with the logarithm of the volume change.
+    """Coupling layers over ``features`` weights, in both directions, with the log-determinant.
 
-    theta holds their parameters in units of ``units``: a number of size 1 is a usual parameter, whoever made it.
+    theta holds their parameters in units of ``units``, so that every parameter is of order 1.
     """
 
     def __init__(self, features: int, transforms: int, hidden: tuple[int, ...], activation: str) -> None:
@@ -59,7 +59,7 @@ class Couplings(nn.Module):
         self.spec = WeightSpec.of(self)
         units, stds = [], []
         for name, shape, size in zip(self.spec.names, self.spec.shapes, self.spec.sizes, strict=True):
-            last = f".hyper.{2 * len(hidden)}." in name  # zuko's MLPs count activations too
+            last = f".hyper.{2 * len(hidden)}." in name  # zuko's MLPs number their activations too
             units.append(torch.full((size,), shape[-1] ** -0.5 if name.endswith("weight") else 1.0))  # 1 / sqrt(inputs)
             stds.append(torch.full((size,), 0.0 if name.endswith("bias") else FIRST_CHANGE if last else 1.0))
         self.units, self.initial_stds = torch.cat(units), torch.cat(stds)  # (F,) both
@@ -67,8 +67,8 @@ class Couplings(nn.Module):
     def forward(self, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
         """(n, W) -> (n, W) and log |det| (n,)."""
         transform = self.flow.transform()
-        moved, stretch = (transform.inv if inverse else transform).call_and_ladj(x)
-        return moved, stretch
+        mapped, log_det = (transform.inv if inverse else transform).call_and_ladj(x)
+        return mapped, log_det
 
 
 @cache
@@ -77,11 +77,11 @@ def couplings(
 ) -> Couplings:
     """The coupling layers of this shape; their own parameters are never used."""
     with torch.random.fork_rng(devices=[]):  # building them draws from the global generator
-        found = Couplings(features, transforms, hidden, activation).requires_grad_(False)
+        layers = Couplings(features, transforms, hidden, activation).requires_grad_(False)
     if device.type != "cpu":
-        found.units = found.units.to(device)
-        found.to(device)
-    return found
+        layers.units = layers.units.to(device)
+        layers.to(device)
+    return layers
 
 
 @final
@@ -92,10 +92,10 @@ class Flow:
     mean: Tensor
     scale: Tensor
     parameters: Tensor
-    """Those of the coupling layers, in usual units (..., F)."""
+    """Parameters of the coupling layers, in their natural units (..., F)."""
     layers: Couplings
     first: Tensor | None = None
-    """The weights that the network had at first, once its outputs have grown; f leaves the others as they are."""
+    """Indices of the network's original weights, once its outputs have grown; f does not change the others."""
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
@@ -104,30 +104,29 @@ class Flow:
     def rsample_and_log_prob(self, n: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """Reparametrised samples (n, W) and their log-density (n,), in one pass."""
         z = normal(n, *self.mean.shape, generator=generator, like=self.mean)
-        moved, stretch = self._couple(z, inverse=False)
-        weights = torch.addcmul(self.mean, self.scale, moved)  # (n, W)
-        return weights, _standard_normal(z) - stretch - self.scale.log().sum(
-            -1
-        )  # change of variables, sm:sec:pr:implicit
+        mapped, log_det = self._couple(z, inverse=False)
+        weights = torch.addcmul(self.mean, self.scale, mapped)  # (n, W)
+        # change of variables, sm:sec:pr:implicit
+        return weights, _standard_normal(z) - log_det - self.scale.log().sum(-1)
 
     def log_prob(self, weights: Tensor) -> Tensor:
         """Log-density of weight samples: (n, W) -> (n,)."""
-        z, stretch = self._couple((weights - self.mean) / self.scale, inverse=True)
-        return _standard_normal(z) + stretch - self.scale.log().sum(-1)
+        z, log_det = self._couple((weights - self.mean) / self.scale, inverse=True)
+        return _standard_normal(z) + log_det - self.scale.log().sum(-1)
 
     def _couple(self, x: Tensor, *, inverse: bool) -> tuple[Tensor, Tensor]:
         """f or its inverse: (n, ..., W) -> (n, ..., W) and log |det| (n, ...), batched over flows."""
-        chosen = x if self.first is None else x[..., self.first]
-        moved, stretch = self._pass(self.parameters, chosen, inverse)
-        return moved if self.first is None else x.index_copy(-1, self.first, moved), stretch
+        coupled = x if self.first is None else x[..., self.first]
+        mapped, log_det = self._pass(self.parameters, coupled, inverse)
+        return mapped if self.first is None else x.index_copy(-1, self.first, mapped), log_det
 
     def _pass(self, parameters: Tensor, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
         if parameters.dim() > 1:
-            moved, stretch = vmap(self._pass, in_dims=(0, 1, None), out_dims=1)(parameters, x, inverse)
-            return moved, stretch
+            mapped, log_det = vmap(self._pass, in_dims=(0, 1, None), out_dims=1)(parameters, x, inverse)
+            return mapped, log_det
         with borrowed(self.layers) as layers:
-            moved, stretch = functional_call(layers, self.layers.spec.unflatten(parameters), (x, inverse))
-        return moved, stretch
+            mapped, log_det = functional_call(layers, self.layers.spec.unflatten(parameters), (x, inverse))
+        return mapped, log_det
 
 
 def _standard_normal(z: Tensor) -> Tensor:
@@ -136,11 +135,11 @@ def _standard_normal(z: Tensor) -> Tensor:
 
 @final
 class FlowFamily:
-    """theta = [means, rhos, parameters of the coupling layers]; means and rhos are read and started as a Gaussian's.
+    """theta = [means, rhos, parameters of the coupling layers]; means and rhos as in a Gaussian family.
 
-    The coupling layers start near the identity, so that weights start like those of a Gaussian posterior. They span the weights
-    that the network had with its first task. Outputs that are added later have independent Gaussian weights: couplings with new
-    weights would change the old ones' distribution.
+    The coupling layers start near the identity, so that weights start like those of a Gaussian posterior. They span the
+    weights that the network had with its first task. Outputs added later have independent Gaussian weights: coupling
+    with new weights would change the distribution of the old ones.
     """
 
     name = "flow"
@@ -150,12 +149,11 @@ class FlowFamily:
         self.settings, self.moments = settings, GaussianFamily(settings)
 
     def _first(self, spec: WeightSpec) -> Tensor | None:
-        return (
-            None if spec.groups is None else (spec.groups < len(spec.sizes)).nonzero().squeeze(1)
-        )  # groups are numbered as they came
+        # groups are numbered in the order in which they were added
+        return None if spec.groups is None else (spec.groups < len(spec.sizes)).nonzero().squeeze(1)
 
     def _layers(self, spec: WeightSpec, device: torch.device = CPU) -> Couplings:
-        self.num_parameters(spec)  # refuses what is too large
+        self.num_parameters(spec)  # raises if the flow is too large
         first, settings = self._first(spec), self.settings
         features = spec.numel if first is None else len(first)
         return couplings(features, settings.flow_transforms, settings.flow_hidden, settings.flow_activation, device)
@@ -165,16 +163,17 @@ class FlowFamily:
         features = spec.numel if first is None else len(first)
         if features < 2:
             raise ConfigError(
-                "a flow couples weights with each other, but this network has only one; choose a larger network or pr-bbb"
+                "a flow couples weights with each other, but this network has only one; use a larger network or pr-bbb"
             )
         total = 2 * spec.numel
         for index in range(self.settings.flow_transforms):
-            kept = (features + 1 - index % 2) // 2  # every second weight, in turns
+            kept = (features + 1 - index % 2) // 2  # every other weight, alternating between layers
             total += sum((n_in + 1) * n_out for n_in, n_out in pairwise((kept, *hidden, 2 * (features - kept))))
         if total > LARGEST_THETA:
             raise ConfigError(
-                f"a flow over the {features:,} weights of this network has {total:,} parameters, more than {LARGEST_THETA:,}; choose a "
-                "smaller network, narrower posterior.flow_hidden or fewer posterior.flow_transforms, or a method such as pr-bbb"
+                f"a flow over the {features:,} weights of this network has {total:,} parameters, more than "
+                f"{LARGEST_THETA:,}; choose a smaller network, narrower posterior.flow_hidden, fewer "
+                "posterior.flow_transforms, or a method such as pr-bbb"
             )
         return total
 

@@ -20,7 +20,7 @@ from metareplay.seeding import normal
 from metareplay.settings import Composition
 
 RHO_OFFSET = -2.5
-"""sigma = softplus(rho - 2.5): scales start near 0.08 where theta starts around zero, as in the published runs."""
+"""sigma = softplus(rho - 2.5): scales start near 0.08 for a theta near zero, as in the published runs."""
 
 
 @final
@@ -50,7 +50,7 @@ class GaussianSettings(NetworkStartSettings):
     )
 
     def check(self, composition: Composition) -> None:
-        """Pre-activations are known for our own layers alone."""
+        """Pre-activations are accessible in our own layers only."""
         network = composition.parts()["network"]
         if self.local_reparametrisation and network.name != "mlp":
             raise ConfigError(
@@ -62,7 +62,7 @@ class GaussianSettings(NetworkStartSettings):
 class GaussianFamily:
     """theta = [means, rhos], scales = softplus(rho + offset).
 
-    Without a hypernetwork, means start uniform in [-0.1, 0.1], or where the network itself would start
+    Without a hypernetwork, means start uniform in [-0.1, 0.1], or at the network's ordinary initialisation
     (``keep_network_init``), and rho uniform in [-0.5, 0.5] around the offset.
     """
 
@@ -81,11 +81,9 @@ class GaussianFamily:
         return torch.cat([spec.flatten(network) if self.keep_network_init else mean, rho])  # (2W,)
 
     def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
-        mean = (
-            initial_weight_variances(network, spec)
-            if self.keep_network_init
-            else torch.full((spec.numel,), 0.2**2 / 12)
-        )
+        mean = torch.full((spec.numel,), 0.2**2 / 12)
+        if self.keep_network_init:
+            mean = initial_weight_variances(network, spec)
         return torch.cat([mean, torch.full((spec.numel,), 1 / 12)])  # variances of the uniform distributions above
 
     def weight_mask(self, spec: WeightSpec) -> Tensor:
@@ -96,13 +94,12 @@ class GaussianFamily:
         return MeanFieldGaussian(mean, F.softplus(rho + RHO_OFFSET))
 
     def fisher(self, theta: Tensor, spec: WeightSpec) -> Tensor:
-        """In closed form; means and scales have no information about each other, so that the diagonal is all of it."""
+        """In closed form; it has no entries between means and scales, so the diagonal is all of it."""
         rho = theta.chunk(2, dim=-1)[1] + RHO_OFFSET
         precision = F.softplus(rho).square().reciprocal()
         slope = torch.sigmoid(rho)  # d sigma / d rho
-        return torch.cat(
-            [precision, 2 * precision * slope.square()], dim=-1
-        )  # R of sm:eq:kl:taylor in [means, rhos]; (..., 2W)
+        # R of sm:eq:kl:taylor in [means, rhos]; (..., 2W)
+        return torch.cat([precision, 2 * precision * slope.square()], dim=-1)
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
         return self.at(theta, spec)

@@ -1,6 +1,7 @@
 """Implicit posteriors: a weight generator WG turns noise into weights [Henning2021, sm:sec:pr:implicit].
 
-theta holds WG's own weights. Samples are easy, the density is unknown; the prior-matching term is estimated (ssge_matching.py, avb.py).
+theta holds WG's own weights. Sampling is easy, the density is unknown; the prior-matching term is estimated
+(matching/ssge.py, matching/avb.py).
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ class ImplicitSettings(NetworkStartSettings):
     generator_hidden: Widths = Field((10, 10), description="widths of the weight generator's hidden layers")
     generator_activation: Activation = Field("tanh", description="activation of the weight generator")
     generator_chunk_size: int | None = Field(
-        None, ge=1, description="weights that the generator makes at once, chunk by chunk; null: all"
+        None, ge=1, description="weights that the generator outputs at once, chunk by chunk; null: all"
     )
     generator_chunk_embedding_size: int = Field(32, ge=1, description="length of the generator's chunk embeddings")
     generator_chunk_embedding_std: float = Field(
@@ -48,10 +49,10 @@ class ImplicitSettings(NetworkStartSettings):
     )
 
     def check(self, composition: Composition) -> None:
-        """Chunks share their output biases, which otherwise stand for the weights."""
+        """Chunks share their output biases, which otherwise act as the weights."""
         if self.generator_chunk_size is not None and self.keep_network_init:
             raise ConfigError(
-                "posterior.keep_network_init needs a generator without chunks; set posterior.generator_chunk_size to null"
+                "posterior.keep_network_init needs a generator without chunks: set posterior.generator_chunk_size=null"
             )
 
 
@@ -66,37 +67,36 @@ class Implicit:
     num_weights: int
     settings: ImplicitSettings
     places: ColumnBlocks | None = None
-    """Where the main network's weights stand from the oldest to the latest, once its outputs have grown; None: as they are."""
+    """Positions of the main network's weights from the oldest to the newest, once its outputs have grown; else None."""
 
     @property
     def noise_size(self) -> int:
-        """How many random numbers a sample takes."""
+        """The number of random numbers per sample."""
         latent = self.settings.latent_size
         return latent if self.settings.support_noise is None else max(latent, self.num_weights)
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of the noise of full support; 0 where there is none."""
+        """Standard deviation of the full-support noise; 0 without it."""
         return (self.settings.support_noise or 0.0) * self.settings.latent_std
 
     @property
     def is_put_in_order(self) -> bool:
-        """Whether weights are generated from the oldest to the latest and then moved to where they stand in the network."""
+        """Whether weights are generated oldest first and then moved to their positions in the network."""
         return self.places is not None and self.settings.generator_chunk_size is not None
 
     def as_generated(self) -> "Implicit":
-        """The same distribution of the weights in the order in which they are generated."""
+        """The same distribution, over the weights in the order in which they are generated."""
         return replace(self, places=None)
 
     def products_pay(self, n: int) -> bool:
-        """Whether inner products of n samples take less work than the samples.
+        """Whether inner products of n samples are cheaper to compute than the samples.
 
-        For R outputs of WG that is 3 n L K R against 4 K^2 R for the products of its last layer and about 8 n L K^2, in double precision,
-        to carry these over to the samples.
+        For R outputs of WG: 3 n L K R for the samples, against 4 K^2 R for the products of its last layer and about
+        8 n L K^2, in double precision, to carry these over to the samples.
         """
-        outputs, width = self.shape.shapes[
-            self.shape.names.index(f"layers.{len(self.settings.generator_hidden)}.weight")
-        ]
+        last = self.shape.names.index(f"layers.{len(self.settings.generator_hidden)}.weight")
+        outputs, width = self.shape.shapes[last]
         rows = n * ceil(self.num_weights / outputs)  # n L
         few = self.theta.dim() > 1 or self.num_weights <= FEW_WEIGHTS
         return not few and 3 * rows * outputs > (width + 1) * (4 * outputs + 8 * rows)
@@ -107,19 +107,18 @@ class Implicit:
         return self.weights_at(noise.mul_(self.settings.latent_std))  # z ~ N(0, latent_std^2 I)
 
     def weights_at(self, z: Tensor) -> Tensor:
-        """The weights that noise z (n, noise_size) becomes: (n, W)."""
+        """The weights generated from noise z: (n, noise_size) -> (n, W)."""
         generated = self._generated(z[..., : self.settings.latent_size])  # f_WG(z[:n_z], theta); (n, W)
         if self.settings.support_noise is None:
             return generated
         noise = z[..., : self.num_weights]
         if self.places is not None:
-            noise = self.places.take(noise)  # old weights keep their own noise
-        return torch.add(
-            generated, noise, alpha=self.settings.support_noise
-        )  # full support: second equation of sm:sec:kl:support; (n, W)
+            noise = self.places.take(noise)  # old weights keep their noise
+        # full support: second equation of sm:sec:kl:support; (n, W)
+        return torch.add(generated, noise, alpha=self.settings.support_noise)
 
     def factored(self, n: int, *, generator: Generator) -> FactoredSamples:
-        """Samples without the noise of full support, as inputs and weights of WG's last layer; of a single theta (P,)."""
+        """Samples without full-support noise, as inputs and weights of WG's last layer; for a single theta (P,)."""
         z = normal(n, self.settings.latent_size, generator=generator, like=self.theta).mul_(self.settings.latent_std)
         weights = self.shape.unflatten(self.theta)
         weight, bias = self._last_layer(weights)
@@ -131,7 +130,7 @@ class Implicit:
         return _layer(weights, len(self.settings.generator_hidden))
 
     def _last_inputs(self, z: Tensor, weights: dict[str, Tensor]) -> Tensor:
-        """What WG's last layer turns into weights: a row per sample, or per sample and chunk; (n, ..., Z) -> (..., n L, H)."""
+        """Inputs of WG's last layer, a row per sample, or per sample and chunk: (n, ..., Z) -> (..., n L, H)."""
         h = z.movedim(0, -2)  # (n, ..., Z) -> (..., n, Z)
         if self.settings.generator_chunk_size is not None:
             chunks = weights[CHUNKS]  # (..., L, C)
@@ -150,7 +149,7 @@ class Implicit:
             h = h.unflatten(-2, (len(z), -1)).flatten(-2)  # (..., n L, R) -> (..., n, L R)
             h = h.split([self.num_weights, h.shape[-1] - self.num_weights], dim=-1)[0]  # (..., n, W)
             if self.places is not None:
-                h = self.places.take(h)  # chunks hold the oldest weights first
+                h = self.places.take(h)  # chunks generate the oldest weights first
         return h.movedim(-2, 0)  # (..., n, W) -> (n, ..., W)
 
 
@@ -159,16 +158,16 @@ def _layer(weights: dict[str, Tensor], index: int) -> tuple[Tensor, Tensor]:
 
 
 def _linear(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """A layer, or one for each theta: (..., n, D) -> (..., n, H)."""
+    """A linear layer, or one per theta: (..., n, D) -> (..., n, H)."""
     return F.linear(h, weight, bias) if weight.dim() == 2 else h @ weight.mT + bias.unsqueeze(-2)
 
 
 @final
 class ImplicitFamily:
-    """theta = the weights of WG, an MLP with an output per main-network weight, or one that makes them chunk by chunk.
+    """theta = the weights of WG, an MLP with one output per main-network weight, or one that works chunk by chunk.
 
-    Without chunks, WG's output biases stand for the weights themselves: they are where the network itself would start if
-    ``keep_network_init``, else zero.
+    Without chunks, WG's output biases act as the weights themselves: they start at zero, or with ``keep_network_init``
+    at the network's ordinary initialisation.
     """
 
     name = "implicit"
@@ -225,7 +224,7 @@ class ImplicitFamily:
         return variances
 
     def weight_mask(self, spec: WeightSpec) -> Tensor:
-        """WG's output biases; nothing where chunks share them."""
+        """WG's output biases; none where chunks share them."""
         size = self.num_parameters(spec)
         return torch.zeros(size, dtype=torch.bool) if self._chunked else torch.arange(size) >= size - spec.numel
 
@@ -238,7 +237,7 @@ class ImplicitFamily:
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         size = self.num_parameters(spec)
         if self._chunked:
-            return torch.arange(size)  # later weights take later outputs, then new chunks at the end
+            return torch.arange(size)  # newer weights use later outputs, then new chunks at the end
         rows, width = spec.positions_in(larger), self._widths(spec)[-2]  # an output moves with its weight
         before = size - (width + 1) * spec.numel
         weights = before + rows.unsqueeze(1) * width + torch.arange(width)  # (W, H)

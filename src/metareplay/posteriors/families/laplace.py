@@ -1,12 +1,12 @@
-"""The Gaussian that elastic weight consolidation builds after a task [Henning2021, SM sec. Elastic Weight Consolidation].
+"""The Gaussian that EWC builds after a task [Henning2021, SM sec. Elastic Weight Consolidation].
 
-While a task is learned theta is a point, the MAP estimate; its second half holds the precision of each weight, which the
-strategy updates from the Fisher information when the task is done.
+While a task is being learned theta is a point, the MAP estimate; its second half holds the precision of each weight,
+which the strategy updates from the Fisher information after the task.
 
-The Gaussian is a statement about the neighbourhood of the point: precisions of weights that hardly mattered stay at the prior's, and
-samples that far away, put into the network, predict noise. The Fisher information is the curvature of the network linearised at the
-point, and for that network the Gaussian holds everywhere [Immer2021, Improving predictions of Bayesian neural nets via local
-linearization]; so predictions use the linearised network unless told otherwise.
+The Gaussian describes the neighbourhood of the point only: weights that hardly mattered keep the prior's precision, and
+a network with weights sampled that far away predicts noise. The Fisher information is the curvature of the network
+linearised at the point, and for that network the Gaussian is valid everywhere [Immer2021, Improving predictions of
+Bayesian neural nets via local linearization]; so predictions use the linearised network by default.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class LinearisedGaussian:
 
 
 class LaplaceSettings(FixedPriorSettings):
-    """The prior, whose precision is part of every weight's."""
+    """The prior, whose precision is added to that of every weight."""
 
 
 class LinearisedSettings(Settings):
@@ -48,11 +48,11 @@ class LinearisedSettings(Settings):
     group: ClassVar[str] = "strategy"
     linearised: bool = Field(
         True,
-        description="EWC's Gaussian predicts through the network linearised at the point; false: weight samples go into the network",
+        description="EWC's Gaussian predicts with the network linearised at the point; false: with weight samples",
     )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """What is about weight samples."""
+        """Settings about weight samples."""
         if not self.linearised:
             return {}
         reason = "it predicts with the linearised network, which needs no weight samples"
@@ -61,7 +61,7 @@ class LinearisedSettings(Settings):
 
 @final
 class LaplaceFamily:
-    """theta = [weights, precisions]. Predictions use the Gaussian, ``linearised`` or not, or with ``point`` only its mode."""
+    """theta = [weights, precisions]. Predictions use the Gaussian, ``linearised`` or not, or (``point``) its mode."""
 
     def __init__(self, prior_variance: float, *, point: bool, linearised: bool = True) -> None:
         self.name = "ewc-point" if point else "ewc"
@@ -88,9 +88,8 @@ class LaplaceFamily:
         return kind(weights, precision.rsqrt())  # SM eq. ewc:constructed
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Dirac:
-        return Dirac(
-            theta if theta.shape[-1] == spec.numel else theta.chunk(2, dim=-1)[0]
-        )  # precisions need not be given; (W,)
+        weights = theta if theta.shape[-1] == spec.numel else theta.chunk(2, dim=-1)[0]  # precisions are optional; (W,)
+        return Dirac(weights)
 
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
         weights = spec.positions_in(larger)

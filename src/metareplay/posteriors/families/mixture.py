@@ -1,6 +1,6 @@
 """Ensembles: a posterior that is a mixture of equally likely members [Henning2021, SM sec. Deep Ensembles].
 
-theta holds the parameters of all members side by side. Point estimates make a deep ensemble, Gaussians a mixture of Gaussians.
+theta concatenates the parameters of all members. Point estimates make a deep ensemble, Gaussians a Gaussian mixture.
 """
 
 from copy import deepcopy
@@ -23,50 +23,48 @@ from metareplay.settings import Settings
 class Mixture:
     """q(W) = 1/M sum_m q_m(W)."""
 
-    each: Posterior
-    """The members' distributions, batched: the last dimension before the weights counts members."""
+    components: Posterior
+    """The members' distributions, batched: the last dimension before the weights indexes members."""
     members: int
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Stratified samples (n, W): sample i comes from member i mod M."""
-        samples = self.each.rsample(ceil(n / self.members), generator=generator)  # (n / M, ..., M, W)
+        samples = self.components.rsample(ceil(n / self.members), generator=generator)  # (n / M, ..., M, W)
         return samples.movedim(-2, 1).flatten(0, 1)[:n]  # (n / M, M, ..., W) -> (n, ..., W)
 
 
 @kl.register(Mixture, Mixture)
 def _kl_mixtures(q: Mixture, p: Mixture) -> Tensor:
-    return kl(q.each, p.each).mean(
-        -1
-    )  # 1/M sum_m KL(q_m || p_m) >= KL(q || p), by convexity in both; (..., M) -> (...)
+    divergences = kl(q.components, p.components)  # (..., M)
+    return divergences.mean(-1)  # 1/M sum_m KL(q_m || p_m) >= KL(q || p), by convexity in both; (..., M) -> (...)
 
 
 @wasserstein2.register(Mixture, Mixture)
 def _wasserstein2_mixtures(q: Mixture, p: Mixture) -> Tensor:
-    return wasserstein2(q.each, p.each).mean(
-        -1
-    )  # the cost of one way to move q to p, so never below W2^2; (..., M) -> (...)
+    distances = wasserstein2(q.components, p.components)  # (..., M)
+    return distances.mean(-1)  # the cost of one transport plan from q to p, so at least W2^2; (..., M) -> (...)
 
 
 def members_of(posterior: Posterior) -> tuple[Posterior, int]:
-    """The members' batched distributions and their number; any other posterior is its only member."""
-    return (posterior.each, posterior.members) if isinstance(posterior, Mixture) else (posterior, 1)
+    """The members' batched distributions and their number; any other posterior is its own single member."""
+    return (posterior.components, posterior.members) if isinstance(posterior, Mixture) else (posterior, 1)
 
 
 class EnsembleSettings(Settings):
-    """Members of a mixture."""
+    """The members of an ensemble."""
 
     group: ClassVar[str] = "posterior"
     members: int = Field(
-        5, ge=2, description="members of a task's posterior, each with an embedding (or parameters) of its own"
+        5, ge=2, description="number of members of a task's posterior, each with its own embedding (or parameters)"
     )
 
 
 @final
 class MixtureFamily:
-    """theta = [theta of member 1, ..., theta of member M], each read by the family of the members.
+    """theta = [theta of member 1, ..., theta of member M], each interpreted by the family of the members.
 
-    Where theta is stored as it is, each member starts from a network of its own: the first from the given one, the others from
-    networks whose weight tensors vary as much.
+    Where theta is stored directly, each member starts from a different network: the first from ``network``, the others
+    from networks whose weight tensors have the same mean and variance.
     """
 
     def __init__(self, base: PosteriorFamily, members: int, name: str) -> None:
@@ -78,7 +76,7 @@ class MixtureFamily:
 
     def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
         networks = [network, *(redrawn(network, generator) for _ in range(self.members - 1))]
-        return torch.cat([self.base.initial(each, spec, generator=generator) for each in networks])  # (M P,)
+        return torch.cat([self.base.initial(member, spec, generator=generator) for member in networks])  # (M P,)
 
     def initial_variances(self, network: nn.Module, spec: WeightSpec) -> Tensor:
         return self.base.initial_variances(network, spec).repeat(self.members)  # (P,) -> (M P,)
@@ -87,12 +85,12 @@ class MixtureFamily:
         return self.base.weight_mask(spec).repeat(self.members)  # (P,) -> (M P,)
 
     def at(self, theta: Tensor, spec: WeightSpec) -> Mixture:
-        return Mixture(self.base.at(self._apart(theta), spec), self.members)
+        return Mixture(self.base.at(self._split(theta), spec), self.members)
 
     def while_training(self, theta: Tensor, spec: WeightSpec) -> Mixture:
-        return Mixture(self.base.while_training(self._apart(theta), spec), self.members)
+        return Mixture(self.base.while_training(self._split(theta), spec), self.members)
 
-    def _apart(self, theta: Tensor) -> Tensor:
+    def _split(self, theta: Tensor) -> Tensor:
         return theta.unflatten(-1, (self.members, -1))  # (..., M P) -> (..., M, P)
 
     def positions_in(self, spec: WeightSpec, larger: WeightSpec) -> Tensor:
@@ -101,12 +99,12 @@ class MixtureFamily:
 
 
 def redrawn(network: nn.Module, generator: Generator) -> nn.Module:
-    """A copy with other weights: each tensor uniform, with the mean and variance of its elements. Constant tensors stay."""
-    other = deepcopy(network)
-    for weight in other.parameters():
+    """A copy with new random weights: each tensor uniform, with the mean and variance of its elements."""
+    copy = deepcopy(network)
+    for weight in copy.parameters():
         spread = 3**0.5 * weight.data.std(correction=0)  # U(-s, s) has variance s^2 / 3
         weight.data = weight.data.mean() + spread * (2 * torch.rand(weight.shape, generator=generator) - 1)
-    return other
+    return copy
 
 
 def ensemble_of(name: str, members: FamilyPart, phrase: str) -> FamilyPart:

@@ -1,4 +1,4 @@
-"""Radial posteriors [Farquhar2020; Henning2021, SM sec. Radial Posteriors]: the radius does not grow with the dimension."""
+"""Radial posteriors: the radius does not grow with dimension [Farquhar2020; Henning2021, SM sec. Radial Posteriors]."""
 
 from dataclasses import dataclass
 from typing import final
@@ -17,17 +17,17 @@ from metareplay.seeding import normal
 @final
 @dataclass(frozen=True)
 class Radial:
-    """Means and scales with noise of unit length times a normal radius, for weights and biases of each layer apart.
+    """Means and scales with noise of unit length times a normal radius, one each for the weights and biases of a layer.
 
-    Outputs that were added later have a radius of their own, so that growing changes nothing old.
+    Outputs that were added later have their own radius, so that growing leaves the old weights unchanged.
     """
 
     mean: Tensor
     scale: Tensor
     sizes: tuple[int, ...]
-    """How many successive weights are of one group."""
+    """Lengths of the runs of consecutive weights of one group."""
     groups: tuple[int, ...] = ()
-    """Which group; none given: each is one of its own."""
+    """The group of each run; empty: each run is a group."""
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         """Reparametrised samples (n, W)."""
@@ -52,9 +52,8 @@ class Radial:
         """The Gaussian with the same means and variances: an element of a unit vector of size D has variance 1/D."""
         groups, sizes = self._groups(), torch.tensor(self.sizes, device=self.mean.device)  # (R,) both
         whole = torch.zeros_like(groups).index_add_(0, groups, sizes)[groups]  # (R,)
-        width = (
-            whole.to(self.scale.dtype).rsqrt_().repeat_interleave(sizes, output_size=sum(self.sizes))
-        )  # (R,) -> (W,)
+        deviations = whole.to(self.scale.dtype).rsqrt_()  # (R,)
+        width = deviations.repeat_interleave(sizes, output_size=sum(self.sizes))  # (R,) -> (W,)
         return MeanFieldGaussian(self.mean, self.scale * width)
 
 
@@ -64,7 +63,7 @@ class RadialSettings(NetworkStartSettings):
 
 @final
 class RadialFamily:
-    """theta = [means, rhos], read and started as a Gaussian's."""
+    """theta = [means, rhos], interpreted and initialised as in a Gaussian family."""
 
     name = "radial"
     weight_sets: int | None = None

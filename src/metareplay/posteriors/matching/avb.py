@@ -1,4 +1,7 @@
-"""Adversarial Variational Bayes [Mescheder2017; Henning2021, sm:sec:avb]: a discriminator learns the log-ratio of posterior and prior."""
+"""Adversarial Variational Bayes: a discriminator learns the log-ratio of posterior and prior.
+
+[Mescheder2017; Henning2021, sm:sec:avb]
+"""
 
 from collections.abc import Mapping
 from math import ceil
@@ -30,7 +33,7 @@ from metareplay.posteriors.settings import MonteCarloSettings
 from metareplay.settings import Composition, Widths
 
 SMALLEST_SCALE = 1e-4
-"""The contrast is at least so wide, for a weight that hardly varies has no ratio of densities worth learning."""
+"""Lower bound on the contrast's scale: a weight that hardly varies has no density ratio worth learning."""
 
 
 class AVBSettings(MonteCarloSettings):
@@ -39,47 +42,49 @@ class AVBSettings(MonteCarloSettings):
     avb_hidden: Widths = Field((10, 10), description="widths of the discriminator's hidden layers")
     avb_activation: Activation = Field("sigmoid", description="activation of the discriminator")
     avb_batch_statistics: bool = Field(
-        False, description="the discriminator also sees the mean and deviation of the samples' batch"
+        False, description="the discriminator also sees the mean and standard deviation of the batch of samples"
     )
     avb_learning_rate: float | None = Field(
-        None, gt=0, description="Adam's learning rate for the discriminator; null: training's own"
+        None, gt=0, description="Adam's learning rate for the discriminator; null: training.learning_rate"
     )
     avb_steps: int = Field(1, ge=1, description="steps of the discriminator before each training step")
     avb_batch_size: int = Field(
-        32, ge=1, description="weight samples of the posterior, and as many others, in the discriminator's step"
+        32,
+        ge=1,
+        description="weight samples from the posterior, and as many from its opponent, in a discriminator step",
     )
     avb_contrast_samples: int | None = Field(
         100,
         ge=2,
-        description="weight samples that give the adaptive contrast its mean and variance; null: no adaptive contrast",
+        description="weight samples for the mean and variance of the adaptive contrast; null: no adaptive contrast",
     )
     avb_chunk_size: int | None = Field(
         None,
         ge=1,
-        description="weights that the discriminator reduces at once, chunk by chunk, before it judges; null: no reduction",
+        description="weights per chunk that the discriminator reduces before it classifies; null: no reduction",
     )
     avb_chunk_hidden: Widths = Field((10,), description="widths of the hidden layers that reduce a chunk")
-    avb_chunk_outputs: int = Field(4, ge=1, description="numbers that a chunk of weights is reduced to")
+    avb_chunk_outputs: int = Field(4, ge=1, description="features that a chunk of weights is reduced to")
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """Chunks that are not made; powers of a prior that only gives samples."""
+        """Chunk settings without chunks; powers of a prior known only by its samples."""
         unused: dict[str, str] = {}
         if self.avb_chunk_size is None:
             reason = "the discriminator takes all weights at once; set posterior.avb_chunk_size"
             unused |= dict.fromkeys(("posterior.avb_chunk_hidden", "posterior.avb_chunk_outputs"), reason)
         if composition.parts()["strategy"].name == "prior-focused":
             unused["posterior.prior_power"] = (
-                "AVB learns from samples of the prior, and a power of an implicit posterior cannot be sampled; choose pf-ssge"
+                "AVB samples the prior, and a power of an implicit posterior cannot be sampled; choose pf-ssge"
             )
         return unused
 
 
 @final
 class Discriminator(nn.Module):
-    """f_D: says of each weight sample in a batch how much likelier it comes from the posterior, as a logit.
+    """f_D: the logit that each weight sample of a batch comes from the posterior.
 
-    With ``avb_chunk_size`` a first MLP reduces every chunk of the weights, and what it makes of them all is the input.
-    With ``avb_batch_statistics`` each sample is seen beside the mean and standard deviation of its batch.
+    With ``avb_chunk_size`` a first MLP reduces every chunk of the weights, and its concatenated outputs are the input.
+    With ``avb_batch_statistics`` each sample is augmented with the mean and standard deviation of its batch.
     """
 
     def __init__(self, num_weights: int, settings: AVBSettings) -> None:
@@ -100,9 +105,7 @@ class Discriminator(nn.Module):
     def forward(self, weights: Tensor) -> Tensor:
         h = weights  # (n, W)
         if self.chunk_size is not None:
-            chunks = F.pad(h, (0, self.padding)).view(
-                -1, self.chunk_size
-            )  # the last chunk is filled up with zeros; (n L, R)
+            chunks = F.pad(h, (0, self.padding)).view(-1, self.chunk_size)  # the last one padded with zeros; (n L, R)
             h = self.reduce(chunks).view(len(h), -1)  # (n L, r) -> (n, L r)
         if self.batch_statistics:
             spread = h.var(0, correction=0).clamp_min(SMALLEST_SCALE**2).sqrt()  # (D,)
@@ -114,8 +117,8 @@ class Discriminator(nn.Module):
 class AVBMatching:
     """KL(q || p) as the mean of a discriminator that learns log q - log p, or with adaptive contrast log q - log r.
 
-    A prior that can only be sampled has no adaptive contrast: r takes the prior's place as the discriminator's opponent, and
-    the prior's density is needed to come back to p.
+    A prior that can only be sampled has no adaptive contrast: r replaces the prior as the discriminator's opponent, and
+    the prior's density is needed to get back to p.
     """
 
     def __init__(self, settings: AVBSettings, context: MatchingContext) -> None:
@@ -127,13 +130,13 @@ class AVBMatching:
         self.optimiser = adam(self.parameters, settings.avb_learning_rate or context.learning_rate)
 
     def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
-        """Some steps of the discriminator; no gradient reaches q."""
+        """A few steps of the discriminator; no gradient reaches q."""
         size = self.settings.avb_batch_size
         with torch.no_grad():
             contrast = self._contrast(q, p, generator)
-            own = q.rsample(self.settings.avb_steps * size, generator=generator)  # all steps at once; (k n, W)
-            other = self._opponents(len(own), p, contrast, generator)  # (k n, W)
-        for true, false in zip(own.split(size), other.split(size), strict=True):  # (n, W) each
+            samples = q.rsample(self.settings.avb_steps * size, generator=generator)  # all steps at once; (k n, W)
+            opponents = self._opponents(len(samples), p, contrast, generator)  # (k n, W)
+        for true, false in zip(samples.split(size), opponents.split(size), strict=True):  # (n, W) each
             gain = F.logsigmoid(self.discriminator(true)).mean() + F.logsigmoid(-self.discriminator(false)).mean()
             self.optimiser.zero_grad()
             (-gain).backward()  # eq. avb:discriminator:loss, maximised; log(1 - sigmoid(f)) = log sigmoid(-f)
@@ -141,21 +144,17 @@ class AVBMatching:
             self.optimiser.step()
 
     def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
-        """The gradient reaches q through its samples alone: that of f_D's own parameters vanishes at the optimum, sm:sec:avb."""
+        """Gradients reach q through its samples only: that of f_D's parameters vanishes at the optimum, sm:sec:avb."""
         with torch.no_grad():
             contrast = self._contrast(q, p, generator)
-        judged = (
-            self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1
-        )  # samples that the discriminator sees together
-        weights = q.rsample(max(self.settings.prior_samples, judged), generator=generator)  # (n, W)
+        together = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1  # seen by f_D as a batch
+        weights = q.rsample(max(self.settings.prior_samples, together), generator=generator)  # (n, W)
         ratio = self._ratio(weights)  # f_D, or f~_D with adaptive contrast; (n,)
         if contrast is None:
-            return (
-                ratio.mean() / judged
-            )  # E_q f_D(w), second equation of sm:sec:avb; with statistics f_D is the whole batch's; (n,) -> ()
-        return (
-            contrast.log_prob(weights) - cast(HasLogProb, p).log_prob(weights) + ratio
-        ).mean()  # log r - log p + f~_D; (n,) -> ()
+            # E_q f_D(w), second equation of sm:sec:avb; with batch statistics f_D refers to the whole batch; (n,) -> ()
+            return ratio.mean() / together
+        terms = contrast.log_prob(weights) - cast(HasLogProb, p).log_prob(weights) + ratio  # log r - log p + f~_D; (n,)
+        return terms.mean()
 
     def _ratio(self, weights: Tensor) -> Tensor:
         fixed = {name: parameter.detach() for name, parameter in self.discriminator.named_parameters()}

@@ -1,4 +1,4 @@
-"""The prior-matching term KL(q || p) of the ELBO [Henning2021, SM eq. elbo] where nothing has to be learned: closed form or Monte Carlo."""
+"""The prior-matching term KL(q || p) of the ELBO [Henning2021, SM eq. elbo] in closed form or by Monte Carlo."""
 
 from collections.abc import Mapping
 from typing import final
@@ -25,13 +25,12 @@ from metareplay.settings import Composition
 
 
 def prior_matching(q: Posterior, p: Prior, samples: int, *, generator: Generator) -> Tensor:
-    """KL(q || p), up to a constant for families whose entropy is known only so far: a scalar."""
+    """KL(q || p), a scalar; up to a constant for families whose entropy is known only up to one."""
     if kl.supports(type(q), type(p)):
         return kl(q, p)
-    if isinstance(
-        q, Mixture
-    ):  # 1/M sum_m KL(q_m || p), never below KL(q || p): the KL divergence is convex in q; (M,) -> ()
-        return prior_matching(q.each, p, samples, generator=generator).mean()
+    if isinstance(q, Mixture):
+        # 1/M sum_m KL(q_m || p) >= KL(q || p), since the KL divergence is convex in q; (M,) -> ()
+        return prior_matching(q.components, p, samples, generator=generator).mean()
     if not isinstance(p, HasLogProb):
         raise ConfigError(
             f"the prior-matching term of {type(q).__name__} needs a prior with a density; {type(p).__name__} has none"
@@ -40,19 +39,18 @@ def prior_matching(q: Posterior, p: Prior, samples: int, *, generator: Generator
         weights = q.rsample(samples, generator=generator)  # (n, W)
         return q.negative_entropy() - p.log_prob(weights).mean()  # Monte Carlo cross-entropy; (n,) -> ()
     if isinstance(q, HasLogProb):
-        return monte_carlo_kl(
-            q, p, samples, generator=generator
-        )  # E_q[log q - log p]: sm:sec:pr:implicit, invertible generators
+        # E_q[log q - log p]: sm:sec:pr:implicit, invertible generators
+        return monte_carlo_kl(q, p, samples, generator=generator)
     raise ConfigError(
         f"the prior-matching term of {type(q).__name__} needs a closed form, a known entropy or a density; it has none"
     )
 
 
 class DirectSettings(MonteCarloSettings):
-    """Samples for the terms that have no closed form."""
+    """Weight samples for terms without a closed form."""
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """A closed form needs no samples; a mixture of earlier posteriors has none."""
+        """A closed form needs no samples; with a mixture of earlier posteriors there is no closed form."""
         family = composition.parts()["family"]
         if not isinstance(family, FamilyPart) or _mixes_earlier(composition):
             return {}

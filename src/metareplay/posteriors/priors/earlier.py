@@ -1,6 +1,6 @@
 """Earlier posteriors as priors [Henning2021, sm:sec:prior:focused and sm:sec:graceful:forgetting].
 
-Weights that a posterior did not have when it was learned, those of a head that came later, follow the fixed prior.
+Weights that did not exist when a posterior was learned (those of heads added later) follow the fixed prior.
 """
 
 from collections.abc import Mapping
@@ -24,26 +24,26 @@ from metareplay.seeding import normal
 from metareplay.settings import Composition, Settings
 
 Moments = TypeVar("Moments", bound=MeanFieldGaussian | Flow)
-"""Distributions whose later weights are given by means and scales."""
+"""Distributions whose later weights are described by means and scales."""
 
 
 @final
 @dataclass(frozen=True)
 class LastPosterior:
-    """An implicit posterior as the next prior: old weights follow it, independently new ones follow the fixed prior.
+    """An implicit posterior as the next prior: old weights follow it, new ones independently follow the fixed prior.
 
-    Nobody knows its density; ``power`` tempers it all the same.
+    Its density is unknown; ``power`` tempers it nevertheless.
     """
 
     last: HasSamples
     fixed: GaussianPrior
     new: Tensor
-    """True for the weights that the last posterior did not know: (W,) bool."""
+    """True for the weights that the last posterior did not have: (W,) bool."""
     power: float = 1.0
 
     @cached_property
     def old_and_new(self) -> tuple[ColumnBlocks, ColumnBlocks]:
-        """The columns of weights that the last posterior knew, and those of the others."""
+        """The columns of the weights that the last posterior had, and of the new weights."""
         old, new = (ColumnBlocks.of(torch.nonzero(chosen).flatten(), len(self.new)) for chosen in (~self.new, self.new))
         return old, new
 
@@ -68,11 +68,11 @@ class EarlierPriorSettings(Settings):
     )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """The density must be known, also that of weights which earlier tasks did not have."""
+        """The density must be known, including that of weights which earlier tasks did not have."""
         family = composition.parts()["family"]
         if isinstance(family, FamilyPart) and family.members is None and family.posterior in (MeanFieldGaussian, Flow):
             return {}
-        reason = f"earlier posteriors are part of the prior only as single Gaussians or flows, not as {family.phrase}"
+        reason = f"only single Gaussians or flows can be mixed into the prior, not {family.phrase}"
         return {"strategy.prior_from_earlier": reason}
 
 
@@ -83,7 +83,7 @@ class MixturePrior:
 
     fixed: GaussianPrior
     earlier: HasLogProb
-    """The posteriors of all T earlier tasks in one: the density of weights (n, T, W) is (n, T)."""
+    """The posteriors of all T earlier tasks, batched: the log-density of weights (n, T, W) is (n, T)."""
     num_earlier: int
     share: float
 
@@ -96,9 +96,10 @@ class MixturePrior:
 
 
 def with_fixed_prior(posterior: Moments, fixed: GaussianPrior, new: Tensor) -> Moments:
-    """The same distribution, but new weights follow the fixed prior; ``new`` (..., W) bool. Its means and scales are not trained.
+    """The same distribution, detached, but new weights follow the fixed prior; ``new`` (..., W) bool.
 
-    A flow leaves weights that came later as they are, independent Gaussians, so it is enough to change their means and scales.
+    A flow does not transform weights that were added later (they are independent Gaussians), so it is enough to change
+    their means and scales.
     """
     mean = torch.where(new, 0.0, posterior.mean.detach())  # (..., W)
     scale = torch.where(new, fixed.variance**0.5, posterior.scale.detach())  # (..., W)
@@ -106,9 +107,10 @@ def with_fixed_prior(posterior: Moments, fixed: GaussianPrior, new: Tensor) -> M
 
 
 def as_prior(learned: Posterior) -> Prior:
-    """The prior that a learned posterior is: itself, known by its density or by its samples.
+    """A learned posterior as a prior: the posterior itself, with its density or its samples.
 
-    A radial posterior stands there as the Gaussian with its means and variances: its own density has a pole at the mean, so that
-    a Monte Carlo estimate of the cross-entropy to it has no finite variance. The term keeps its minimum at the learned posterior.
+    A radial posterior is replaced by the Gaussian with its means and variances: its own density has a pole at the mean,
+    so that a Monte Carlo estimate of the cross-entropy has infinite variance. The term still has its minimum at the
+    learned posterior.
     """
     return learned.moments() if isinstance(learned, Radial) else learned

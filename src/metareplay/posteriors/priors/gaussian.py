@@ -22,7 +22,7 @@ class GaussianPrior:
         return self.log_prob_of(weights.square().sum(-1), weights.shape[-1])  # (n, W) -> (n,)
 
     def log_prob_of(self, squares: Tensor, num_weights: int) -> Tensor:
-        """Log-density of so many weights from the sum of their squares: (n,) -> (n,)."""
+        """Log-density of ``num_weights`` weights from the sum of their squares: (n,) -> (n,)."""
         return -0.5 / self.variance * squares - 0.5 * num_weights * log(2 * pi * self.variance)
 
     def score(self, weights: Tensor) -> Tensor:
@@ -30,5 +30,5 @@ class GaussianPrior:
         return weights / -self.variance
 
     def over(self, num_weights: int) -> MeanFieldGaussian:
-        """The same prior for a known number of weights, so that it can be sampled."""
+        """The same prior over a given number of weights, so that it can be sampled."""
         return MeanFieldGaussian(torch.zeros(num_weights), torch.full((num_weights,), self.variance**0.5))

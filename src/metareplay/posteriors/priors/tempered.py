@@ -18,7 +18,7 @@ from metareplay.posteriors.priors.gaussian import GaussianPrior
 @final
 @dataclass(frozen=True)
 class Tempered:
-    """p^power up to its normalisation: -KL(q || p^beta) = -E_q[log q - beta log p] + log Z_beta."""
+    """p^power up to normalisation: -KL(q || p^beta) = -E_q[log q - beta log p] + log Z_beta."""
 
     prior: HasLogProb
     power: float
@@ -29,7 +29,7 @@ class Tempered:
 
 
 def tempered(prior: Prior, power: float) -> Prior:
-    """The prior to that power, normalised where that is known: a power below 1 broadens it."""
+    """The prior raised to a power, normalised where the constant is known: a power below 1 broadens it."""
     if power == 1:
         return prior
     if isinstance(prior, GaussianPrior):
@@ -40,4 +40,4 @@ def tempered(prior: Prior, power: float) -> Prior:
         return replace(prior, power=prior.power * power)
     if isinstance(prior, HasLogProb):
         return Tempered(prior, power)
-    raise ConfigError(f"the powers of {type(prior).__name__} are not known; set posterior.prior_power to 1")
+    raise ConfigError(f"{type(prior).__name__} cannot be raised to a power; set posterior.prior_power to 1")
