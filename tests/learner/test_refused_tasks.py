@@ -18,7 +18,7 @@ def test_a_refused_task_leaves_no_trace() -> None:
         pass
     second.restore(first.facts(), first.tensors(training=False))
     for _ in range(2):
-        with pytest.raises(ConfigError, match="only 0 are at hand"):
+        with pytest.raises(ConfigError, match="only 0 are available"):
             second.begin_task(train, 2)
         assert second.num_tasks == 1
 

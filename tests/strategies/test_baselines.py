@@ -45,7 +45,9 @@ def test_joint_training_without_earlier_data_is_refused(known: int, task: int) -
     strategy = Joint(GaussianPrior())
     for earlier in range(known):
         strategy.data_for(earlier, data(earlier))
-    with pytest.raises(ConfigError, match=f"needs the data of all {task} earlier tasks, but only {known} are at hand"):
+    with pytest.raises(
+        ConfigError, match=f"needs the data of all {task} earlier tasks, but only {known} are available"
+    ):
         strategy.data_for(task, data(task))
 
 
@@ -56,5 +58,5 @@ def test_the_loss_is_the_sum_of_its_terms() -> None:
 def test_a_refused_task_is_refused_again() -> None:
     strategy = Joint(GaussianPrior())
     for _ in range(2):
-        with pytest.raises(ConfigError, match="only 0 are at hand"):
+        with pytest.raises(ConfigError, match="only 0 are available"):
             strategy.data_for(1, data(1))

@@ -230,7 +230,7 @@ def test_methods_without_coresets_have_nothing_to_update_with() -> None:
 def test_real_targets_cannot_know_nothing(others: str) -> None:
     config = build_config({}, {**SETTINGS, "strategy.finetune_others": others}, "test")
     with pytest.raises(
-        ConfigError, match=f"finetune_others={others} needs classes: no real target says that nothing is known"
+        ConfigError, match=f"finetune_others={others} needs classes: no real-valued target can express that"
     ):
         ContinualLearner(config, "regression", Scenario.DOMAIN, (2,))
 

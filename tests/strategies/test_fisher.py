@@ -340,11 +340,11 @@ def test_old_information_has_to_be_at_hand(rng: Generator) -> None:
     strategy.load_state(model, {})
     model.add_task(2, generator=rng)
     with pytest.raises(
-        ConfigError, match="needs the Fisher information of all 2 earlier tasks, but only 0 are at hand"
+        ConfigError, match="needs the Fisher information of all 2 earlier tasks, but only 0 are available"
     ):
         strategy.before_task(model, 2)
     strategy.load_state(model, kept)
-    with pytest.raises(ConfigError, match="but only 1 are at hand"):
+    with pytest.raises(ConfigError, match="but only 1 are available"):
         strategy.before_task(model, 2)
 
 

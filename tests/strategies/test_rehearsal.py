@@ -242,7 +242,7 @@ def test_missing_coresets_are_refused(rng: Generator) -> None:
     for _ in range(3):
         model.add_task(2, generator=rng)
     strategy.data_for(1, data(1))
-    with pytest.raises(ConfigError, match="needs the coresets of all 2 earlier tasks, but only 1 are at hand"):
+    with pytest.raises(ConfigError, match="needs the coresets of all 2 earlier tasks, but only 1 are available"):
         strategy.before_task(model, 2)
 
 

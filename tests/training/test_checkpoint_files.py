@@ -98,7 +98,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
     write_tensors(path, TENSORS, FACTS)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(CheckpointError, match=r"file\.safetensors is truncated or no checkpoint"):
+    with pytest.raises(CheckpointError, match=r"file\.safetensors is truncated or not a checkpoint"):
         read_tensors(path)
 
 

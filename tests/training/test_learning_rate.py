@@ -46,7 +46,7 @@ def test_a_cosine_falls_to_nothing_over_a_task() -> None:
 
 
 def test_a_cosine_excludes_other_schedules() -> None:
-    with pytest.raises(ValueError, match="cosine already says how the learning rate falls"):
+    with pytest.raises(ValueError, match="cosine is a complete schedule"):
         TrainingSettings(cosine=True, plateau_patience=3)
 
 

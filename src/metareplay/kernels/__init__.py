@@ -1,1 +1,1 @@
-"""Fused autograd functions, each beside its plain reference: the same values and gradients, in fewer passes."""
+"""Fused autograd functions, each next to its plain reference: the same values and gradients in fewer passes."""

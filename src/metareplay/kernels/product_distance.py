@@ -1,4 +1,4 @@
-"""The squared change of a linear layer's outputs, without the outputs.
+"""The squared change of a linear layer's outputs, without computing the outputs.
 
 The L2 replay penalty [Henning2021, eq. hnet:reg:l2] sums |out - out*|^2 over old tasks. With the output layer
 out = A v, where A = [W b] and v = [h; 1], and their old values A*, v*, write D = A - A* and e = v - v*. Then
@@ -6,12 +6,12 @@ out - out* = D v + A* e, and its summed square over all rows of inputs (V and E 
 
     f = <D'D, V'V> + 2 <A*'D, E'V> + <A*'A*, E'E>,
 
-where <., .> is the sum of the products of elements; its gradients are
+where <., .> is the sum of elementwise products; its gradients are
 
     df/dD = 2 (D V'V + A* E'V),    df/dV = 2 (V (D'D + D'A*) + E (A*'D + A*'A*)),
 
-the second with E moving along. All are small matrices but four products with the output layer, whatever the number
-of tasks. Nothing cancels: at D = E = 0 value and gradients are exactly zero.
+the second with E changing along with V. All matrices are small except in four products with the output layer,
+regardless of the number of tasks. Nothing cancels: at D = E = 0 value and gradients are exactly zero.
 """
 
 from typing import Any, cast, final
@@ -23,11 +23,11 @@ from torch.autograd.function import once_differentiable
 
 @final
 class OldLayer:
-    """The old output layer A* = [W* b*], and A*'A* of the rows that all chunks use and of those the last leaves out.
+    """The old output layer A* = [W* b*], and A*'A* of the rows that all chunks use and of those the last one lacks.
 
     A task's outputs come in chunks of R; of the last chunk only the first ``used`` exist.
-    K = H + 1 is rounded up to a multiple of 8 with zeros, which fill the processor's registers: products take a tenth
-    less time.
+    K = H + 1 is padded with zeros to a multiple of 8, to fill the processor's registers: products take a tenth less
+    time.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, used: int) -> None:
@@ -46,12 +46,12 @@ class OldLayer:
 
 
 def product_distance(weight: Tensor, bias: Tensor, v: Tensor, v_old: Tensor, old: OldLayer) -> Tensor:
-    """f from W (R, H), b (R,), v and v* (T, L, K): (); gradients reach W, b and v alone."""
+    """f from W (R, H), b (R,), v and v* (T, L, K): (); gradients reach W, b and v only."""
     return cast(Tensor, _ProductDistance.apply(weight, bias, v, v_old, old))
 
 
 def product_distance_reference(weight: Tensor, bias: Tensor, v: Tensor, v_old: Tensor, old: OldLayer) -> Tensor:
-    """The same from the outputs themselves, of which there are T L R."""
+    """The same from the T L R outputs themselves."""
     width = weight.shape[1]
     outputs = v[..., :width] @ weight.T + v[..., width : width + 1] * bias  # A v; (T, L, K) -> (T, L, R)
     squares = (outputs - v_old.detach() @ old.a.T).square()  # |A v - A* v*|^2; (T, L, R)
@@ -66,11 +66,13 @@ class _ProductDistance(torch.autograd.Function):
         torch.sub(bias, old.a[:, width], out=d[:, width])
         last = _products(v[:, -1], e[:, -1])
         others = _products(v[:, :-1].flatten(0, 1), e[:, :-1].flatten(0, 1))
-        all_chunks = [one + other for one, other in zip(last, others, strict=True)]
+        all_chunks = [of_last + of_others for of_last, of_others in zip(last, others, strict=True)]
         value, matrices = v.new_zeros(()), []
         for part, square, (vv, ev, ee) in zip(old.parts, old.squares, (all_chunks, others), strict=True):
             dd, ad = d[part].T @ d[part], old.a[part].T @ d[part]  # (K, K)
-            value = value + (dd * vv).sum() + 2 * (ad * ev).sum() + (square * ee).sum()  # f of the head of this file
+            value = (
+                value + (dd * vv).sum() + 2 * (ad * ev).sum() + (square * ee).sum()
+            )  # f in the docstring of this file
             matrices += [vv, ev, dd + ad.T, ad + square]
         ctx.save_for_backward(d, v, e, *matrices)
         ctx.old, ctx.width = old, width

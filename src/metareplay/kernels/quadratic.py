@@ -1,6 +1,6 @@
 """KL(q* || q) to second order [Henning2021, sm:eq:kl:taylor]: 1/2 (theta - theta*)' R (theta - theta*), R diagonal.
 
-R is the Fisher information, minus the expected Hessian of log q, so that the change is never negative.
+R is the Fisher information, the negative expected Hessian of log q, so the result is never negative.
 """
 
 from typing import Any, cast
@@ -11,12 +11,12 @@ from torch.autograd.function import once_differentiable
 
 
 def quadratic_change(information: Tensor, old: Tensor, new: Tensor) -> Tensor:
-    """1/2 sum_i information_i (new_i - old_i)^2: (..., P) three times -> (...); gradients reach ``new`` alone."""
+    """1/2 sum_i information_i (new_i - old_i)^2: (..., P) three times -> (...); gradients reach ``new`` only."""
     return cast(Tensor, _Quadratic.apply(information, old, new))
 
 
 def quadratic_change_reference(information: Tensor, old: Tensor, new: Tensor) -> Tensor:
-    """The same by PyTorch's own operations, which compute R (theta - theta*) once more for the gradient."""
+    """The same with PyTorch operations, which compute R (theta - theta*) again for the gradient."""
     return 0.5 * (information.detach() * (new - old.detach()).square()).sum(-1)  # sm:eq:kl:taylor; (..., P) -> (...)
 
 

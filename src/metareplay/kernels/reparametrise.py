@@ -1,4 +1,4 @@
-"""Reparametrised samples w = mu + sigma * eps [Henning2021, sm:eq:reparam:trick], their gradients in one pass."""
+"""Reparametrised samples w = mu + sigma * eps [Henning2021, sm:eq:reparam:trick], with gradients in one pass."""
 
 from typing import Any, cast
 
@@ -9,13 +9,13 @@ from torch import Tensor
 def reparametrise(mean: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
     """Samples mean + scale * noise: (..., W), (..., W), (n, ..., W) -> (n, ..., W). The noise gets no gradient.
 
-    Can be differentiated twice and mapped by ``torch.func.vmap``.
+    It can be differentiated twice and used with ``torch.func.vmap``.
     """
     return cast(Tensor, _Reparametrise.apply(mean, scale, noise))
 
 
 def reparametrise_reference(mean: Tensor, scale: Tensor, noise: Tensor) -> Tensor:
-    """The same by PyTorch's own operations; its gradients take three passes and keep a product of the noise's size."""
+    """The same with PyTorch operations; gradients take three passes and store a product of the noise's size."""
     return mean + scale * noise.detach()  # w = mu + sigma * eps, SM eq. reparam:trick; (n, ..., W)
 
 

@@ -1,4 +1,4 @@
-"""Put a configuration's parts together: network, posterior family, task map, strategy."""
+"""Build the parts of a configuration: network, posterior family, task map, strategy."""
 
 from math import prod
 
@@ -33,7 +33,7 @@ def build_model(
     input_shape: tuple[int, ...],
     total_outputs: int | None = None,
 ) -> ContinualModel:
-    """The model of a configuration, without tasks yet; ``total_outputs``: the classes of all tasks together, if known."""
+    """The model of a configuration, still without tasks; ``total_outputs``: the classes of all tasks, if known."""
     if prod(input_shape) == 0:
         raise ConfigError(f"inputs of shape {input_shape} are empty; every input needs at least one number")
     factory = network_factory(config.network, input_shape, config)
@@ -59,7 +59,7 @@ def build_family(config: RunConfig) -> PosteriorFamily:
 def build_matching(
     config: RunConfig, num_weights: int, *, generator: Generator, device: torch.device | None = None
 ) -> PriorMatching:
-    """How the prior-matching term of a task is computed; re-created for every task."""
+    """The estimator of a task's prior-matching term; re-created for every task."""
     training = config.training
     context = MatchingContext(
         num_weights, training.learning_rate, training.clip_value, training.clip_norm, generator, device
@@ -80,17 +80,18 @@ def build_task_map(config: RunConfig, size: int, generator: Generator) -> TaskMa
 
 
 def _members(config: RunConfig) -> int:
-    """How many networks a task's posterior has."""
+    """The number of networks in a task's posterior."""
     ensemble = config.find(EnsembleSettings)
     return 1 if ensemble is None else ensemble.members
 
 
 def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> HeadLayout:
-    """Tasks with weights of their own share one set of outputs; tasks that share weights need outputs of their own."""
+    """Tasks with their own weights share one set of outputs; tasks that share weights need their own outputs."""
     method, chosen = config.kind(), config.find(HeadsSettings)
     if problem == "regression" and method.for_regression is not None:
         raise ConfigError(
-            f"{method.name} has a softmax over all tasks' classes, and regression has no classes; choose {method.for_regression}"
+            f"{method.name} has a softmax over all tasks' classes, but regression has no classes; "
+            f"choose {method.for_regression}"
         )
     if problem == "classification" and chosen is not None and chosen.heads is not None:
         return HeadLayout(chosen.heads)
@@ -100,22 +101,22 @@ def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> Head
 
 
 def shared_outputs(config: RunConfig, known: int | None) -> int:
-    """How many outputs a softmax has that spans all tasks from the start."""
+    """The number of outputs of a softmax that spans all tasks from the start."""
     total = config.get(TotalOutputsSettings).total_outputs or known
     if total is None:
         raise ConfigError(
-            f"{config.method} has one softmax over the classes of all tasks, those to come included; say how many with "
-            "total_outputs, or choose ewc-growing or ewc-multihead, whose outputs grow"
+            f"{config.method} has one softmax over the classes of all tasks, including future ones; "
+            "set their number with total_outputs, or choose ewc-growing or ewc-multihead, whose outputs grow"
         )
     if known is not None and total < known:
         raise ConfigError(
-            f"total_outputs={total} is too small: the tasks have {known} classes in all; leave it out, or give at least {known}"
+            f"total_outputs={total} is too small: the tasks have {known} classes; remove it, or use at least {known}"
         )
     return total
 
 
 def target_variances(config: RunConfig, family: PosteriorFamily, network: nn.Module, spec: WeightSpec) -> Tensor | None:
-    """The variances a hypernetwork's outputs should start with; None for Xavier."""
+    """Target variances of a hypernetwork's initial outputs; None for Xavier."""
     hypernet = config.find(HypernetSettings)
     if hypernet is None or hypernet.initialisation == "xavier":
         return None
@@ -129,7 +130,7 @@ def target_variances(config: RunConfig, family: PosteriorFamily, network: nn.Mod
 
 
 def check_size(config: RunConfig, model: ContinualModel, expected_tasks: int) -> None:
-    """Refuse a hypernetwork that outgrows what it generates, where the configuration asks for that."""
+    """Refuse a hypernetwork that is larger than what it generates, if the configuration requires that."""
     settings = config.find(HypernetSettings)
     if settings is None or not (settings.smaller_than_posterior or settings.smaller_than_network):
         return
@@ -138,8 +139,8 @@ def check_size(config: RunConfig, model: ContinualModel, expected_tasks: int) ->
         "smaller_than_posterior": (settings.smaller_than_posterior, posterior, "parameters of one task's posterior"),
         "smaller_than_network": (settings.smaller_than_network, network, "weights of the main network"),
     }
-    for key, (wanted, limit, words) in limits.items():
-        if wanted and trained >= limit:
+    for key, (required, limit, words) in limits.items():
+        if required and trained >= limit:
             raise ConfigError(
                 f"the hypernetwork has {trained:,} parameters for {max(expected_tasks, model.num_tasks)} tasks, not "
                 f"fewer than the {limit:,} {words}; choose a smaller hypernet.chunk_size or narrower hypernet.hidden, "
@@ -148,15 +149,15 @@ def check_size(config: RunConfig, model: ContinualModel, expected_tasks: int) ->
 
 
 def final_sizes(config: RunConfig, model: ContinualModel, expected_tasks: int) -> tuple[int, int, int]:
-    """Trained parameters, those of one task's posterior and weights of the main network, once all expected tasks are there.
+    """Trained parameters, those of one task's posterior, and main-network weights, after all expected tasks.
 
-    Outputs that come with a task make the posterior larger; the tasks to come are taken to bring as many as those so far.
+    Outputs that are added with a task enlarge the posterior; future tasks are assumed to add as many as those so far.
     """
     counts, tasks = model.parameter_counts(), max(expected_tasks, model.num_tasks)
     if model.layout in (HeadLayout.SINGLE, HeadLayout.SHARED) or tasks == model.num_tasks:
-        more = tasks - model.num_tasks
-        alone = config.kind().task_map_part.separate
-        trained = counts["per_task"] if alone else counts["trained"] + counts["per_task"] * more
+        future = tasks - model.num_tasks
+        separate = config.kind().task_map_part.separate
+        trained = counts["per_task"] if separate else counts["trained"] + counts["per_task"] * future
         return trained, counts["posterior"], counts["main_network"]
     generator = torch.Generator().manual_seed(0)  # only shapes matter
     spec = WeightSpec.of(build_seeded(model.factory, model.outputs * tasks // model.num_tasks, generator))

@@ -1,4 +1,4 @@
-"""The modules whose parts come with the package; importing them registers the parts."""
+"""The modules of the built-in parts; importing them registers the parts."""
 
 from metareplay.posteriors.families import dirac, flow, gaussian, implicit, laplace, mixture, radial
 from metareplay.posteriors.matching import avb, direct, ssge

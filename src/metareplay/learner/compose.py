@@ -1,4 +1,4 @@
-"""A method's settings: exactly those of its parts, composed; and who has which setting."""
+"""A method's settings, composed of exactly those of its parts; and which parts have a setting."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ ALWAYS: tuple[type[Settings], ...] = (
 
 
 MOST_PHRASES = 4
-"""How many parts a refusal names."""
+"""The maximum number of parts named in an error message."""
 
 
 class Owner(NamedTuple):
@@ -46,20 +46,22 @@ class Owner(NamedTuple):
 
 
 def components(method: Method, network: NetworkPart) -> tuple[type[Settings], ...]:
-    """The classes of settings of a method's parts and of its network."""
+    """The settings classes of a method's parts and of its network."""
     parts = [*method.parts().values(), network, *CRITERIA.values()]
     classes = [settings for part in parts for settings in part.settings]
     return tuple(dict.fromkeys((*classes, *ALWAYS)))
 
 
 def most_derived(classes: Sequence[type[Settings]]) -> tuple[type[Settings], ...]:
-    """Without those that another one of them extends."""
-    return tuple(one for one in classes if not any(other is not one and issubclass(other, one) for other in classes))
+    """Without the classes that another one of them extends."""
+    return tuple(
+        base for base in classes if not any(other is not base and issubclass(other, base) for other in classes)
+    )
 
 
 @cache
 def composed(group: str, classes: tuple[type[Settings], ...]) -> type[Settings]:
-    """One class with the settings of several, and as values of it an instance of each of them."""
+    """One class with the settings of several; its instances are instances of each of them."""
     name = f"{group.title()}Settings"
     return create_model(name, __base__=most_derived(classes) or (Settings,), __module__=__name__)
 
@@ -88,12 +90,12 @@ def parts_of(method: Method, network: str) -> dict[str, Part]:
 
 
 def refusal(key: str, method: str, parts: Mapping[str, Part]) -> str:
-    """Why a method does not have a setting that others have, in the words of its parts."""
-    found = list(owners(key))
-    phrases = list(dict.fromkeys(owner.part.phrase for owner in found))
+    """Why a method does not have a setting that others have, in the parts' own phrases."""
+    parts_with_key = list(owners(key))
+    phrases = list(dict.fromkeys(owner.part.phrase for owner in parts_with_key))
     phrases = phrases if len(phrases) <= MOST_PHRASES else [*phrases[: MOST_PHRASES - 1], "others"]
     words = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
-    registry = found[0].registry
+    registry = parts_with_key[0].registry
     kind = "family" if registry is MATCHINGS and parts["matching"].name == "direct" else registry.kind
     has = f"; {method} {FAMILIES.verb if registry is MATCHINGS else registry.verb} {parts[kind].phrase}"
     example = next((name for name, other in METHODS.items() if _has(other, key)), None)

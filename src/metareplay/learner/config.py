@@ -1,4 +1,4 @@
-"""The configuration of a run: typed, frozen, composed of the settings of the method's parts; everything else is refused."""
+"""The configuration of a run: typed, frozen, composed of the settings of the method's parts, with no other keys."""
 
 import difflib
 import json
@@ -25,23 +25,23 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 class RunConfig(Settings):
-    """Everything that fixes a run, bit for bit on one machine.
+    """Everything that determines a run, bit for bit on one machine.
 
-    ``config_class`` derives from it the class of a method, whose groups hold the settings of the method's parts.
+    ``config_class`` derives the class of a method, whose groups hold the settings of the method's parts.
     """
 
-    benchmark: str = Field("split-digits", description="which tasks to learn")
+    benchmark: str = Field("split-digits", description="the tasks to learn")
     method: str = Field("pr-bbb", description="how to learn them")
     network: str = Field("mlp-100-100", description="the main network")
-    seed: int = Field(0, ge=0, description="fixes all random numbers of a run")
+    seed: int = Field(0, ge=0, description="seed of all random numbers of a run")
     data_seed: int = Field(
         DATA_SEED,
         ge=0,
-        description="fixes generated data, permutations, drawn class orders and which of a user's own data are for "
-        "testing, the same for all seeds",
+        description="seed of generated data, permutations, random class orders and the test split of a user's data, "
+        "the same for all seeds",
     )
     data_dir: str | None = Field(None, description="folder of the data set; null: METAREPLAY_DATA, then the hub")
-    threads: int = Field(1, ge=1, description="processor threads; results are bit-identical for the same number only")
+    threads: int = Field(1, ge=1, description="processor threads; results are bit-identical only for the same number")
     device: str = Field(
         "cpu",
         pattern=r"^(cpu|cuda(:\d+)?|mps)$",
@@ -56,7 +56,7 @@ class RunConfig(Settings):
     inference: InferenceSettings = InferenceSettings()
 
     components: ClassVar[tuple[type[Settings], ...]] = ()
-    """The classes of settings that this one is composed of."""
+    """The settings classes that this one is composed of."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "RunConfig":
@@ -65,12 +65,12 @@ class RunConfig(Settings):
         return config_class(method, network).model_validate(values)
 
     def kind(self) -> Method:
-        """The method's row."""
+        """The method, which names its parts."""
         return method_named(self.method)
 
     @property
     def method_name(self) -> str:
-        """For parts that explain a refusal."""
+        """For parts that explain an error."""
         return self.method
 
     def parts(self) -> dict[str, Part]:
@@ -89,37 +89,37 @@ class RunConfig(Settings):
             raise ConfigError(f"{self.method} has no part with {settings.__name__}")
         return values
 
-    def _each(self) -> Iterator[tuple[type[Settings], Settings]]:
-        """Every part's class of settings, and the values."""
+    def _parts_settings(self) -> Iterator[tuple[type[Settings], Settings]]:
+        """Every part's settings class, and its values."""
         for settings in self.components:
             yield settings, self.get(settings)
 
     def without_any_effect(self) -> dict[str, str]:
-        """Settings that change nothing here, each with the reason, as the parts say."""
+        """Settings that have no effect here, each with the reason its part gives."""
         reasons: dict[str, str] = {}
-        for settings, values in self._each():
+        for settings, values in self._parts_settings():
             reasons |= settings.without_effect(values, self)
         return reasons
 
     def check_combination(self) -> None:
         """Let every part refuse what it cannot be combined with."""
-        for settings, values in self._each():
+        for settings, values in self._parts_settings():
             settings.check(values, self)
 
     def dump(self) -> dict[str, Any]:
-        """Nested plain values of every setting that has an effect."""
+        """Nested plain values of all settings that have an effect."""
         unused = self.without_any_effect()
         return nest({key: value for key, value in flatten(self.model_dump(mode="json")).items() if key not in unused})
 
     def to_yaml(self) -> str:
-        """As ``config.yaml`` holds it."""
+        """The contents of ``config.yaml``."""
         return yaml.safe_dump(self.dump(), sort_keys=False, allow_unicode=True)
 
     def fingerprint(self) -> str:
-        """Equal for two configurations that give the same training; a setting at its default counts as not there."""
-        usual = flatten(type(self)().model_dump(mode="json"))
+        """Equal for configurations with the same training; a setting at its default counts as absent."""
+        defaults = flatten(type(self)().model_dump(mode="json"))
         settings = flatten(self.dump()).items()
-        facts = {key: value for key, value in settings if key not in PASSIVE_KEYS and value != usual[key]}
+        facts = {key: value for key, value in settings if key not in PASSIVE_KEYS and value != defaults[key]}
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -157,7 +157,7 @@ def _config_class(classes: tuple[type[Settings], ...]) -> type[RunConfig]:
 
 
 def setting_descriptions() -> dict[str, str]:
-    """Every setting's dotted key with its explanation, over all parts there are."""
+    """The dotted keys of all settings of all parts, with their descriptions."""
     parts = [settings for registry in KINDS for part in registry.values() for settings in part.settings]
     descriptions: dict[str, str] = {}
     for settings in (RunConfig, *parts, *ALWAYS):
@@ -168,7 +168,7 @@ def setting_descriptions() -> dict[str, str]:
 
 
 def check_keys(given: Mapping[str, Any], source: str) -> None:
-    """Refuse settings that do not exist, with the closest one that does."""
+    """Refuse settings that do not exist, suggesting the closest one that does."""
     known = setting_descriptions()
     for key in given:
         if key in known:
@@ -183,19 +183,19 @@ def check_keys(given: Mapping[str, Any], source: str) -> None:
 def build_config(
     defaults: Mapping[str, Any], given: Mapping[str, Any], source: str, *, stored: bool = False
 ) -> RunConfig:
-    """Lay the user's settings (dotted keys) over the defaults, and check the whole.
+    """Override the defaults with the user's settings (dotted keys), and check the result.
 
-    What the method does not have is refused if it was given, and passed over in defaults, which may be another method's.
-    Settings that were ``stored`` by an earlier version may hold some that had no effect; they too are passed over.
+    Settings that the method does not have are refused if given, and ignored in the defaults, which may be those of
+    another method. Settings ``stored`` by an earlier version may include some without effect; these are ignored too.
     """
     check_keys(given, source)
     merged = {**defaults, **given}
     method, network = str(merged.get("method", "pr-bbb")), str(merged.get("network", "mlp-100-100"))
     model = config_class(method, network)
-    own = set(flatten(model().model_dump()))
-    if (foreign := [key for key in given if key not in own]) and not stored:
+    known = set(flatten(model().model_dump()))
+    if (foreign := [key for key in given if key not in known]) and not stored:
         raise ConfigError(f"{source}: {refusal(foreign[0], method, parts_of(method_named(method), network))}")
-    values = {key: value for key, value in {**merged, **_implied(given)}.items() if key in own}
+    values = {key: value for key, value in {**merged, **_implied(given)}.items() if key in known}
     network_part(network)
     try:
         config = model.model_validate(nest(values))
@@ -204,7 +204,8 @@ def build_config(
     unused = {} if stored else config.without_any_effect()
     if useless := [key for key in given if key in unused]:
         raise ConfigError(
-            f"{source}: {useless[0]} has no effect with {method}: {unused[useless[0]]}. Remove it, or choose another method"
+            f"{source}: {useless[0]} has no effect with {method}: {unused[useless[0]]}. "
+            "Remove it, or choose another method"
         )
     try:
         config.check_combination()
@@ -214,17 +215,17 @@ def build_config(
 
 
 def without_inert(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A file's settings without those that the method does not have and that are at their defaults.
+    """A file's settings, without those that the method does not have and that are at their defaults.
 
-    Configurations that earlier versions wrote hold some of them.
+    Configurations written by earlier versions contain some of these.
     """
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", "mlp-100-100"))
-    own = set(flatten(config_class(method, network)().model_dump()))
-    return {key: value for key, value in settings.items() if key in own or not is_default(key, value)}
+    known = set(flatten(config_class(method, network)().model_dump()))
+    return {key: value for key, value in settings.items() if key in known or not is_default(key, value)}
 
 
 def _implied(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that follow from what was given, whatever the defaults say."""
+    """Settings that follow from the given ones, regardless of the defaults."""
     implied: dict[str, Any] = {}
     if given.get("training.epochs") is not None and "training.iterations" not in given:
         implied["training.iterations"] = None
@@ -236,16 +237,16 @@ def _implied(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sentence(error: ValidationError) -> str:
-    """The first problem of a validation, in words: key, what came, what is allowed."""
+    """The first validation error as a sentence: key, value, what is allowed."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
-    came = "" if isinstance(first["input"], dict) else f"={first['input']!r}"
+    value = "" if isinstance(first["input"], dict) else f"={first['input']!r}"
     message = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "string_pattern_mismatch":
-        message = f"is no value of this setting ({setting_descriptions().get(key, '')})"
+        message = f"is not a value of this setting ({setting_descriptions().get(key, '')})"
     if first["type"] == "bool_parsing":
         message = f"choose true or false ({setting_descriptions().get(key, '')})"
-    return f"{key}{came}: {message[0].lower()}{message[1:]}"
+    return f"{key}{value}: {message[0].lower()}{message[1:]}"
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -261,7 +262,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """YAML 1.1 reads 1e-3 as a string; people mean the number."""
+    """YAML 1.1 reads 1e-3 as a string, but a number is meant."""
     if isinstance(value, str):
         try:
             return float(value)

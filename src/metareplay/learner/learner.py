@@ -1,4 +1,4 @@
-"""The continual learner: configuration, model and strategy together. Runs and estimators both drive this."""
+"""The continual learner: configuration, model and strategy together. Both runs and estimators use it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,11 +20,11 @@ from metareplay.training.loop import Job, TaskTrainer
 from metareplay.training.objective import Objective
 
 MEMORY = "memory."
-"""How the names of what a strategy remembers begin."""
+"""Prefix of the names of the strategy's state."""
 
 
 class ContinualLearner:
-    """Learns tasks one at a time and can be stored between any two training steps."""
+    """Learns tasks one at a time; it can be saved between any two training steps."""
 
     def __init__(
         self,
@@ -42,19 +42,19 @@ class ContinualLearner:
         self.trainer: TaskTrainer | None = None
         if config.training.augmentation != "none" and len(input_shape) != 3:
             raise ConfigError(
-                f"training.augmentation={config.training.augmentation} needs images of shape (C, H, W), but inputs have shape "
-                f"{self.input_shape}; set it to none"
+                f"training.augmentation={config.training.augmentation} needs images of shape (C, H, W), but inputs "
+                f"have shape {self.input_shape}; set it to none"
             )
         if problem == "regression" and config.inference.adaptive is not None:
-            raise ConfigError("inference.adaptive settles classes, and regression has none; leave it out")
+            raise ConfigError("inference.adaptive settles classes, but regression has none; remove it")
 
     @property
     def num_tasks(self) -> int:
-        """Tasks that have a place in the model."""
+        """The number of tasks in the model."""
         return self.model.num_tasks
 
     def begin_task(self, train: TaskData, width: int, *, expected_tasks: int = 0) -> TaskTrainer:
-        """Give a new task (so many classes or targets) its place, and return what trains it."""
+        """Add a task with ``width`` classes or targets, and return its trainer."""
         self._check(train, width)
         before = (self.facts(), self.tensors(training=False) if self.num_tasks else {})
         generator = generator_for(self.config.seed, "initialise", self.model.num_tasks)
@@ -69,11 +69,11 @@ class ContinualLearner:
         return self.trainer
 
     def finish_task(self, train: TaskData) -> None:
-        """Let criteria store what they need of the task that has just been trained, while its data are there."""
+        """Let criteria store what they need from the task just trained, while its data are available."""
         self.predictor.fit_criteria(self.num_tasks - 1, train)
 
     def continue_task(self, train: TaskData, tensors: Mapping[str, Tensor]) -> TaskTrainer:
-        """Return what trains the last task, in the state of a checkpoint that ``restore`` was given."""
+        """Return the trainer of the last task, in the state of a checkpoint passed to ``restore``."""
         self.trainer = self._make_trainer(self.model.num_tasks - 1, train)
         self.trainer.restore(_under("trainer.", tensors))
         return self.trainer
@@ -83,26 +83,27 @@ class ContinualLearner:
         self.strategy.revisit(task, lambda: self._with_columns(task, train()))
 
     def begin_update(self, task: int | None = None, *, again: bool = False) -> TaskTrainer:
-        """Return what updates the posteriors of all tasks, or of one, on what the strategy kept of them.
+        """Return a trainer that updates the posteriors of all tasks, or of one, on examples that the strategy kept.
 
-        What was kept is new evidence only once; a second time has to be asked for.
+        Kept examples are new evidence only once; using them a second time must be requested.
         """
         trainer = self.try_update(task, again=again)
         if trainer is None:
             raise ConfigError(
-                f"{self.config.method} keeps no examples to update its posteriors with; learn with a method that does, e.g. pr-bbb-cs"
+                f"{self.config.method} keeps no examples to update its posteriors with; "
+                "learn with a method that does, e.g. pr-bbb-cs"
             )
         return trainer
 
     def try_update(self, task: int | None = None, *, again: bool = False) -> TaskTrainer | None:
-        """The same; None for methods that keep nothing."""
+        """The same; None for methods that keep no examples."""
         tasks = range(self.num_tasks) if task is None else range(task, task + 1)
         update = self.strategy.begin_update(self.model, tasks, again=again)
         self.trainer = None if update is None else self._make_updater(update)
         return self.trainer
 
     def continue_update(self, tensors: Mapping[str, Tensor]) -> TaskTrainer:
-        """Return what goes on with an update, in the state of a checkpoint that ``restore`` was given."""
+        """Return the trainer of an update, in the state of a checkpoint passed to ``restore``."""
         self.trainer = self._make_updater(self.strategy.resume_update(self.model))
         self.trainer.restore(_under("trainer.", tensors))
         return self.trainer
@@ -117,11 +118,11 @@ class ContinualLearner:
         return TaskTrainer(self.model, self.strategy, jobs, update.examples, training, objective, noise=noise)
 
     def _with_columns(self, task: int, train: TaskData) -> TaskData:
-        """Classes as columns of the outputs that compete in training."""
+        """Classes as indices of the outputs that compete in training."""
         return train if self.problem == "regression" else TaskData(train.x, train.y + self._offset(task))
 
     def _offset(self, task: int) -> int:
-        """Class 0 of a task is this output among those that compete in training."""
+        """The index of a task's class 0 among the outputs that compete in training."""
         return self.model.heads[task].start if self.model.layout.one_softmax else 0
 
     def _make_trainer(self, task: int, train: TaskData) -> TaskTrainer:
@@ -142,11 +143,10 @@ class ContinualLearner:
             raise DataError("the task has no training examples; every task needs at least one")
         if tuple(train.x.shape[1:]) != self.input_shape:
             raise DataError(
-                f"inputs have shape {tuple(train.x.shape[1:])}, but this model learned inputs of shape {self.input_shape}"
+                f"inputs have shape {tuple(train.x.shape[1:])}, but this model was trained on shape {self.input_shape}"
             )
-        if not all(
-            bool(torch.isfinite(part).all()) for part in train.x.split(1000)
-        ):  # the check needs as much memory as what it looks at
+        parts = train.x.split(1000)  # the check needs as much memory as its input
+        if not all(bool(torch.isfinite(part).all()) for part in parts):
             row = int((~torch.isfinite(train.x.flatten(1))).any(1).nonzero()[0])
             raise DataError(
                 f"the inputs contain NaN or infinite values (first in row {row}); clean the data before learning"
@@ -155,11 +155,11 @@ class ContinualLearner:
             raise DataError("the targets contain NaN or infinite values; clean the data before learning")
         if self.problem == "classification" and not (int(train.y.min()) >= 0 and int(train.y.max()) < width):
             raise DataError(
-                f"class indices must lie in 0..{width - 1}, but go from {int(train.y.min())} to {int(train.y.max())}"
+                f"class indices must be in 0..{width - 1}, but range from {int(train.y.min())} to {int(train.y.max())}"
             )
 
     def tensors(self, *, training: bool) -> dict[str, Tensor]:
-        """The model and what the strategy remembers; while a task is trained also its trainer."""
+        """The model, the strategy's state and the task statistics; with ``training`` also the trainer."""
         stored = {f"model.{name}": tensor for name, tensor in self.model.tensors().items()}
         stored |= {f"{MEMORY}{name}": tensor for name, tensor in self.strategy.state().items()}
         stored |= {f"criteria.{name}": tensor for name, tensor in self.predictor.task_statistics.tensors().items()}
@@ -168,11 +168,11 @@ class ContinualLearner:
         return stored
 
     def facts(self) -> dict[str, Any]:
-        """What the tensors do not say."""
+        """What the tensors do not contain."""
         return {"heads": self.model.head_bounds(), "total_outputs": self.model.total_outputs}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-        """Become the learner that gave these facts and tensors."""
+        """Restore the learner that these facts and tensors were taken from."""
         self.trainer = None
         self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
         self.model.try_out(self.input_shape)
@@ -185,7 +185,7 @@ class ContinualLearner:
         self.strategy.load_state(self.model, _under(MEMORY, tensors))
 
     def is_finite(self) -> bool:
-        """Whether all trained numbers are finite, so that the state is worth keeping."""
+        """Whether all trained numbers are finite, so that the state is worth saving."""
         trained = self.model.task_map.parameters()
         return self.model.task_buffers.is_finite() and all(
             bool(torch.isfinite(parameter).all()) for parameter in trained

@@ -13,16 +13,16 @@ from metareplay.settings import Part, Settings
 from metareplay.strategies.base import STRATEGIES
 from metareplay.task_maps.base import TASK_MAPS, TaskMapPart
 
-assert BUILT_IN  # importing them registers our parts
+assert BUILT_IN  # importing them registers the built-in parts
 
 
 class TotalOutputsSettings(Settings):
-    """A softmax that has all its outputs from the start."""
+    """A softmax with all its outputs from the start."""
 
     total_outputs: int | None = Field(
         None,
         ge=1,
-        description="outputs of a softmax that spans all tasks from the start; null: as many as a benchmark has classes",
+        description="outputs of a softmax that spans all tasks from the start; null: the benchmark's number of classes",
     )
 
 
@@ -37,25 +37,25 @@ OUTPUTS.register(
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Part):
-    """Who stores theta, what it means and how it is matched with its prior, what binds the tasks, which classes compete."""
+    """Who stores theta, what it means, how it is matched with a prior, what binds the tasks, which classes compete."""
 
     task_map: str
     family: str
     strategy: str
     description: str
     matching: str | None = None
-    """None: as the family says."""
+    """None: the default of the family."""
     outputs: str = "per-task"
     lenders: tuple[str, ...] = ()
-    """Methods whose recipes serve this one too, the nearest first."""
+    """Methods whose recipes this one can borrow, the closest first."""
     when_lent: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that a recipe of theirs needs besides."""
+    """Additional settings for borrowed recipes."""
     for_regression: str | None = None
-    """The method to take instead where there are no classes; None: this one serves regression too."""
+    """The method to use instead for regression; None: this one."""
     phrase: str = ""
 
     def parts(self) -> dict[str, Part]:
-        """Its parts by kind; the network is a choice of its own."""
+        """Its parts by kind; the network is chosen separately."""
         family = self.family_part
         return {
             "task map": self.task_map_part,
@@ -83,9 +83,9 @@ register_method = METHODS.register
 def register_family_methods(
     short: str, words: str, *, family: str, matching: str | None = None, members: str | None = None
 ) -> None:
-    """All methods that a posterior family makes possible; ``members`` is the short name of an ensemble's members."""
+    """Register all methods of a posterior family; ``members`` is the short name of an ensemble's members."""
 
-    def add(name: str, task_map: str, strategy: str, description: str, **more: Any) -> None:
+    def add(name: str, task_map: str, strategy: str, description: str, **options: Any) -> None:
         relatives = (f"pr-{short}",) if name in (f"pr-{short}-sr", f"pr-{short}-cs") else ()
         if members is not None:
             relatives += tuple(other.replace(short, members) for other in (name, *relatives))
@@ -98,7 +98,7 @@ def register_family_methods(
                 strategy=strategy,
                 description=description,
                 lenders=relatives,
-                **more,
+                **options,
             )
         )
 
@@ -107,10 +107,10 @@ def register_family_methods(
         f"pr-{short}-sr",
         "hypernetwork",
         "stochastic-posterior-replay",
-        f"pr-{short}, a random old task a step",
+        f"pr-{short} with one random old task per step",
         when_lent={"strategy.old_tasks": 1, "strategy.targets": "recomputed"},
     )
-    add(f"pr-{short}-cs", "hypernetwork", "coreset-replay", f"pr-{short}, fine-tuned on kept examples")
+    add(f"pr-{short}-cs", "hypernetwork", "coreset-replay", f"pr-{short}, fine-tuned on coresets")
     add(f"sp-{short}", "per-task", "unbound", f"a separate network per task, {words}")
     add(f"sp-tc-{short}", "per-task-hypernetwork", "unbound", f"a separate hypernetwork per task, {words}")
 
@@ -127,14 +127,14 @@ register_family_methods(
 )
 
 
-def _register(name: str, task_map: str, family: str, strategy: str, description: str, **more: Any) -> None:
+def _register(name: str, task_map: str, family: str, strategy: str, description: str, **options: Any) -> None:
     register_method(
-        Method(name=name, task_map=task_map, family=family, strategy=strategy, description=description, **more)
+        Method(name=name, task_map=task_map, family=family, strategy=strategy, description=description, **options)
     )
 
 
 _PF, _PRECISE = "prior-focused", "shared-precisions"
-_register("vcl", "shared", "bbb", _PF, "one Gaussian posterior, the last one is the next prior; a head per task")
+_register("vcl", "shared", "bbb", _PF, "one Gaussian posterior, which is the prior of the next task; a head per task")
 _register(
     "vcl-growing",
     *("shared", "bbb", _PF, "vcl with one softmax that grows with the tasks"),
@@ -146,16 +146,16 @@ for _matching in ("ssge", "avb"):
     _register(
         f"pf-{_matching}",
         *("shared", "implicit", _PF),
-        f"vcl with an implicit posterior ({_matching.upper()}): its samples are the next prior",
+        f"vcl with an implicit posterior ({_matching.upper()}), whose samples are the next prior",
         matching=_matching,
     )
 _register(
     "ewc-multihead",
-    *(_PRECISE, "ewc", "ewc", "online EWC, a head per task; predicts with the Gaussian that it implies"),
+    *(_PRECISE, "ewc", "ewc", "online EWC, a head per task; predicts with the Gaussian it implies"),
 )
 _register(
     "ewc-dirac",
-    *(_PRECISE, "ewc-point", "ewc", "ewc-multihead that predicts with the point estimate alone"),
+    *(_PRECISE, "ewc-point", "ewc", "ewc-multihead, predicting with the point estimate only"),
     lenders=("ewc-multihead",),
 )
 _register(
@@ -172,20 +172,20 @@ _register(
 )
 _register(
     "exp-replay",
-    *("shared", "dirac", "rehearsal", "one network that replays a few kept inputs of old tasks"),
+    *("shared", "dirac", "rehearsal", "one network that replays a few stored inputs of old tasks"),
     outputs="growing",
 )
 _register(
     "fine-tuning",
-    *("shared", "dirac", "unbound", "one network trained on, with no measure against forgetting"),
+    *("shared", "dirac", "unbound", "one network trained sequentially, with no measure against forgetting"),
 )
 _register(
     "hnet-fine-tuning",
-    *("hypernetwork", "dirac", "unbound", "one hypernetwork trained on, with no measure against forgetting"),
+    *("hypernetwork", "dirac", "unbound", "one hypernetwork trained sequentially, with no measure against forgetting"),
 )
 _register(
     "joint",
-    *("shared", "dirac", "joint", "one network trained on all tasks' data so far: an upper bound"),
+    *("shared", "dirac", "joint", "one network trained on the data of all tasks so far: an upper bound"),
     outputs="growing",
 )
 

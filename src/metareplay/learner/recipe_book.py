@@ -14,7 +14,7 @@ from metareplay.nets.registry import is_mlp, is_own
 from metareplay.settings import flatten
 
 CUSTOM = "custom"
-"""The name under which a user's own data run; regression has settings of its own."""
+"""The benchmark name of a user's own data; regression has separate settings."""
 CUSTOM_REGRESSION = "custom-regression"
 OWN_DATA: dict[Problem, str] = {"classification": CUSTOM, "regression": CUSTOM_REGRESSION}
 """The names of recipes for a user's own data, by problem."""
@@ -30,11 +30,11 @@ class Recipe:
     source: str
     settings: dict[str, Any] = field(default_factory=dict)
     fast: bool = False
-    """By this project: cheaper than the published one with the same results; what a run takes by default."""
+    """Tuned by this project: cheaper than the published recipe, with the same results; the default of a run."""
 
     @property
     def name(self) -> str:
-        """How lists show it."""
+        """Its name in lists."""
         return f"{self.benchmark}/{self.method}/{self.network}{'/fast' if self.fast else ''}"
 
 
@@ -42,13 +42,13 @@ class Recipe:
 def all_recipes() -> tuple[Recipe, ...]:
     """Every recipe that ships with the package."""
     folder = resources.files("metareplay.learner") / "recipes"
-    found = []
+    recipes = []
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".yaml"):
             benchmark = file.name.removesuffix(".yaml")
             for entry in yaml.safe_load(file.read_text()):
                 settings = flatten(entry["settings"])
-                found.append(
+                recipes.append(
                     Recipe(
                         benchmark,
                         entry["method"],
@@ -58,18 +58,18 @@ def all_recipes() -> tuple[Recipe, ...]:
                         entry.get("fast", False),
                     )
                 )
-    return tuple(found)
+    return tuple(recipes)
 
 
 def recipe_for(benchmark: str, method: str, network: str, *, published: bool = False) -> Recipe | None:
-    """The recipe for exactly this, else the nearest: for another network, else the base method's.
+    """The exact recipe, else the closest: for another network, else that of the base method.
 
-    Of two for exactly this it is the fast one, unless the ``published`` one is asked for; only published ones are lent.
+    Of two exact recipes the fast one is used, unless the ``published`` one is requested; only published ones are lent.
 
-    The base of a stochastic method is the one that keeps all old tasks, that of a method with coresets the one without;
-    that of an ensemble is the method of its members.
-    A recipe borrowed from another network leaves the chunk size to be chosen for the network at hand, which may be too
-    small for a hypernetwork that is smaller still; a weight generator then makes all weights at once.
+    The base of a method with stochastic regularisation is the one that regularises all old tasks, that of a method with
+    coresets the one without, that of an ensemble the method of its members.
+    A recipe borrowed from another network leaves the chunk size to be chosen for the new network, which may be too
+    small for an even smaller hypernetwork; a weight generator then generates all weights at once.
     """
     kind = method_named(method)
     for name in (kind.name, *kind.lenders):
@@ -77,19 +77,16 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = F
         exact = [recipe for recipe in matching if recipe.network == network]
         if exact and name == method:
             return next((recipe for recipe in exact if recipe.fast is not published), exact[0])
-        matching, exact = ([recipe for recipe in found if not recipe.fast] for found in (matching, exact))
+        matching, exact = ([recipe for recipe in recipes if not recipe.fast] for recipes in (matching, exact))
         if matching:
             nearest = (exact or matching)[0]
             settings = dict(nearest.settings)
             if not exact:
                 sizes = {f"hypernet.{key}" for key in ("chunk_size", "smaller_than_posterior", "smaller_than_network")}
-                foreign = (
-                    sizes
-                    | {"posterior.generator_chunk_size"}
-                    | (set() if is_mlp(network) else {"posterior.local_reparametrisation"})
-                )
-                foreign |= {"heads"} if is_own(network) else set()  # a user's network may not be able to grow
-                settings = {key: value for key, value in settings.items() if key not in foreign}
+                dropped = sizes | {"posterior.generator_chunk_size"}
+                dropped |= set() if is_mlp(network) else {"posterior.local_reparametrisation"}
+                dropped |= {"heads"} if is_own(network) else set()  # a user's network may not be able to grow
+                settings = {key: value for key, value in settings.items() if key not in dropped}
             if method_named(name).strategy != kind.strategy:
                 settings |= kind.when_lent
             return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)
@@ -99,7 +96,7 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = F
 def default_settings(
     benchmark: str, method: str, network: str, *, published: bool = False
 ) -> tuple[dict[str, Any], str]:
-    """Settings to start from and where they come from: a recipe of the benchmark, else those for a user's own data."""
+    """Default settings and their source: a recipe of the benchmark, else the recipe for a user's own data."""
     fallback = OWN_DATA[BENCHMARKS[benchmark].problem] if benchmark in BENCHMARKS else benchmark
     recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(
         fallback, method, network, published=published

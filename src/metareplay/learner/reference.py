@@ -1,4 +1,4 @@
-"""The reference of settings, made from the parts themselves: which parts have a setting, what it allows, its default."""
+"""The reference of settings, generated from the parts: which parts have a setting, its allowed values and default."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ Schema = Mapping[str, Any]
 
 
 class SettingFacts(NamedTuple):
-    """What there is to say of a setting."""
+    """The description of a setting."""
 
     key: str
     allowed: str
@@ -32,12 +32,14 @@ class SettingGroup(NamedTuple):
         parts = {(owner.registry.kind, owner.part.name) for owner in self.owners}
         if not parts or any(kind in ("network", "criterion") for kind, _ in parts):
             return list(METHODS)
-        own = {name: {(kind, part.name) for kind, part in method.parts().items()} for name, method in METHODS.items()}
-        return [name for name, pairs in own.items() if pairs & parts]
+        pairs_of = {
+            name: {(kind, part.name) for kind, part in method.parts().items()} for name, method in METHODS.items()
+        }
+        return [name for name, pairs in pairs_of.items() if pairs & parts]
 
 
 def setting_groups() -> list[SettingGroup]:
-    """Every setting there is, grouped by the parts that have it; those of every run come first."""
+    """All settings, grouped by the parts that have them; those of every run come first."""
     general: tuple[type[Settings], ...] = (RunConfig, *ALWAYS)
     always = [fact for settings in general for fact in _facts(settings)]
     owners: dict[SettingFacts, list[Owner]] = {}
@@ -72,7 +74,7 @@ def shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list):
-        return f"[{', '.join(shown(one) for one in value)}]"
+        return f"[{', '.join(shown(element) for element in value)}]"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

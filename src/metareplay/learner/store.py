@@ -1,4 +1,4 @@
-"""A learned model on disk: ``model.json`` and one safetensors file, replaced together or not at all."""
+"""A learned model on disk: ``model.json`` and a safetensors file, replaced together or not at all."""
 
 import json
 import re
@@ -20,7 +20,7 @@ FORMAT = "metareplay-model-1"
 
 
 class StoredModel(NamedTuple):
-    """What ``load_model`` gives back."""
+    """The result of ``load_model``."""
 
     folder: Path
     learner: ContinualLearner
@@ -37,7 +37,7 @@ def save_model(
     scaling: Mapping[str, Tensor],
     inputs: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model. An older one in the folder stays whole until the new one is complete."""
+    """Write a model. An older one in the folder stays intact until the new one is complete."""
     described = [{"name": task.name, "classes": [encode_label(label) for label in task.classes]} for task in tasks]
     tensors = {**learner.tensors(training=False), **{f"scaling.{name}": tensor for name, tensor in scaling.items()}}
     weights = f"weights-{tensors_checksum(tensors):08x}.safetensors"
@@ -60,10 +60,10 @@ def save_model(
 
 
 def load_model(folder: Path, settings: Mapping[str, Any] | None = None) -> StoredModel:
-    """Read a model that ``save_model`` wrote, or a run left in its folder; ``settings`` of inference replace those it was stored with."""
+    """Read a model from ``save_model`` or from a run's folder; inference ``settings`` replace the stored ones."""
     if fixed := [key for key in settings or {} if not key.startswith("inference.")]:
         raise ConfigError(
-            f"{fixed[0]} of a learned model cannot be changed; only settings that begin with inference. can, or learn anew"
+            f"{fixed[0]} of a learned model cannot be changed; only inference.* settings can; or learn it again"
         )
     folder = folder / "model" if (folder / "model" / "model.json").is_file() else folder
     facts = _read_facts(folder / "model.json")
@@ -95,12 +95,12 @@ def _read_facts(path: Path) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError as error:
         raise CheckpointError(
-            f"{path.parent} holds no model: model.json is missing; give the folder that save() or a run wrote"
+            f"{path.parent} does not contain a model: model.json is missing; pass the folder that save() or a run wrote"
         ) from error
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged or no model of metareplay") from error
+        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged or not a metareplay model") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is no model of this version of metareplay (its format is not {FORMAT})")
+        raise CheckpointError(f"{path} is not a model of this version of metareplay (its format is not {FORMAT})")
     return facts
 
 
@@ -111,7 +111,8 @@ def encode_label(label: Hashable) -> Any:
     if isinstance(label, tuple):
         return {"tuple": [encode_label(part) for part in label]}
     raise ConfigError(
-        f"the class label {label!r} of type {type(label).__name__} cannot be saved; use strings, numbers, booleans, None or tuples of them"
+        f"the class label {label!r} of type {type(label).__name__} cannot be saved; use strings, numbers, booleans, "
+        "None, or tuples of these"
     )
 
 

@@ -1,4 +1,4 @@
-"""The contract of strategies: few hooks, each a question with an answer."""
+"""The contract of strategies: a few hooks, each a question with a return value."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,45 +29,45 @@ class LossTerms(NamedTuple):
 
 
 class StepChange(NamedTuple):
-    """A training step that was just taken: what it learned from, and what it did to each trained parameter."""
+    """A training step that was just taken: its batches, and what it did to each trained parameter."""
 
     batches: Sequence[Batch]
     parameters: Sequence[nn.Parameter]
     gradients: Sequence[Tensor]
     """Of the whole loss, as the optimiser saw them."""
     change: Sequence[Tensor]
-    """Each parameter after the step minus before."""
+    """Each parameter after the step, minus its value before."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """Training of tasks that were learned before, all together, on something that the strategy kept."""
+    """Joint training of tasks that were already learned, on data that the strategy kept."""
 
     title: str
     batches: Mapping[int, Batches]
     """What each of the tasks learns from."""
     examples: TaskData
-    """All of it, for whatever follows the last step."""
+    """All of these examples, for whatever follows the last step."""
     training: Mapping[str, Any]
-    """Settings of training that differ from a task's."""
+    """Training settings that differ from those of a task."""
     prior_scale: float | None
     """Factor of the prior-matching term; None: as for a task."""
     seed: int
-    """Fixes the random numbers of this update."""
+    """Seed of the random numbers of this update."""
 
 
 class Strategy(Protocol):
     """What binds the tasks: prior, penalty, extra data, and what a step or a task leaves behind."""
 
     sees_steps: bool
-    """Whether ``after_step`` has to be told of every step."""
+    """Whether ``after_step`` must be called after every step."""
 
     def prior_for(self, task: int) -> Prior:
         """The prior of this task's posterior."""
         ...
 
     def data_for(self, task: int, data: TaskData) -> TaskData:
-        """What to train on, given the task's own data; the same whenever a run is resumed."""
+        """What to train on, given the task's data; the same whenever a run is resumed."""
         ...
 
     def revisit(self, task: int, data: Callable[[], TaskData]) -> None:
@@ -75,27 +75,27 @@ class Strategy(Protocol):
         ...
 
     def before_task(self, model: ContinualModel, task: int) -> None:
-        """Remember what the model was; called once the new task has its place in it."""
+        """Remember the state of the model; called after the new task has been added to it."""
         ...
 
     def batches_for(self, model: ContinualModel, task: int, batch: Batch, *, generator: Generator) -> Sequence[Batch]:
-        """What this step learns from, given the next batch of the task's own data; asked in every step."""
+        """What this step learns from, given the next batch of the task's data; called in every step."""
         ...
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
-        """The term that keeps old tasks, already scaled; None where there is none."""
+        """The penalty that protects old tasks, already scaled; None if there is none."""
         ...
 
     def after_step(self, model: ContinualModel, task: int, step: StepChange, *, generator: Generator) -> None:
-        """See what a step did, and learn beside it: a strategy that trains something has an optimiser of its own."""
+        """Observe a step; a strategy that trains something itself does so here, with its own optimiser."""
         ...
 
     def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
-        """Take from the learned task what later ones need, and forget what only this one needed."""
+        """Keep what later tasks need from the learned task, and discard what only this one needed."""
         ...
 
     def begin_update(self, model: ContinualModel, tasks: Sequence[int], *, again: bool) -> Update | None:
-        """Begin to train learned tasks on what was kept of them; None where nothing was."""
+        """Begin to train learned tasks on what was kept of them; None if nothing was."""
         ...
 
     def resume_update(self, model: ContinualModel) -> Update:
@@ -103,16 +103,16 @@ class Strategy(Protocol):
         ...
 
     def state(self) -> dict[str, Tensor]:
-        """All that it remembers now: of a task that is learned as much as it takes to go on, of old tasks what must last."""
+        """Everything it remembers: what old tasks need, and what the current task needs to be resumed."""
         ...
 
     def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
-        """Remember this and nothing else; the model is as it was when the state was taken."""
+        """Replace everything it remembers; the model is as it was when the state was taken."""
         ...
 
 
 class QuietStrategy:
-    """Answers every question with nothing; a strategy derives from it and answers those it cares about."""
+    """A strategy that does nothing; others derive from it and override the hooks they need."""
 
     sees_steps = False
 
@@ -147,7 +147,7 @@ class QuietStrategy:
         return None
 
     def resume_update(self, model: ContinualModel) -> Update:
-        raise NotImplementedError(f"{type(self).__name__} begins no updates")
+        raise NotImplementedError(f"{type(self).__name__} has no updates")
 
     def state(self) -> dict[str, Tensor]:
         return {}
@@ -157,11 +157,11 @@ class QuietStrategy:
 
 
 CURRENT = "current."
-"""How the names of states begin that a task needs only while it is learned."""
+"""Prefix of the names of state that is needed only while a task is being learned."""
 
 
 def current_state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under names that say that only the present task needs them."""
+    """Tensors under names that mark them as needed by the current task only."""
     return {f"{CURRENT}{name}": tensor for name, tensor in tensors.items()}
 
 
@@ -172,7 +172,7 @@ def of_current(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class StrategyContext:
-    """What a strategy is made with, besides its settings."""
+    """What a strategy is built with, besides its settings."""
 
     prior: GaussianPrior
     seed: int

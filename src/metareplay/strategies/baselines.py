@@ -1,4 +1,4 @@
-"""Strategies that do nothing against forgetting: separate posteriors, fine-tuning, and joint training (the upper bound)."""
+"""Strategies with no measure against forgetting: separate posteriors, fine-tuning, joint training (upper bound)."""
 
 from collections.abc import Callable
 from typing import final
@@ -13,12 +13,12 @@ from metareplay.strategies.base import QuietStrategy, StrategyPart, register_str
 
 @final
 class Unbound(QuietStrategy):
-    """Each task is learned on its own data and nothing else. Whether that forgets depends on who stores theta."""
+    """Each task is learned from its own data only. Whether that forgets depends on who stores theta."""
 
 
 @final
 class Joint(QuietStrategy):
-    """Train on the data of all tasks so far: what would be reached if nothing had to be remembered."""
+    """Train on the data of all tasks so far: the upper bound, as if nothing had to be remembered."""
 
     def __init__(self, prior: Prior) -> None:
         super().__init__(prior)
@@ -28,7 +28,7 @@ class Joint(QuietStrategy):
         if len(self.seen) < task:
             raise ConfigError(
                 f"joint training of task {task} needs the data of all {task} earlier tasks, "
-                f"but only {len(self.seen)} are at hand; "
+                f"but only {len(self.seen)} are available; "
                 "learn them again in this process, or choose a method that needs no old data, e.g. pr-bbb"
             )
         self.seen = [*self.seen[:task], data]

@@ -1,4 +1,4 @@
-"""Coresets: a few examples of every task are held back, and update its posterior later [Henning2021, sm:sec:coresets]."""
+"""Coresets: a few examples of each task are held out to update its posterior later [Henning2021, sm:sec:coresets]."""
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -31,13 +31,13 @@ from metareplay.strategies.replay_settings import ReplayPriorSettings, ReplaySet
 from metareplay.task_maps.base import TaskMap
 
 CORESET, LEARNED, PENDING = "coreset.", "learned.", "pending"
-"""Names of what is kept: examples; all posteriors as they were before an update; the tasks that it trains."""
+"""Names of stored tensors: examples; all posteriors as they were before an update; the tasks that it trains."""
 
 
 class CoresetSettings(ReplaySettings):
     """Posterior replay, then fine-tuning on kept examples."""
 
-    coreset_size: int = Field(100, ge=1, description="how many random examples of each task are kept for later")
+    coreset_size: int = Field(100, ge=1, description="number of random examples of each task that are kept for later")
     finetune_iterations: int | None = Field(
         None, ge=1, description="steps of fine-tuning on coresets; null: as for a task"
     )
@@ -55,14 +55,14 @@ class CoresetSettings(ReplaySettings):
     )
     finetune_others: Literal["uniform", "random", "none"] | None = Field(
         None,
-        description="targets of other tasks' inputs in fine-tuning: uniform; random, new labels in each step; "
-        "none, leave them out; null: uniform for classes, none for regression",
+        description="targets of other tasks' inputs in fine-tuning: uniform; random (new labels in each step); "
+        "none (leave them out); null: uniform for classification, none for regression",
     )
     finetune_own_share: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="share of a task's own coreset in its batches of fine-tuning; null: as in all coresets together",
+        description="share of a task's own coreset in its fine-tuning batches; null: its share of all coresets",
     )
 
     @model_validator(mode="after")
@@ -72,7 +72,7 @@ class CoresetSettings(ReplaySettings):
         return self
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """Shares of what is left out; priors of posteriors that have none."""
+        """Shares of inputs that are left out; the prior of posteriors that have none."""
         unused = dict(super().without_effect(composition))
         if self.finetune_others == "none":
             unused["strategy.finetune_own_share"] = (
@@ -85,9 +85,9 @@ class CoresetSettings(ReplaySettings):
 
 @final
 class CoresetReplay(QuietStrategy):
-    """Posterior replay on D^(t) without C^(t), the coreset; an update then takes the learned posteriors as priors of their tasks.
+    """Posterior replay on D^(t) without the coreset C^(t); an update then uses the learned posteriors as priors.
 
-    A coreset has ``coreset_size`` random examples with their targets, but never more than half of the task's.
+    A coreset has ``coreset_size`` random examples with their targets, but at most half of the task's examples.
     """
 
     def __init__(self, settings: CoresetSettings, context: StrategyContext) -> None:
@@ -95,13 +95,13 @@ class CoresetReplay(QuietStrategy):
         self.settings, self.seed, self.problem = settings, context.seed, context.problem
         if self.problem == "regression" and settings.finetune_others in ("uniform", "random"):
             raise ConfigError(
-                f"strategy.finetune_others={settings.finetune_others} needs classes: no real target says that nothing "
-                "is known about an input; leave it out, or set it to none"
+                f"strategy.finetune_others={settings.finetune_others} needs classes: no real-valued target can "
+                "express that nothing is known about an input; remove it, or set it to none"
             )
         self.replay = PosteriorReplay(settings, context.prior, seed=context.seed)
         self.coresets: dict[int, TaskData] = {}
         self.uses: dict[int, int] = {}
-        """How often each coreset has updated the posterior of its own task."""
+        """How often each coreset has updated the posterior of its task."""
         self.learned: TaskMap | None = None
         """All posteriors as they were before the update that is under way."""
         self.stored: dict[int, Tensor] = {}
@@ -112,11 +112,10 @@ class CoresetReplay(QuietStrategy):
         size = min(self.settings.coreset_size, len(data.x) // 2)
         if size == 0:
             raise DataError(
-                "the task has one training example; with a coreset it needs at least two: one to learn from, one to keep"
+                "the task has one training example, but a coreset needs at least two: one to learn from, one to keep"
             )
-        order = torch.randperm(
-            len(data.x), generator=generator_for(self.seed, "coreset", task)
-        )  # the same whenever a run is resumed
+        generator = generator_for(self.seed, "coreset", task)  # the same whenever a run is resumed
+        order = torch.randperm(len(data.x), generator=generator)
         kept, rest = order[:size], order[size:].sort().values
         self.coresets[task] = TaskData(data.x[kept], data.y[kept])  # C^(t)
         self.uses.setdefault(task, 0)
@@ -133,22 +132,22 @@ class CoresetReplay(QuietStrategy):
         self.replay.before_task(model, task)
 
     def begin_update(self, model: ContinualModel, tasks: Sequence[int], *, again: bool) -> Update | None:
-        """From now on the posteriors of these tasks are priors; those of all other tasks are kept by posterior replay.
+        """From now on the posteriors of these tasks are priors; posterior replay protects those of all other tasks.
 
-        A coreset is new evidence only once; a second time has to be asked for.
+        A coreset is new evidence only once; using it a second time must be requested.
         """
         if (used := [task for task in tasks if self.uses[task]]) and not again:
             several = f"the coresets of tasks {', '.join(map(str, used))} have"
             raise ConfigError(
-                f"{several if len(used) > 1 else f'the coreset of task {used[0]} has'} updated the posterior before; "
-                "using the same examples again counts their evidence twice and makes the model too confident. "
+                f"{several if len(used) > 1 else f'the coreset of task {used[0]} has'} already updated the posterior; "
+                "using the same examples again counts their evidence twice and makes the model overconfident. "
                 "Pass again=True if you accept that"
             )
         self._open(model, tasks, deepcopy(model.task_map))
         return self.resume_update(model)
 
     def resume_update(self, model: ContinualModel) -> Update:
-        """Multitask training on coresets; with one task the plain Bayesian update, without other tasks' inputs."""
+        """Multitask training on coresets; a single task is an ordinary Bayesian update, without other tasks' inputs."""
         settings, tasks = self.settings, self.pending
         seed = derive_seed(self.seed, "update", self.updates())
         others = settings.finetune_others or ("none" if self.problem == "regression" else "uniform")
@@ -199,7 +198,7 @@ class CoresetReplay(QuietStrategy):
             self.replay.forget_checkpoint()
 
     def updates(self) -> int:
-        """How many updates there have been, counted by task."""
+        """The number of updates so far, summed over tasks."""
         return sum(self.uses.values())
 
     def state(self) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """Online elastic weight consolidation [Henning2021, SM sec. Elastic Weight Consolidation; Schwarz2018, Huszar2018].
 
-One point estimate is trained on; weights that mattered for earlier tasks are held by a quadratic penalty whose strengths
-are the diagonal of the empirical Fisher information, summed over tasks, plus the precision of the prior.
+A single point estimate is trained further; weights that mattered for earlier tasks are held by a quadratic penalty
+whose strengths are the diagonal of the empirical Fisher information, summed over tasks, plus the prior's precision.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from metareplay.task_maps.direct import SharedParameters
 
 
 class EWCSettings(Settings):
-    """How firmly old tasks are held."""
+    """How strongly old tasks are protected."""
 
     group: ClassVar[str] = "strategy"
     strength: float = Field(1.0, ge=0, description="weight of the penalty: lambda")
@@ -36,13 +36,13 @@ class EWCSettings(Settings):
         1.0, ge=0, le=1, description="gamma: factor of the old tasks' Fisher information after each task"
     )
     fisher_samples: int | None = Field(
-        None, ge=1, description="examples of a task for its Fisher information; null: all"
+        None, ge=1, description="examples of a task used for its Fisher information; null: all"
     )
 
 
 @final
 class OnlineEWC(QuietStrategy):
-    """Keeps each weight near its last value, as firmly as all tasks so far need it."""
+    """Keeps each weight near its last value, in proportion to its importance for all tasks so far."""
 
     def __init__(self, settings: EWCSettings, prior: GaussianPrior) -> None:
         super().__init__(prior)
@@ -52,7 +52,7 @@ class OnlineEWC(QuietStrategy):
 
     def before_task(self, model: ContinualModel, task: int) -> None:
         weights, precision = model.task_map.theta(task).detach().chunk(2)  # (2W,) -> (W,) twice
-        self.centre = torch.where(model.fresh, 0.0, weights).clone()  # new weights are drawn to the prior's mean
+        self.centre = torch.where(model.fresh, 0.0, weights).clone()  # new weights are pulled towards the prior's mean
         base = self.precision
         self.importance = self.settings.strength * (precision - base) + base  # lambda sum_t N F_emp + 1 / sigma_prior^2
 
@@ -60,20 +60,16 @@ class OnlineEWC(QuietStrategy):
         if self.centre is None or self.importance is None:
             return None
         weights = model.task_map.trained_theta(task)  # (W,)
-        return quadratic_change(
-            self.importance, self.centre, weights
-        )  # -log of the Gaussian prior, SM sec. Online EWC; (W,) -> ()
+        # negative log of the Gaussian prior, SM sec. Online EWC; (W,) -> ()
+        return quadratic_change(self.importance, self.centre, weights)
 
     def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
-        weights, precision = (
-            model.task_map.trained_theta(task).detach(),
-            cast(Tensor, cast(SharedParameters, model.task_map).constant),
-        )
+        weights = model.task_map.trained_theta(task).detach()
+        precision = cast(Tensor, cast(SharedParameters, model.task_map).constant)
         fisher = summed_squared_gradients(model, task, data, weights.unsqueeze(0), self.settings.fisher_samples)
         base = self.precision
-        precision.copy_(
-            self.settings.decay * (precision - base) + fisher + base
-        )  # gamma sum N F + N F + 1 / sigma_prior^2
+        decayed = self.settings.decay * (precision - base)
+        precision.copy_(decayed + fisher + base)  # gamma sum N F + N F + 1 / sigma_prior^2
         self.centre = self.importance = None
 
     def state(self) -> dict[str, Tensor]:
@@ -82,8 +78,8 @@ class OnlineEWC(QuietStrategy):
         return current_state({"centre": self.centre, "importance": self.importance})
 
     def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
-        held = {name: tensor.to(model.device) for name, tensor in of_current(state).items()}
-        self.centre, self.importance = held.get("centre"), held.get("importance")
+        current = {name: tensor.to(model.device) for name, tensor in of_current(state).items()}
+        self.centre, self.importance = current.get("centre"), current.get("importance")
 
 
 register_strategy(

@@ -1,7 +1,8 @@
-"""How firmly each parameter of a task's posterior has to be kept: the diagonal of a Fisher information.
+"""How strongly each parameter of a task's posterior must be preserved: the diagonal of a Fisher information matrix.
 
-For small changes KL(q* || q) is 1/2 (theta - theta*)' R (theta - theta*) with R the Fisher information of q* as a distribution over
-weights [Henning2021, sec:dis:hnet:reg, sm:eq:kl:taylor]. R comes from the density if there is one, else from the task's data.
+For small changes KL(q* || q) is 1/2 (theta - theta*)' R (theta - theta*) with R the Fisher information of q* as a
+distribution over weights [Henning2021, sec:dis:hnet:reg, sm:eq:kl:taylor]. R is computed from the density if there is
+one, else from the task's data.
 """
 
 from collections.abc import Callable
@@ -20,20 +21,20 @@ from metareplay.posteriors.families.mixture import MixtureFamily
 from metareplay.settings import Settings
 
 GRADIENT_NUMBERS = 20_000_000
-"""How many numbers the gradients of one batch may take."""
+"""Upper bound on the number of gradient elements per batch."""
 
 
 def _members(family: PosteriorFamily) -> tuple[PosteriorFamily, int]:
-    """The family of an ensemble's members and their number; any other family is that of its only member."""
+    """The family of an ensemble's members and their number; any other family counts as its own single member."""
     return (family.base, family.members) if isinstance(family, MixtureFamily) else (family, 1)
 
 
 class FisherSettings(Settings):
-    """How the Fisher information of a task's posterior is estimated, where no closed form gives it."""
+    """How the Fisher information of a task's posterior is estimated where it has no closed form."""
 
     group: ClassVar[str] = "strategy"
     fisher_samples: int | None = Field(
-        None, ge=1, description="examples of a task for its Fisher information; null: all"
+        None, ge=1, description="examples of a task used for its Fisher information; null: all"
     )
     fisher_weight_samples: int = Field(
         10, ge=1, description="weight samples for the Fisher information of a task's posterior (penalty fisher)"
@@ -41,15 +42,15 @@ class FisherSettings(Settings):
 
 
 def is_known(family: PosteriorFamily) -> bool:
-    """Whether a closed form gives the Fisher information, so that it need not be estimated."""
+    """Whether the Fisher information has a closed form, so that it need not be estimated."""
     return isinstance(_members(family)[0], HasFisher)
 
 
 def known_information(family: PosteriorFamily, theta: Tensor, spec: WeightSpec) -> Tensor:
     """The diagonal of R in closed form, for each theta: (..., P) -> (..., P)."""
     base, members = _members(family)
-    each = cast(HasFisher, base).fisher(theta.unflatten(-1, (members, -1)), spec)  # (..., M P) -> (..., M, P)
-    return each.flatten(-2) / members  # an ensemble's change is the mean over its members; (..., M P)
+    information = cast(HasFisher, base).fisher(theta.unflatten(-1, (members, -1)), spec)  # (..., M P) -> (..., M, P)
+    return information.flatten(-2) / members  # an ensemble's change is the mean over its members; (..., M P)
 
 
 def posterior_information(
@@ -63,24 +64,20 @@ def posterior_information(
 ) -> Tensor:
     """The diagonal of R^(t) for a task that was just learned: (P,)."""
     family, members = _members(model.family)
-    each = []
-    for member, theta in enumerate(
-        model.task_map.theta(task).detach().unflatten(-1, (members, -1))
-    ):  # (M P,) -> M times (P,)
+    samples, examples = settings.fisher_weight_samples, settings.fisher_samples
+    information = []
+    thetas = model.task_map.theta(task).detach().unflatten(-1, (members, -1))  # (M P,) -> (M, P)
+    for member, theta in enumerate(thetas):
         if isinstance(family.at(theta, model.spec), HasLogProb):
-            each.append(squared_scores(family, theta, model.spec, settings.fisher_weight_samples, generator=generator))
+            diagonal = squared_scores(family, theta, model.spec, samples, generator=generator)
         else:
-            sets = (
-                settings.fisher_weight_samples if family.weight_sets is None else family.weight_sets
-            )  # weights of a point: one set
-            thetas = theta.expand(sets, -1)  # (P,) -> (S, P)
-            examples = settings.fisher_samples
-            each.append(
-                from_data(
-                    model, task, data, family, thetas, examples, prior_variance, generator=generator, member=member
-                )
+            sets = samples if family.weight_sets is None else family.weight_sets  # a point has one set of weights
+            equal = theta.expand(sets, -1)  # (P,) -> (S, P)
+            diagonal = from_data(
+                model, task, data, family, equal, examples, prior_variance, generator=generator, member=member
             )
-    return torch.cat(each) / members  # an ensemble's change is the mean over its members; (M P,)
+        information.append(diagonal)
+    return torch.cat(information) / members  # an ensemble's change is the mean over its members; (M P,)
 
 
 def from_data(
@@ -95,22 +92,18 @@ def from_data(
     generator: Generator,
     member: int = 0,
 ) -> Tensor:
-    """The heuristic for posteriors without a usable density, by a weight sample for each of S equal thetas (S, P): (P,)."""
+    """The heuristic for posteriors without a usable density, from one weight sample per equal theta: (S, P) -> (P,)."""
 
     def drawn(parameters: Tensor) -> Tensor:
-        return family.at(parameters, model.spec).rsample(1, generator=generator)[
-            0
-        ]  # w(theta, z), a z for each; (S, P) -> (S, W)
+        posterior = family.at(parameters, model.spec)
+        return posterior.rsample(1, generator=generator)[0]  # w(theta, z), one z each; (S, P) -> (S, W)
 
     weights, pull = vjp(drawn, thetas)[:2]
     # log q ~ log p(D | W) + log p(W): the heuristic that ends sec:dis:hnet:reg, with squared gradients for the Hessian
     fisher = summed_squared_gradients(model, task, data, weights, examples, lambda gradient: pull(gradient)[0], member)
-    signs = (
-        torch.randint(2, weights.shape, generator=generator).to(weights) * 2 - 1
-    )  # E (J's)_j^2 = sum_i J_ij^2 for random signs s
-    curvature = (
-        pull(signs)[0].square().sum(0) / prior_variance
-    )  # diagonal of J' (1 / sigma_prior^2) J, J = dw / dtheta; (S, P) -> (P,)
+    signs = torch.randint(2, weights.shape, generator=generator).to(weights) * 2 - 1
+    squares = pull(signs)[0].square().sum(0)  # E (J's)_j^2 = sum_i J_ij^2 for random signs s; (S, P) -> (P,)
+    curvature = squares / prior_variance  # diagonal of J' (1 / sigma_prior^2) J, J = dw / dtheta; (P,)
     return (fisher + curvature) / len(thetas)
 
 
@@ -138,17 +131,17 @@ def summed_squared_gradients(
     pull: Callable[[Tensor], Tensor] = lambda gradient: gradient,
     member: int = 0,
 ) -> Tensor:
-    """N times the diagonal of the empirical Fisher information, from so many examples (all: None), summed over weights (S, W): (P,).
+    """N times the diagonal of the empirical Fisher information, summed over weight samples (S, W): (P,).
 
-    ``pull`` takes a gradient with respect to the weights (S, W) to one with respect to what they were made from (S, P). The weights are
-    those of one ``member`` of an ensemble.
+    It is estimated from this many ``examples`` (None: all). ``pull`` maps a gradient with respect to the weights (S, W)
+    to one with respect to the parameters that generated them (S, P). The weights are those of one ``member`` of an
+    ensemble.
     """
-    columns, buffers = model.training_columns(task), model.buffers(task)[member]  # statistics are used, never updated
+    columns, buffers = model.training_columns(task), model.buffers(task)[member]  # buffers are used, never updated
 
     def loss(flat: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(
-            model.network, {**model.spec.unflatten(flat), **buffers}, (x.unsqueeze(0),)
-        )  # (1, C)
+        tensors = {**model.spec.unflatten(flat), **buffers}
+        outputs: Tensor = functional_call(model.network, tensors, (x.unsqueeze(0),))  # (1, C)
         return model.likelihood.nll(outputs.unsqueeze(0)[..., columns], y.unsqueeze(0))
 
     def gradient(x: Tensor, y: Tensor) -> Tensor:
@@ -156,17 +149,16 @@ def summed_squared_gradients(
 
     def squares(inputs: Tensor, targets: Tensor) -> Tensor:
         try:
-            each = vmap(gradient)(inputs, targets)  # (B, S, P)
+            gradients = vmap(gradient)(inputs, targets)  # (B, S, P)
         except RuntimeError:  # layers that cannot be batched, e.g. recurrent ones
             pairs = list(zip(inputs, targets, strict=True))
-            each = torch.stack([pull(torch.stack([grad(loss)(flat, x, y) for flat in weights])) for x, y in pairs])
-        return each.square().sum((0, 1))  # sum_n (d log p(y_n | w, x_n) / dw)^2; (B, S, P) -> (P,)
+            gradients = torch.stack([pull(torch.stack([grad(loss)(flat, x, y) for flat in weights])) for x, y in pairs])
+        return gradients.square().sum((0, 1))  # sum_n (d log p(y_n | w, x_n) / dw)^2; (B, S, P) -> (P,)
 
-    chosen = torch.linspace(
-        0, len(data.x) - 1, min(examples or len(data.x), len(data.x))
-    ).long()  # spread evenly over the data
+    count = min(examples or len(data.x), len(data.x))
+    chosen = torch.linspace(0, len(data.x) - 1, count).long()  # evenly spaced over the data
     x, y = data.x[chosen].to(weights.device), data.y[chosen].to(weights.device)
-    pulled = pull(weights)  # of interest for its size alone; (S, P)
+    pulled = pull(weights)  # only its size matters; (S, P)
     size, total = max(1, GRADIENT_NUMBERS // max(weights.numel(), pulled.numel())), torch.zeros_like(pulled[0])
     for inputs, targets in zip(x.split(size), y.split(size), strict=True):
         total += squares(inputs, targets)

@@ -1,6 +1,7 @@
-"""Posterior meta-replay: keep the posteriors of old tasks while the hypernetwork learns a new one.
+"""Posterior meta-replay: preserve the posteriors of old tasks while the hypernetwork learns a new one.
 
-[Henning2021, eq. hnet:reg:analytic:divergence, eq. hnet:reg:l2, and sm:eq:kl:taylor with the Fisher information of old posteriors]
+[Henning2021, eq. hnet:reg:analytic:divergence, eq. hnet:reg:l2, and sm:eq:kl:taylor with the Fisher information of old
+posteriors]
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ from metareplay.task_maps.base import TaskMap
 from metareplay.task_maps.replay_distance import SquaredChange, small_matrices_pay
 
 INFORMATION = "information"
-"""The name under which the Fisher information of finished tasks is kept."""
+"""The name under which the Fisher information of finished tasks is stored."""
 
 
 @final
@@ -51,9 +52,9 @@ class PosteriorReplay(QuietStrategy):
         self.change: SquaredChange | None = None
         self.mixture: MixturePrior | None = None
         self.information: Tensor | None = None
-        """Diagonals of R^(t') of all finished tasks (T, P), where the penalty is fisher and no closed form gives them."""
+        """Diagonals of R^(t') of all finished tasks (T, P), if the penalty is fisher and they have no closed form."""
         self.kept_tasks: list[int] = []
-        """The tasks whose posteriors are kept: all but those that are trained."""
+        """The tasks whose posteriors are preserved: all but those being trained."""
 
     def prior_for(self, task: int) -> Prior:
         return self.fixed if self.mixture is None else self.mixture
@@ -64,23 +65,23 @@ class PosteriorReplay(QuietStrategy):
         self.keep_all_but(model, [task])
 
     def keep_all_but(self, model: ContinualModel, trained: Sequence[int], checkpoint: TaskMap | None = None) -> None:
-        """Remember the posteriors of all tasks but these, as they are or as they were in a checkpoint."""
+        """Remember the posteriors of all tasks except these, as they are or as they were in a checkpoint."""
         self.forget_checkpoint()
         self.kept_tasks = [task for task in range(model.num_tasks) if task not in trained]
         if self.kept_tasks and (self.settings.strength > 0 or self.settings.prior_from_earlier > 0):
             self._keep(model, checkpoint or deepcopy(model.task_map))
 
     def _estimates(self, model: ContinualModel) -> bool:
-        """Whether the Fisher information of a posterior has to be estimated when its task is done."""
+        """Whether the Fisher information of a posterior must be estimated after its task."""
         return self.settings.penalty == "fisher" and self.settings.strength > 0 and not is_known(model.family)
 
     def _grown(self, model: ContinualModel, task: int) -> Tensor:
-        """The old tasks' information in the theta of the present network: old tasks do not use what came later, so that gets zero."""
+        """The old tasks' information for the theta of the current network: zero for weights that they do not use."""
         if self.information is None or len(self.information) < task:
-            at_hand = 0 if self.information is None else len(self.information)
+            available = 0 if self.information is None else len(self.information)
             raise ConfigError(
-                f"strategy.penalty=fisher in task {task} needs the Fisher information of all {task} earlier tasks, but only {at_hand} "
-                "are at hand; learn the tasks again, or choose the penalty mse"
+                f"strategy.penalty=fisher in task {task} needs the Fisher information of all {task} earlier tasks, "
+                f"but only {available} are available; learn the tasks again, or choose the penalty mse"
             )
         if model.old_positions is None:
             return self.information
@@ -91,29 +92,26 @@ class PosteriorReplay(QuietStrategy):
     def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         if self._estimates(model):
             generator = generator_for(self.seed, "fisher", task)
-            own = posterior_information(
-                model, task, data, self.settings, self.fixed.variance, generator=generator
-            ).unsqueeze(0)  # (1, P)
-            others = own[:0] if self.information is None else self.information.to(own.device)
-            self.information = torch.cat([others[:task], own, others[task + 1 :]])  # (T + 1, P)
+            variance = self.fixed.variance
+            new = posterior_information(model, task, data, self.settings, variance, generator=generator).unsqueeze(0)
+            old = new[:0] if self.information is None else self.information.to(new.device)
+            self.information = torch.cat([old[:task], new, old[task + 1 :]])  # (T, P), (1, P) -> (T + 1, P)
         self.forget_checkpoint()
 
     def _keep(self, model: ContinualModel, checkpoint: TaskMap) -> None:
         self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept_tasks)
         if self.settings.prior_from_earlier > 0:
-            posteriors = model.family.at(
-                checkpoint.thetas(self.kept_tasks), model.spec
-            )  # q_s of all earlier tasks; (T, W)
+            thetas = checkpoint.thetas(self.kept_tasks)  # (T, P)
+            posteriors = model.family.at(thetas, model.spec)  # q_s of all earlier tasks; (T, W)
             kept = torch.tensor(self.kept_tasks, device=model.device).unsqueeze(1)  # (T, 1)
-            later = model.introduced_by_task > kept  # what a task did not know when it was learned; (T, W)
+            later = model.introduced_by_task > kept  # weights that a task did not have when it was learned; (T, W)
             earlier = with_fixed_prior(cast(MeanFieldGaussian | Flow, posteriors), self.fixed, later)
-            self.mixture = MixturePrior(
-                self.fixed, earlier, count, self.settings.prior_from_earlier
-            )  # sm:sec:graceful:forgetting
+            share = self.settings.prior_from_earlier
+            self.mixture = MixturePrior(self.fixed, earlier, count, share)  # sm:sec:graceful:forgetting
         at_once = min(count, self.settings.old_tasks or count)
-        needless = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, at_once, stored=True)
+        implicit = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, at_once, stored=True)
         self.change = SquaredChange(checkpoint, self.kept_tasks if self.settings.targets == "stored" else ())
-        if self.settings.targets == "stored" and not needless:
+        if self.settings.targets == "stored" and not implicit:
             self.stored = checkpoint.thetas(self.kept_tasks)  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
@@ -130,15 +128,14 @@ class PosteriorReplay(QuietStrategy):
         weights = None if weights is None else weights.to(model.device)
         if self.settings.penalty == "mse":
             targets = None if self.stored is None else self.stored[rows]  # (R, P)
-            total = cast(SquaredChange, self.change)(
-                current, tasks, targets=targets, weights=weights
-            )  # eq. hnet:reg:l2
+            change = cast(SquaredChange, self.change)
+            total = change(current, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[rows]  # (R, P)
             new = current.thetas(tasks)
-            change = self._change(model, tasks, old, new, generator)  # (R,)
-            total = change.sum() if weights is None else (weights * change).sum()
-        return every * self.settings.strength / len(tasks) * total  # the mean over the old tasks that are regularised
+            changes = self._change(model, tasks, old, new, generator)  # (R,)
+            total = changes.sum() if weights is None else (weights * changes).sum()
+        return every * self.settings.strength / len(tasks) * total  # mean over the regularised old tasks
 
     def _change(
         self, model: ContinualModel, tasks: Sequence[int], old: Tensor, new: Tensor, generator: Generator
@@ -156,13 +153,13 @@ class PosteriorReplay(QuietStrategy):
         return quadratic_change(information.to(old.device), old, new)
 
     def weights(self, tasks: Sequence[int], task: int) -> Tensor | None:
-        """Factors of old tasks' penalties while a task is learned (R,); None where all are 1. SM sec. Graceful forgetting."""
-        given, discount = self.settings.task_strengths or (), self.settings.age_discount
-        factors = [discount ** (task - 1 - old) * (given[old] if old < len(given) else 1.0) for old in tasks]
+        """Factors (R,) of old tasks' penalties while learning a task (SM sec. Graceful forgetting); None: all 1."""
+        strengths, discount = self.settings.task_strengths or (), self.settings.age_discount
+        factors = [discount ** (task - 1 - old) * (strengths[old] if old < len(strengths) else 1.0) for old in tasks]
         return None if all(factor == 1 for factor in factors) else torch.tensor(factors)
 
     def forget_checkpoint(self) -> None:
-        """The task, or the update, is done."""
+        """Called when the task, or the update, is finished."""
         self.checkpoint, self.stored, self.mixture, self.change = None, None, None, None
 
     def lasting_state(self) -> dict[str, Tensor]:

@@ -1,7 +1,8 @@
-"""Prior-focused continual learning: the last posterior is the next prior [Henning2021, SM sec. Prior-Focused Continual Learning].
+"""Prior-focused continual learning: the last posterior is the next prior.
 
-With a mean-field Gaussian this is variational continual learning (VCL, Nguyen et al. 2018). An implicit posterior is known by
-its samples alone (sm:sec:prior:focused, "Prior-focused CL with implicit distributions").
+[Henning2021, SM sec. Prior-Focused Continual Learning] With a mean-field Gaussian this is variational continual
+learning (VCL, Nguyen et al. 2018). An implicit posterior is known by its samples only (sm:sec:prior:focused,
+"Prior-focused CL with implicit distributions").
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from metareplay.strategies.base import (
 class PriorFocused(QuietStrategy):
     """One shared posterior, updated recursively: q^(1:T) is proportional to p(D^(T) | W) q^(1:T-1).
 
-    The weights of a new head have no last posterior; they take the fixed prior.
+    The weights of a new head have no last posterior; their prior is the fixed one.
     """
 
     def __init__(self, first: GaussianPrior) -> None:
@@ -48,9 +49,7 @@ class PriorFocused(QuietStrategy):
         self.theta, self.last = theta, None
         if theta is None:
             return
-        posterior = model.family.at(
-            theta, model.spec
-        )  # q^(1:T-1), SM sec. VCL; the old weights of a grown theta follow it
+        posterior = model.family.at(theta, model.spec)  # q^(1:T-1), SM sec. VCL, for the old weights of a grown theta
         if isinstance(posterior, MeanFieldGaussian):
             self.last = with_fixed_prior(posterior, self.first, model.fresh)
         else:

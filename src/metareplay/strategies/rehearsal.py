@@ -1,4 +1,4 @@
-"""Experience replay: rehearse a few kept inputs of old tasks, with what the model said about them as targets.
+"""Experience replay: rehearse a few stored inputs of old tasks, with the old model's predictions as targets.
 
 [Henning2021, SM sec. Experience Replay]
 """
@@ -25,30 +25,31 @@ from metareplay.strategies.base import (
 )
 
 CORESET = "coreset."
-"""How the names of kept inputs begin."""
+"""Prefix of the names of stored inputs."""
 
 
 class RehearsalSettings(Settings):
     """What is kept, and how much of it a step replays."""
 
     group: ClassVar[str] = "strategy"
-    strength: float = Field(1.0, ge=0, description="weight of the penalty: of the distillation")
-    coreset_size: int = Field(100, ge=1, description="how many random inputs of each task are kept for later")
+    strength: float = Field(1.0, ge=0, description="weight of the distillation penalty")
+    coreset_size: int = Field(100, ge=1, description="number of random inputs of each task that are kept for later")
     replay_batch_size: int = Field(
-        16, ge=1, description="how many kept inputs are replayed in a step, equally many of each old task"
+        16, ge=1, description="number of stored inputs replayed in a step, split equally over old tasks"
     )
     replay_batch_per_task: bool = Field(
         False,
-        description="replay_batch_size inputs of every old task instead of all old tasks together: the batch grows with the tasks",
+        description="replay_batch_size inputs of each old task instead of in total: the batch grows with the tasks",
     )
 
 
 @final
 class ExperienceReplay(QuietStrategy):
-    """Keep a random coreset of each task's inputs, and distil the model from before the task into the one that learns it.
+    """Keep a random coreset of each task's inputs, and distil the model from before the task into the current one.
 
-    The penalty of a step is strength * 1/B * sum over B coreset inputs x of H(p*(y | x), p(y | x)): the mean cross-entropy from the
-    checkpointed model's prediction to the present one. Classes that the checkpoint did not know have probability zero under p*.
+    The penalty of a step is strength * 1/B * sum over B coreset inputs x of H(p*(y | x), p(y | x)): the mean
+    cross-entropy of the current model's predictions relative to the checkpoint's. Classes that the checkpoint did not
+    know have probability zero under p*.
     """
 
     def __init__(self, settings: RehearsalSettings, prior: GaussianPrior, *, seed: int) -> None:
@@ -63,32 +64,29 @@ class ExperienceReplay(QuietStrategy):
 
     def data_for(self, task: int, data: TaskData) -> TaskData:
         order = torch.randperm(len(data.x), generator=generator_for(self.seed, "coreset", task))
-        self.coresets[task] = data.x[
-            order[: self.settings.coreset_size]
-        ]  # the same inputs whenever a run is resumed; (M, ...)
+        chosen = order[: self.settings.coreset_size]  # the same whenever a run is resumed; (M,)
+        self.coresets[task] = data.x[chosen]  # (N, ...) -> (M, ...)
         return data
 
     def before_task(self, model: ContinualModel, task: int) -> None:
         self.checkpoint, self.teacher = None, []
         if task == 0 or self.settings.strength == 0:
             return
-        at_hand = sum(old in self.coresets for old in range(task))
-        if at_hand < task:
+        available = sum(old in self.coresets for old in range(task))
+        if available < task:
             raise ConfigError(
-                f"experience replay in task {task} needs the coresets of all {task} earlier tasks, but only {at_hand} are at hand"
-                "; learn the tasks again, or choose a method that needs no old data, e.g. pr-bbb"
+                f"experience replay in task {task} needs the coresets of all {task} earlier tasks, "
+                f"but only {available} are available; learn the tasks again, or choose a method such as pr-bbb"
             )
         self._keep(model, task, model.task_map.theta(task - 1).detach().clone())
 
     def _keep(self, model: ContinualModel, task: int, checkpoint: Tensor) -> None:
-        """Ask the checkpoint once about all coresets: it does not change during the task."""
+        """Evaluate the checkpoint once on all coresets: it does not change during the task."""
         known = max(head.stop for head in model.heads[:task])
         posterior, unused = model.family.at(checkpoint, model.spec), generator_for(self.seed, "distillation", task)
         with torch.no_grad():
-            everything = [
-                model.run(posterior, self.coresets[old], 1, task - 1, generator=unused) for old in range(task)
-            ]  # (1, M, C)
-        self.teacher = [outputs[0, :, :known] for outputs in everything]
+            runs = (model.run(posterior, self.coresets[old], 1, task - 1, generator=unused) for old in range(task))
+            self.teacher = [outputs[0, :, :known] for outputs in runs]  # (1, M, C) -> (M, known)
         self.checkpoint = checkpoint
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
@@ -97,25 +95,22 @@ class ExperienceReplay(QuietStrategy):
         inputs, targets = [], []
         for old, share in enumerate(self.shares(task, generator=generator)):
             size = len(self.coresets[old])
-            chosen = torch.randperm(size, generator=generator)[
-                torch.arange(share) % size
-            ]  # repeated only once all were taken
+            order = torch.randperm(size, generator=generator)
+            chosen = order[torch.arange(share) % size]  # repeated only after all have been used
             inputs.append(self.coresets[old][chosen])
             targets.append(self.teacher[old][chosen])
-        outputs = model.run(
-            model.posterior(task), torch.cat(inputs), 1, task, generator=generator, train=True
-        )  # (1, B, C)
-        return self.settings.strength * model.likelihood.distillation(
-            outputs, torch.cat(targets)
-        )  # SM sec. Experience Replay
+        x, posterior = torch.cat(inputs), model.posterior(task)
+        outputs = model.run(posterior, x, 1, task, generator=generator, train=True)  # (1, B, C)
+        loss = model.likelihood.distillation(outputs, torch.cat(targets))  # SM sec. Experience Replay
+        return self.settings.strength * loss
 
     def shares(self, task: int, *, generator: Generator) -> list[int]:
-        """How many inputs of each old task's coreset a step replays: equally many; what is left over goes to random tasks."""
+        """The number of inputs replayed from each old task's coreset: equal shares, the remainder to random tasks."""
         if self.settings.replay_batch_per_task:
             return [self.settings.replay_batch_size] * task
-        least, left_over = divmod(self.settings.replay_batch_size, task)
-        lucky = torch.randperm(task, generator=generator)[:left_over].tolist()
-        return [least + (old in lucky) for old in range(task)]
+        share, remainder = divmod(self.settings.replay_batch_size, task)
+        with_extra = torch.randperm(task, generator=generator)[:remainder].tolist()
+        return [share + (old in with_extra) for old in range(task)]
 
     def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
         self.checkpoint, self.teacher = None, []
@@ -126,8 +121,8 @@ class ExperienceReplay(QuietStrategy):
 
     def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
         self.checkpoint, self.teacher = None, []
-        kept = {name.removeprefix(CORESET): inputs for name, inputs in state.items() if name.startswith(CORESET)}
-        self.coresets = {int(task): inputs for task, inputs in kept.items()}
+        names = {name: int(name.removeprefix(CORESET)) for name in state if name.startswith(CORESET)}
+        self.coresets = {task: state[name] for name, task in names.items()}
         checkpoint = of_current(state).get("checkpoint")
         if checkpoint is not None:
             self._keep(model, model.num_tasks - 1, checkpoint.to(model.device))

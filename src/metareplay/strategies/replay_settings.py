@@ -26,7 +26,7 @@ class ReplayPriorSettings(FixedPriorSettings):
 
 
 class ReplaySettings(FisherSettings, EarlierPriorSettings):
-    """How old tasks' posteriors are kept."""
+    """How old tasks' posteriors are preserved."""
 
     group: ClassVar[str] = "strategy"
     strength: float = Field(1.0, ge=0, description="weight of the penalty: beta")
@@ -37,22 +37,22 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
         10, ge=1, description="weight samples of a Monte Carlo fkl or rkl penalty (normalising flows)"
     )
     old_tasks: int | None = Field(
-        None, ge=1, description="how many random old tasks are regularised in a step; null: all"
+        None, ge=1, description="number of random old tasks that are regularised in a step; null: all"
     )
     penalty_every: int = Field(
         1,
         ge=1,
-        description="the penalty is computed in one of so many steps, drawn at random, and counts so many times; 1: in all",
+        description="compute the penalty in one of this many steps, at random, scaled up by the same factor; 1: always",
     )
     targets: Literal["stored", "recomputed"] = Field(
         "stored",
-        description="old posteriors kept for the time of a task, or recomputed in each step from the checkpointed hypernetwork",
+        description="old posteriors are stored during a task, or recomputed in each step from the checkpoint",
     )
     age_discount: float = Field(
         1.0,
         gt=0,
         le=1,
-        description="factor of an old task's penalty for each task that came after it; the latest old task has 1",
+        description="factor of an old task's penalty for each task after it; the latest old task has factor 1",
     )
     task_strengths: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
         None,
@@ -60,9 +60,9 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
     )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """Estimates that are not needed."""
+        """Settings of estimates that are not needed."""
         posterior = family_of(composition).posterior
-        unused = {**super().without_effect(composition), **_needless_estimates(self.penalty, composition)}
+        unused = {**super().without_effect(composition), **_unused_estimates(self.penalty, composition)}
         if self.penalty not in ("fkl", "rkl"):
             unused["strategy.penalty_samples"] = f"strategy.penalty={self.penalty} is not estimated from weight samples"
         elif kl.supports(posterior, posterior):
@@ -70,20 +70,20 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
         return unused
 
     def check(self, composition: Composition) -> None:
-        """The penalty must be known for the posteriors."""
+        """The penalty must be defined for the posteriors."""
         family = family_of(composition)
         allowed = known_penalties(family.posterior)
         if self.penalty not in allowed:
             raise ConfigError(
-                f"strategy.penalty={self.penalty} is not known for {family.phrase}, which {composition.method_name} has; "
-                f"choose {', '.join(allowed[:-1])} or {allowed[-1]}"
+                f"strategy.penalty={self.penalty} is not defined for {family.phrase}, which "
+                f"{composition.method_name} has; choose {', '.join(allowed[:-1])} or {allowed[-1]}"
             )
 
 
 class StochasticReplaySettings(ReplaySettings):
     """A few random old tasks in each step."""
 
-    old_tasks: int = Field(1, ge=1, description="how many random old tasks are regularised in a step")
+    old_tasks: int = Field(1, ge=1, description="number of random old tasks that are regularised in a step")
 
 
 def family_of(composition: Composition) -> FamilyPart:
@@ -93,8 +93,8 @@ def family_of(composition: Composition) -> FamilyPart:
     return part
 
 
-def _needless_estimates(penalty: Penalty, composition: Composition) -> dict[str, str]:
-    """Settings of the Fisher information's estimate that nobody reads."""
+def _unused_estimates(penalty: Penalty, composition: Composition) -> dict[str, str]:
+    """Settings for estimating the Fisher information that are not used."""
     family = family_of(composition)
     samples, weights = "strategy.fisher_samples", "strategy.fisher_weight_samples"
     if penalty != "fisher":

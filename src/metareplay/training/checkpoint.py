@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file each, written atomically, verified when read; the last good ones are kept."""
+"""Checkpoints: one safetensors file each, written atomically and verified on reading; the latest ones are kept."""
 
 import json
 import re
@@ -19,7 +19,7 @@ KEPT = 2
 
 
 class Checkpoint(NamedTuple):
-    """Tensors and facts (anything JSON can hold) of one moment of a run."""
+    """Tensors and facts (anything JSON can hold) of a run at one moment."""
 
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
@@ -42,7 +42,7 @@ def read_tensors(path: Path) -> Checkpoint:
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} does not exist") from error
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is truncated or no checkpoint ({error})") from error
+        raise CheckpointError(f"{path} is truncated or not a checkpoint ({error})") from error
     if header.get("format") != FORMAT:
         raise CheckpointError(
             f"{path} was not written by this version of metareplay (format {header.get('format')!r}, not {FORMAT!r})"
@@ -64,12 +64,12 @@ def tensors_checksum(tensors: Mapping[str, Tensor]) -> int:
 
 
 class CheckpointFolder:
-    """A run's checkpoints, numbered; the last two are kept, so that a damaged one is not the end."""
+    """A run's checkpoints, numbered; the last two are kept, in case one is damaged."""
 
     def __init__(self, folder: Path, fingerprint: str) -> None:
         self.folder, self.fingerprint = folder, fingerprint
         self.problems: list[str] = []
-        """Why newer checkpoints were passed over when the last good one was read."""
+        """Why newer checkpoints were skipped when the last good one was read."""
 
     def _files(self) -> list[Path]:
         names = [path for path in self.folder.glob("step-*.safetensors") if re.fullmatch(r"step-\d{9}", path.stem)]
@@ -89,15 +89,15 @@ class CheckpointFolder:
         files = self._files()
         for path in reversed(files):
             try:
-                found = read_tensors(path)
-                if found.facts.get("fingerprint") != self.fingerprint:
+                checkpoint = read_tensors(path)
+                if checkpoint.facts.get("fingerprint") != self.fingerprint:
                     raise CheckpointError(f"{path} belongs to a run with another configuration")
-                return found
+                return checkpoint
             except CheckpointError as error:
                 self.problems.append(str(error))
         if files:
             raise CheckpointError(
-                f"no usable checkpoint: {'; '.join(self.problems)}. Continue a run with the settings that it began with, or start afresh "
-                "in another folder with --out"
+                f"no usable checkpoint: {'; '.join(self.problems)}. Resume a run with its original settings, "
+                "or start again in another folder with --out"
             )
         return None

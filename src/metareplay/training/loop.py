@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A task, what it learns from, and how it is matched with its prior."""
+    """A task, the batches it learns from, and how it is matched with its prior."""
 
     task: int
     batches: Batches
@@ -43,8 +43,8 @@ class Job(NamedTuple):
 class TaskTrainer:
     """Learns one task, or several together, step by step: ``for step in trainer: ...``.
 
-    Ordinarily there is one job, the new task with its own data. With several jobs the losses of their tasks are added:
-    multitask learning. The state can be taken and restored between any two steps.
+    Ordinarily there is one job: the new task with its own data. With several jobs the losses of their tasks are summed
+    (multitask learning). The state can be saved and restored between any two steps.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TaskTrainer:
         of_jobs = [parameter for job in self.jobs for parameter in model.task_map.trained_parameters(job.task)]
         self.parameters = list(dict.fromkeys(of_jobs))
         self.signals = torch.full((self.iterations, 2), torch.nan) if settings.record_signals else None
-        """Loss and uncertainty of the batch of each iteration, (I, 2); sm:sec:task:boundary:detection."""
+        """Loss and uncertainty of each iteration's batch, (I, 2); sm:sec:task:boundary:detection."""
         self.optimiser = adam(self.parameters, settings.learning_rate)
         self.rate = LearningRate(settings, self.optimiser, self.jobs[0].batches.batches_per_epoch, self.iterations)
 
@@ -83,11 +83,11 @@ class TaskTrainer:
 
     @property
     def tasks(self) -> list[int]:
-        """The tasks that are trained."""
+        """The tasks being trained."""
         return [job.task for job in self.jobs]
 
     def _check_parameters(self) -> None:
-        """The last step has no later loss that would show its harm."""
+        """After the last step there is no further loss that would reveal divergence."""
         if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
             raise TrainingDiverged(
                 f"the parameters of task {self.tasks[-1]} became NaN or infinite in iteration {self.iteration}; "
@@ -104,7 +104,7 @@ class TaskTrainer:
         return terms
 
     def _take_step(self, batches: Sequence[Sequence[Batch]]) -> None:
-        """Change the parameters, and tell a strategy that wants to see it."""
+        """Update the parameters, and notify a strategy that observes steps."""
         if not self.strategy.sees_steps:
             self.optimiser.step()
             return
@@ -120,9 +120,9 @@ class TaskTrainer:
             self.strategy.after_step(self.model, job.task, step, generator=self.noise)
 
     def _add_gradients(self, job: Job) -> tuple[Sequence[Batch], LossTerms]:
-        """The loss of one job, its gradients added to those of the others; only one job's graph is in memory."""
-        own = Batch(*job.batches.next())
-        batches = self.strategy.batches_for(self.model, job.task, own, generator=self.noise)
+        """Compute the loss of one job and accumulate its gradients; only one job's graph is in memory."""
+        batch = Batch(*job.batches.next())
+        batches = self.strategy.batches_for(self.model, job.task, batch, generator=self.noise)
         posterior = self.model.training_posterior(job.task)
         prior = self._prior_of(job, posterior)
         if prior is not None:
@@ -139,18 +139,18 @@ class TaskTrainer:
         return batches, LossTerms(*(term.detach() for term in terms))
 
     def _prior_of(self, job: Job, posterior: Posterior) -> Prior | None:
-        """The prior that the posterior is matched with; None where there is none."""
+        """The prior that the posterior is matched with; None if there is none."""
         if isinstance(members_of(posterior)[0], Dirac) or self.objective.prior_scale == 0:
             return None
         return tempered(self.strategy.prior_for(job.task), self.objective.prior_power)
 
     def loss_terms(self, x: Tensor, y: Tensor) -> LossTerms:
-        """The loss of the first job's task for a batch."""
+        """The loss of the first job's task on a batch."""
         job = self.jobs[0]
         return self._terms([Batch(x, y)], job, self.model.training_posterior(job.task))
 
     def _terms(self, batches: Sequence[Batch], job: Job, posterior: Posterior) -> LossTerms:
-        """Negative ELBO of a job's task, scaled to all that it learns from, plus the strategy's penalty."""
+        """Negative ELBO of a job's task, scaled to its whole training set, plus the strategy's penalty."""
         zero = torch.zeros((), device=self.model.device)
         nll = self._nll(batches, job, posterior)
         data = job.batches.size * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
@@ -185,7 +185,7 @@ class TaskTrainer:
             self.signals[self.iteration] = torch.stack([nll, uncertainty]).cpu()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Optimiser, prior matching, random generators and position in the data; the model and the strategy store themselves."""
+        """Optimiser, prior matching, random generators and position in the data; not the model, nor the strategy."""
         stored: dict[str, Tensor] = {}
         for n, job in enumerate(self.jobs):
             stored |= {f"batches.{n}.{name}": tensor for name, tensor in job.batches.tensors().items()}

@@ -1,4 +1,4 @@
-"""What the loss of a step is made of, as the method's posterior family says."""
+"""The composition of a step's loss, as the method's posterior family defines it."""
 
 from typing import NamedTuple, Self
 
@@ -8,7 +8,7 @@ from metareplay.settings import Composition
 
 
 class Objective(NamedTuple):
-    """Weight samples of the data term, and the weight of the prior-matching term; point estimates have one and none."""
+    """Weight samples of the data term, and the weight of the prior-matching term; point estimates have 1 and none."""
 
     train_samples: int = 1
     prior_scale: float = 1.0
@@ -17,7 +17,7 @@ class Objective(NamedTuple):
 
     @classmethod
     def of(cls, parts: Composition) -> Self:
-        """As the settings of the family say."""
+        """From the settings of the posterior family."""
         bayesian, gaussian = parts.find(BayesianSettings), parts.find(GaussianSettings)
         if bayesian is None:
             return cls()

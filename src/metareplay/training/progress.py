@@ -1,4 +1,4 @@
-"""Who watches training: nobody, or a live progress bar. Observers only look; they never change what is computed."""
+"""Observers of training: none, or a live progress bar. Observers never change what is computed."""
 
 import time
 from collections.abc import Sequence
@@ -10,34 +10,34 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from metareplay.training.loop import Step
 
 PLAIN_SECONDS = 5.0
-"""How often progress is told where there is no terminal to draw a bar on."""
+"""Seconds between progress messages where there is no terminal to draw a bar on."""
 
 
 class Stage(NamedTuple):
-    """A stretch of training: a task, or what follows the last one."""
+    """A stage of training: a task, or what follows the last one."""
 
     number: int
     """From 0, in the order of training."""
     tasks: int
-    """How many tasks there are in all."""
+    """The total number of tasks."""
     name: str
-    """Of the task, or of what is trained after the last."""
+    """The name of the task, or of the update."""
     update: bool = False
-    """Whether learned tasks are trained once more, rather than a new one."""
+    """Whether learned tasks are trained again, rather than a new one."""
 
     @property
     def title(self) -> str:
-        """How progress calls it."""
+        """Its name in progress messages."""
         return "fine-tuning" if self.update else f"task {self.number + 1}/{self.tasks}"
 
     @property
     def total(self) -> int:
-        """The number of stages that are known of."""
+        """The number of stages known so far."""
         return max(self.tasks, self.number + 1)
 
 
 class Observer(Protocol):
-    """What a run tells while it works."""
+    """What a run reports while it works."""
 
     def message(self, text: str) -> None:
         """A sentence for people."""
@@ -48,7 +48,7 @@ class Observer(Protocol):
         ...
 
     def step(self, step: Step) -> None:
-        """One training step of the stage was done."""
+        """One training step of the stage was taken."""
         ...
 
     def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
@@ -56,12 +56,12 @@ class Observer(Protocol):
         ...
 
     def close(self) -> None:
-        """The run is over, for whatever reason."""
+        """The run has ended, for whatever reason."""
         ...
 
 
 class NullObserver:
-    """Watches without a word."""
+    """Ignores everything."""
 
     def message(self, text: str) -> None:
         return None
@@ -81,7 +81,7 @@ class NullObserver:
 
 @final
 class LiveProgress(NullObserver):
-    """A progress bar: task, iteration, loss terms, time left (of the whole run). Plain lines where there is no terminal."""
+    """A progress bar: task, iteration, loss terms, time left for the run. Plain lines where there is no terminal."""
 
     def __init__(self, console: Console, *, unit: str = "accuracy %") -> None:
         self.console, self.unit = console, unit

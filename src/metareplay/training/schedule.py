@@ -1,4 +1,4 @@
-"""The learning rate over a task: half a cosine, steps at given epochs, or a smaller one where the loss no longer falls."""
+"""The learning rate over a task: half a cosine, steps at given epochs, or a reduction on a plateau of the loss."""
 
 from math import cos, pi
 from typing import final
@@ -10,14 +10,14 @@ from torch.optim import Optimizer
 from metareplay.training.settings import TrainingSettings
 
 BETTER = 1e-4
-"""By which share of itself the lowest loss so far must fall to count as lower."""
+"""Fraction by which the lowest loss so far must fall to count as an improvement."""
 
 
 @final
 class LearningRate:
     """Sets an optimiser's learning rate at the end of each epoch, along a cosine after each step.
 
-    Its state can be taken and restored between any two steps.
+    Its state can be saved and restored between any two steps.
     """
 
     def __init__(
@@ -29,10 +29,10 @@ class LearningRate:
         self.steps, self.waited, self.factor = 0, 0, 1.0
         self.lowest = float("inf")
         self.total = torch.zeros((), dtype=torch.float64)
-        """Of the losses in this epoch."""
+        """Sum of the losses in this epoch."""
 
     def after_step(self, loss: Tensor) -> None:
-        """A step with this loss was done."""
+        """Called after a step with this loss."""
         if not self.active:
             return
         self.steps += 1
@@ -46,7 +46,7 @@ class LearningRate:
             self._set()
 
     def _watch(self, loss: float) -> None:
-        """Reduce on a plateau: so many epochs without a lower mean loss."""
+        """Reduce on a plateau: ``plateau_patience`` epochs without a lower mean loss."""
         if self.settings.plateau_patience is None:
             return
         if loss < self.lowest - BETTER * abs(self.lowest) or self.lowest == float("inf"):
@@ -69,7 +69,7 @@ class LearningRate:
             group["lr"] = self.rate()
 
     def tensors(self) -> dict[str, Tensor]:
-        """For a checkpoint; nothing where the learning rate never changes."""
+        """For a checkpoint; empty if the learning rate never changes."""
         if not self.active:
             return {}
         numbers = torch.tensor([self.steps, self.waited, self.factor, self.lowest], dtype=torch.float64)

@@ -17,29 +17,29 @@ class TrainingSettings(Settings):
     group: ClassVar[str] = "training"
     iterations: int | None = Field(2000, ge=1, description="training steps per task; null if epochs are given")
     epochs: int | None = Field(None, ge=1, description="passes over a task's data; null if iterations are given")
-    batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer gives all it has")
+    batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer uses all it has")
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
     rate_steps: tuple[tuple[PositiveInt, PositiveFloat], ...] = Field(
         (),
-        description="[[epochs, factor], ...]: after so many epochs of a task the learning rate is the first one times the factor",
+        description="[[epochs, factor], ...]: after these epochs of a task the rate is the initial one times factor",
     )
-    cosine: bool = Field(False, description="let the learning rate fall to 0 over each task, along half a cosine")
+    cosine: bool = Field(False, description="decay the learning rate to 0 over each task, along half a cosine")
     plateau_patience: int | None = Field(
         None,
         ge=1,
         description="epochs without a lower mean data loss after which the learning rate is reduced; null: never",
     )
     plateau_factor: float = Field(
-        0.1**0.5, gt=0, lt=1, description="by what the learning rate is multiplied on a plateau"
+        0.1**0.5, gt=0, lt=1, description="factor by which the learning rate is multiplied on a plateau"
     )
-    plateau_floor: float = Field(5e-7, ge=0, description="the lowest learning rate to which a plateau leads")
+    plateau_floor: float = Field(5e-7, ge=0, description="the lowest learning rate after plateaus")
     autocast: bool = Field(
         False,
-        description="compute the main network in bfloat16 while training (fast where the processor or GPU has it)",
+        description="compute the main network in bfloat16 while training (fast where the processor or GPU supports it)",
     )
-    clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; null: no clipping")
+    clip_norm: float | None = Field(None, gt=0, description="maximum norm of the gradient; null: no clipping")
     clip_value: float | None = Field(
-        None, gt=0, description="largest absolute value of a gradient element; null: no clipping"
+        None, gt=0, description="maximum absolute value of a gradient element; null: no clipping"
     )
     augmentation: Augmentation = Field(
         "none",
@@ -50,23 +50,21 @@ class TrainingSettings(Settings):
 
     record_signals: bool = Field(
         False,
-        description="keep loss and uncertainty of every training batch in signals/, to detect the boundaries of tasks by them",
+        description="store loss and uncertainty of every training batch in signals/, for detecting task boundaries",
     )
 
     @model_validator(mode="after")
-    def _sensible(self) -> "TrainingSettings":
+    def _consistent(self) -> "TrainingSettings":
         if (self.iterations is None) == (self.epochs is None):
             raise ValueError("give either iterations or epochs, and set the other to null")
         if [epoch for epoch, _ in self.rate_steps] != sorted({epoch for epoch, _ in self.rate_steps}):
-            raise ValueError("rate_steps must name its epochs once each, in ascending order")
+            raise ValueError("rate_steps must list distinct epochs in ascending order")
         if self.cosine and (self.rate_steps or self.plateau_patience is not None):
-            raise ValueError(
-                "cosine already says how the learning rate falls; leave out rate_steps and plateau_patience, or cosine"
-            )
+            raise ValueError("cosine is a complete schedule; remove rate_steps and plateau_patience, or cosine")
         return self
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """How the learning rate falls on a plateau that nobody looks for."""
+        """Settings of plateaus when plateaus are not detected."""
         if self.plateau_patience is not None:
             return {}
         reason = "the learning rate is not reduced on a plateau; set training.plateau_patience"
@@ -77,5 +75,5 @@ class TrainingSettings(Settings):
         gaussian = composition.find(GaussianSettings)
         if self.autocast and gaussian is not None and gaussian.local_reparametrisation:
             raise ConfigError(
-                "training.autocast would round the variances of posterior.local_reparametrisation; set one of them to false"
+                "training.autocast would round the variances of posterior.local_reparametrisation; disable one of them"
             )
