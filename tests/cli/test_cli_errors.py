@@ -35,8 +35,8 @@ USER_ERRORS: list[tuple[list[str], str]] = [
     (["list", "flowers"], "list 'flowers' is unknown; choose one of benchmarks, methods"),
     (["report", "OUT"], "OUT"),
     (["report", "OUT/none"], "there is no folder"),
-    (["tasks", "OUT"], "holds no model: model.json is missing"),
-    (["predict", "OUT", "OUT/x.npy"], "holds no model"),
+    (["tasks", "OUT"], "does not contain a model: model.json is missing"),
+    (["predict", "OUT", "OUT/x.npy"], "does not contain a model"),
 ]
 
 

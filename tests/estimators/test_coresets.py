@@ -87,7 +87,7 @@ def test_refreshing_changes_one_task_and_leaves_the_others() -> None:
     change = [np.abs(model.predict_proba(x, task) - before[task]).mean() for task in (0, 1)]
     assert change[0] > 0
     assert change[1] < 0.05
-    with pytest.raises(ConfigError, match="the coreset of task 0 has updated"):
+    with pytest.raises(ConfigError, match="the coreset of task 0 has already updated"):
         model.refresh_task(0)
     model.refresh_task(0, again=True).refresh_task("task-1")
     with pytest.raises(DataError, match="task 'autumn' is unknown"):

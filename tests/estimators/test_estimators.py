@@ -401,7 +401,7 @@ def test_a_model_is_loaded_by_its_own_class(trained: ContinualClassifier, tmp_pa
         ContinualRegressor.load(tmp_path / "a")
     with pytest.raises(CheckpointError, match="holds a regression model; load it with ContinualRegressor"):
         ContinualClassifier.load(tmp_path / "b")
-    with pytest.raises(CheckpointError, match="holds no model"):
+    with pytest.raises(CheckpointError, match="does not contain a model"):
         ContinualRegressor.load(tmp_path / "c")
 
 

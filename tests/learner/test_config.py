@@ -315,7 +315,7 @@ def test_a_point_estimate_has_a_prior_for_its_information_only() -> None:
 @pytest.mark.parametrize(
     ("method", "refused", "choose"),
     [
-        ("pr-dirac", ("fkl", "rkl"), "not known for point estimates, which pr-dirac has; choose mse, w2 or fisher"),
+        ("pr-dirac", ("fkl", "rkl"), "not defined for point estimates, which pr-dirac has; choose mse, w2 or fisher"),
         (
             "pr-ensemble",
             ("fkl", "rkl"),
@@ -327,7 +327,7 @@ def test_a_point_estimate_has_a_prior_for_its_information_only() -> None:
         ("pr-bbb", (), ""),
     ],
 )
-def test_a_penalty_has_to_be_known_for_the_posteriors(method: str, refused: tuple[str, ...], choose: str) -> None:
+def test_a_penalty_has_to_be_defined_for_the_posteriors(method: str, refused: tuple[str, ...], choose: str) -> None:
     for penalty in ("mse", "fkl", "rkl", "w2", "fisher"):
         if penalty in refused:
             assert choose in refusal({"method": method, "strategy.penalty": penalty})

@@ -30,17 +30,17 @@ def test_a_stochastic_method_regularises_one_task_unless_told_otherwise() -> Non
 
 
 @pytest.mark.parametrize("method", ["ewc-growing", "ewc-shared", "vcl-growing"])
-def test_one_softmax_over_all_tasks_means_nothing_in_regression(method: str) -> None:
+def test_one_softmax_over_all_tasks_is_refused_for_regression(method: str) -> None:
     config = build_config({"method": method, "network": "mlp-4"}, {}, "test")
     with pytest.raises(
-        ConfigError, match=f"{method} has a softmax over all tasks' classes, and regression has no classes"
+        ConfigError, match=f"{method} has a softmax over all tasks' classes, but regression has no classes"
     ):
         ContinualLearner(config, "regression", Scenario.DOMAIN, (2,))
 
 
 def test_a_shared_softmax_that_is_too_small_is_refused_at_once() -> None:
     config = build_config({"method": "ewc-shared", "network": "mlp-4"}, {"total_outputs": 3}, "test")
-    with pytest.raises(ConfigError, match="total_outputs=3 is too small: the tasks have 6 classes in all"):
+    with pytest.raises(ConfigError, match="total_outputs=3 is too small: the tasks have 6 classes;"):
         ContinualLearner(config, "classification", Scenario.CLASS, (2,), total_outputs=6)
 
 

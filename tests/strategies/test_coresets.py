@@ -90,7 +90,7 @@ def test_never_more_than_half_is_kept(size: int, kept: int) -> None:
 
 def test_one_example_cannot_be_split() -> None:
     learner = learner_of()
-    with pytest.raises(DataError, match="one training example; with a coreset it needs at least two"):
+    with pytest.raises(DataError, match="one training example, but a coreset needs at least two"):
         learner.begin_task(data(0, 1), 2)
     assert learner.num_tasks == 0
     assert coresets(learner).state() == {}
@@ -178,7 +178,7 @@ def test_evidence_counts_once() -> None:
     list(learner.begin_update(1))
     assert coresets(learner).uses == {0: 0, 1: 1, 2: 0}
     with pytest.raises(
-        ConfigError, match=r"the coreset of task 1 has updated .* counts their evidence twice .* again=True"
+        ConfigError, match=r"the coreset of task 1 has already updated .* counts their evidence twice .* again=True"
     ):
         learner.begin_update(1)
     with pytest.raises(ConfigError, match="the coreset of task 1 has"):

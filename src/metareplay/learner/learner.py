@@ -143,7 +143,8 @@ class ContinualLearner:
             raise DataError("the task has no training examples; every task needs at least one")
         if tuple(train.x.shape[1:]) != self.input_shape:
             raise DataError(
-                f"inputs have shape {tuple(train.x.shape[1:])}, but this model was trained on shape {self.input_shape}"
+                f"inputs have shape {tuple(train.x.shape[1:])}, but this model learned inputs of shape "
+                f"{self.input_shape}"
             )
         parts = train.x.split(1000)  # the check needs as much memory as its input
         if not all(bool(torch.isfinite(part).all()) for part in parts):
