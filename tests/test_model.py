@@ -241,7 +241,7 @@ def test_a_shared_softmax_has_all_its_outputs_from_the_start(rng: Generator) -> 
 
 def test_a_shared_softmax_needs_to_know_how_many_outputs() -> None:
     config = build_config({"method": "ewc-shared", "network": "mlp-6"}, {}, "test")
-    with pytest.raises(ConfigError, match="say how many with total_outputs"):
+    with pytest.raises(ConfigError, match="set their number with total_outputs"):
         build_model(config, "classification", Scenario.CLASS, SHAPE)
     given = build_config({"method": "ewc-shared", "network": "mlp-6"}, {"total_outputs": 12}, "test")
     assert build_model(given, "classification", Scenario.CLASS, SHAPE, 10).total_outputs == 12

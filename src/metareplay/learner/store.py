@@ -63,7 +63,7 @@ def load_model(folder: Path, settings: Mapping[str, Any] | None = None) -> Store
     """Read a model from ``save_model`` or from a run's folder; inference ``settings`` replace the stored ones."""
     if fixed := [key for key in settings or {} if not key.startswith("inference.")]:
         raise ConfigError(
-            f"{fixed[0]} of a learned model cannot be changed; only inference.* settings can. Learn it again to change others"
+            f"{fixed[0]} of a learned model cannot be changed; only inference.* settings can. Learn it again instead"
         )
     folder = folder / "model" if (folder / "model" / "model.json").is_file() else folder
     facts = _read_facts(folder / "model.json")
