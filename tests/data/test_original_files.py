@@ -81,10 +81,10 @@ def test_idx_files_as_a_users_own_data(write_idx: Callable[..., Path], images: L
 
 
 DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
-    (IDX["train_x"], lambda content: content[:-1], r"has 303 bytes, but its head promises 304"),
-    (IDX["train_x"], lambda content: b"\x89PNG" + content, "is no IDX file"),
-    (IDX["train_y"], lambda content: b"", "is no IDX file"),
-    (IDX["train_y"], lambda content: idx(np.zeros(3)), "12 whole numbers are needed"),
+    (IDX["train_x"], lambda content: content[:-1], r"has 303 bytes, but its header says 304"),
+    (IDX["train_x"], lambda content: b"\x89PNG" + content, "is not an IDX file"),
+    (IDX["train_y"], lambda content: b"", "is not an IDX file"),
+    (IDX["train_y"], lambda content: idx(np.zeros(3)), "12 integers are needed"),
     (IDX["train_x"], lambda content: idx(np.zeros((4, 4))), r"images are bytes of shape \(N, height, width\)"),
     (IDX["test_y"], lambda content: content[:-1] + b"\x00", "checksum of the test images"),
 ]
@@ -183,7 +183,9 @@ def test_a_changed_archive_fails_its_checksum(
     path = pack(tmp_path / version.archive, contents)
     original = originals.find_original(version.name, path.parent)
     assert original is not None
-    with pytest.raises(DataError, match=rf"{version.archive} has the checksum \(MD5\) .*published is {version.md5}"):
+    with pytest.raises(
+        DataError, match=rf"{version.archive} has the checksum \(MD5\) .*not the published {version.md5}"
+    ):
         original.read()
 
 

@@ -21,7 +21,7 @@ class LabelledImages:
     test_x: Tensor
     test_y: Tensor
     max_value: int = 255
-    """The pixel value that stands for full brightness: dividing by it brings inputs into [0, 1]."""
+    """The pixel value of full brightness: dividing by it scales inputs to [0, 1]."""
 
     def __post_init__(self) -> None:
         for part, x, y in (("training", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
@@ -31,12 +31,12 @@ class LabelledImages:
                 )
             if y.dtype != torch.int64 or y.shape != x.shape[:1]:
                 raise DataError(
-                    f"{part} labels must be {len(x)} int64 values, one per image, got {y.dtype} of shape {tuple(y.shape)}"
+                    f"{part} labels must be {len(x)} int64 values, one per image, "
+                    f"got {y.dtype} of shape {tuple(y.shape)}"
                 )
         if self.train_x.shape[1:] != self.test_x.shape[1:]:
-            raise DataError(
-                f"training images have shape {tuple(self.train_x.shape[1:])} but test images {tuple(self.test_x.shape[1:])}"
-            )
+            train, test = tuple(self.train_x.shape[1:]), tuple(self.test_x.shape[1:])
+            raise DataError(f"training images have shape {train} but test images have shape {test}")
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -44,7 +44,7 @@ class LabelledImages:
         return tuple(self.train_x.shape[1:])
 
     def checksums(self) -> dict[str, str]:
-        """SHA-256 of each split's shape, pixels and labels; the same however the images were compressed and stored."""
+        """SHA-256 of each split's shape, pixels and labels, however the images were compressed and stored."""
         return {"train": _checksum(self.train_x, self.train_y), "test": _checksum(self.test_x, self.test_y)}
 
 
@@ -56,11 +56,11 @@ def _checksum(x: Tensor, y: Tensor) -> str:
 
 
 Label = int | float | str
-"""A user's own class label, as a plain value (truth values count as int)."""
+"""A user's own class label, as a plain value (booleans count as int)."""
 
 
 class Place(NamedTuple):
-    """Where some rows come from, to name them in messages: ``flowers.csv, line `` and 7, or a folder and a file's name."""
+    """Where rows come from, for messages: ``flowers.csv, line `` and 7, or a folder and a file name."""
 
     text: str
     names: Sequence[int | str]
@@ -68,21 +68,21 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Examples:
-    """A user's examples as their files hold them; nothing is known yet about classes or tasks but what the files say."""
+    """A user's examples as stored in their files; all that is known of classes and tasks is what the files say."""
 
     x: Tensor
-    """Inputs (N, ...): uint8 pixels or float32; NaN only where missing values are to be filled in."""
+    """Inputs (N, ...): uint8 pixels or float32; NaN only for missing values that will be filled in."""
     y: Tensor
-    """Positions in ``labels`` (N,), int64; real targets (N, D), float64, where there are no labels."""
+    """Indices into ``labels`` (N,), int64; real targets (N, D), float64, if there are no labels."""
     labels: tuple[Label, ...]
     places: tuple[Place, ...]
     task: Tensor | None = None
-    """Positions in ``tasks`` (N,), int64, if the files say what belongs together."""
+    """Indices into ``tasks`` (N,), int64, if the files name the tasks."""
     tasks: tuple[str, ...] = ()
     test: Tensor | None = None
     """Which examples are for testing (N,), bool, if the files say so."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """How a row or an image becomes an input, as plain values, so that a stored model reads further files in the same way."""
+    """How a row or an image becomes an input, as plain values, so that a stored model reads new files the same way."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the data were read."""
 
@@ -92,7 +92,7 @@ class Examples:
 
 
 def named_row(places: Sequence[Place], index: int) -> str:
-    """The file and row of one row among all."""
+    """The file and row of one of all rows."""
     for text, names in places:
         if index < len(names):
             return f"{text}{names[index]}"
@@ -101,14 +101,15 @@ def named_row(places: Sequence[Place], index: int) -> str:
 
 
 def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tuple[Tensor, tuple[Label, ...]]:
-    """A column of labels as positions in the sorted labels; numbers with a fraction as they are, (N, 1), without labels."""
+    """Labels as indices into the sorted labels; non-integer numbers stay real targets (N, 1), without labels."""
     if values.ndim != 1:
         return _real(values, what, places), ()
     if values.dtype.kind in "OUS":
         texts = [None if value is None else str(value) for value in values.tolist()]
         if None in texts:
             raise DataError(
-                f"{named_row(places, texts.index(None))} has no {what}; every example needs one: fill it in, or remove the row"
+                f"{named_row(places, texts.index(None))} has no {what}; every example needs one: "
+                "fill it in, or remove the row"
             )
         known = sorted({text for text in texts if text is not None})
         if all(_is_plain_integer(text) for text in known):
@@ -116,8 +117,8 @@ def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tup
         position = {text: index for index, text in enumerate(known)}
         return torch.tensor([position[text] for text in texts if text is not None]), tuple(known)
     if values.dtype.kind == "b":
-        found, index = np.unique(values, return_inverse=True)
-        return torch.from_numpy(index.astype(np.int64)), tuple(bool(value) for value in found)
+        distinct, index = np.unique(values, return_inverse=True)
+        return torch.from_numpy(index.astype(np.int64)), tuple(bool(value) for value in distinct)
     real = _real(values[:, None], what, places)  # (N,) -> (N, 1)
     if bool((real != real.round()).any()):
         return real, ()
@@ -126,10 +127,11 @@ def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tup
 
 
 def encode_tasks(names: Sequence[str | None], places: Sequence[Place]) -> tuple[Tensor, tuple[str, ...]]:
-    """The task of each row as a position among all tasks, which keep the order in which they first appear."""
+    """The task of each row as an index into the tasks, which are in order of first appearance."""
     if None in names:
         raise DataError(
-            f"{named_row(places, list(names).index(None))} has no task; every example needs one: fill it in, or remove the row"
+            f"{named_row(places, list(names).index(None))} has no task; every example needs one: "
+            "fill it in, or remove the row"
         )
     position: dict[str | None, int] = {}
     index = [position.setdefault(name, len(position)) for name in names]
@@ -138,12 +140,13 @@ def encode_tasks(names: Sequence[str | None], places: Sequence[Place]) -> tuple[
 
 def _real(values: np.ndarray, what: str, places: Sequence[Place]) -> Tensor:
     if values.dtype.kind not in "fiu":
-        raise DataError(f"the {what} has values of type {values.dtype}; give texts or numbers")
+        raise DataError(f"the {what} has values of type {values.dtype}; give text or numbers")
     real = torch.from_numpy(values.astype(np.float64))
     if not bool(torch.isfinite(real).all()):
         row = int((~torch.isfinite(real)).any(1).nonzero()[0])
         raise DataError(
-            f"{named_row(places, row)} has no {what}, or an infinite one; every example needs one: fill it in, or remove the row"
+            f"{named_row(places, row)} has no {what}, or an infinite one; every example needs one: "
+            "fill it in, or remove the row"
         )
     return real
 

@@ -21,7 +21,7 @@ CACHE_VARIABLE = "METAREPLAY_CACHE"
 
 
 def cache_path(name: str, files: Iterable[Path]) -> Path | None:
-    """Where the decoded images of these files belong; it changes with their names, sizes and times. None without a home folder."""
+    """The cache file for these files, by their names, sizes and modification times; None without a home folder."""
     facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = hashlib.sha256(json.dumps([name, sorted(facts)]).encode()).hexdigest()
     try:
@@ -32,7 +32,7 @@ def cache_path(name: str, files: Iterable[Path]) -> Path | None:
 
 
 def load_cached(path: Path, checksums: Mapping[str, str] | None) -> LabelledImages | None:
-    """The images of a cache file, or None if it is missing or holds anything but what the checksums (if any) say."""
+    """The images of a cache file; None if it is missing or does not match the checksums (if any)."""
     try:
         parts = load_file(path)
         images = LabelledImages(parts["train_x"], parts["train_y"], parts["test_x"], parts["test_y"])

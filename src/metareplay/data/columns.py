@@ -11,13 +11,13 @@ from metareplay.data.base import Place, named_row
 from metareplay.errors import DataError
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A"})
-"""Texts that stand for a missing value."""
+"""Text that stands for a missing value."""
 MOST_VALUES = 50
-"""A text column with more different values than this is taken for an identifier or free text."""
+"""A text column with more distinct values than this is treated as an identifier or free text."""
 CODE = re.compile(r"0[0-9]+")
-"""What looks like a number but was rather meant as a name."""
+"""Looks like a number but is probably meant as a name."""
 LABEL_NAMES = ("label", "target", "class", "y")
-"""Columns that are taken for the label unless another is named."""
+"""Columns that are used as the label unless another is named."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Column:
     kind: Literal["number", "text", "image", "other"]
     values: np.ndarray
     doubt: str | None = None
-    """Why this text was hardly meant as categories; as the name of a task, or where the column is ignored, that does not matter."""
+    """Why this text is probably not categorical; irrelevant where the column names the task or is ignored."""
     codes: np.ndarray | None = None
-    """Numbers as they are written, where some begin with a zero, as in 01: as labels or tasks they are names."""
+    """Numbers as written, if some have a leading zero, as in 01: as labels or tasks they are names."""
 
     @property
     def names(self) -> np.ndarray:
-        """The values where they name something instead of measuring it."""
+        """The values as names instead of measurements."""
         return self.values if self.codes is None else self.codes
 
     def rows(self, chosen: np.ndarray) -> "Column":
-        """Only some rows, chosen by truth values (N,)."""
+        """Only some rows, selected by a boolean mask (N,)."""
         return replace(self, values=self.values[chosen], codes=None if self.codes is None else self.codes[chosen])
 
 
@@ -61,7 +61,8 @@ class Table:
         """A column by its name."""
         if name not in self.columns:
             raise DataError(
-                f"{self.source()} has no column {name!r} ({purpose}); it has {', '.join(map(repr, list(self.columns)[:20]))}"
+                f"{self.source()} has no column {name!r} ({purpose}); "
+                f"it has {', '.join(map(repr, list(self.columns)[:20]))}"
             )
         return self.columns[name]
 
@@ -70,7 +71,7 @@ class Table:
         return self.places[0].text.partition(", ")[0] if self.places else "the table"
 
     def keep(self, rows: np.ndarray) -> "Table":
-        """Only some rows, chosen by truth values (N,)."""
+        """Only some rows, selected by a boolean mask (N,)."""
         columns = {name: column.rows(rows) for name, column in self.columns.items()}
         places, start = [], 0
         for text, names in self.places:
@@ -81,7 +82,7 @@ class Table:
 
 
 def text_column(name: str, cells: Sequence[str | None], where: Callable[[int], str]) -> Column:
-    """A column of cells as they are written: numbers if all are, else text, with a doubt where most cells are numbers."""
+    """A column of cells as written: numbers if all are, else text, doubtful if most cells are numbers."""
     texts = [None if cell is None or cell in MISSING else cell for cell in cells]
     numbers = as_numbers(texts)
     if numbers is not None:
@@ -90,19 +91,17 @@ def text_column(name: str, cells: Sequence[str | None], where: Callable[[int], s
     seen = list(dict.fromkeys(text for text in texts if text is not None))
     words = {text for text in seen if as_numbers([text]) is None}
     commas = {text for text in words if as_numbers([text.replace(",", ".", 1)]) is not None}
-    odd, advice = words, "is no number, but most others are; correct it, or leave it empty if the value is missing"
+    odd, advice = words, "is not a number, but most others are; correct it, or leave it empty if the value is missing"
     if 2 * len(commas) > len(seen):
         odd, advice = commas, "has a decimal comma; write numbers with a decimal point"
     elif 2 * len(words) >= len(seen):
         return Column("text", _objects(texts))
-    row = next(
-        row for row, text in enumerate(texts) if text in odd
-    )  # mostly numbers: a slip of the pen rather than a category
+    row = next(row for row, text in enumerate(texts) if text in odd)  # mostly numbers: a typo, not a category
     return Column("text", _objects(texts), f"{where(row)}: the cell {texts[row]!r} in column {name!r} {advice}")
 
 
 def refuse_doubtful(table: Table, inputs: Sequence[str], label: str) -> None:
-    """Refuse numbers with a slip of the pen among the inputs, and in a label that looks like a real target."""
+    """Refuse numbers with a typo among the inputs, and in a label that looks like a real target."""
     for name in inputs:
         if (doubt := table.columns[name].doubt) is not None:
             raise DataError(doubt)
@@ -116,7 +115,7 @@ def refuse_doubtful(table: Table, inputs: Sequence[str], label: str) -> None:
 
 
 def as_numbers(texts: Sequence[str | None]) -> np.ndarray | None:
-    """Texts as float64, NaN where there is none; None if one is no number."""
+    """Text as float64, NaN where missing; None if any of it is not a number."""
     try:
         return np.array(["nan" if text is None else text for text in texts], dtype=np.str_).astype(np.float64)
     except ValueError:
@@ -134,33 +133,34 @@ def joined(train: Table, test: Table) -> Table:
     """Training rows followed by test rows, which must have the same columns."""
     columns = {}
     for name, column in train.columns.items():
-        other = test.column(name, "the training data have it")
-        doubt = column.doubt or other.doubt
-        if column.kind != other.kind and doubt is not None:  # numbers in one file, mostly numbers in the other
-            column, other = (Column("text", _objects(written(each))) for each in (column, other))
-        if column.kind != other.kind:
+        test_column = test.column(name, "the training data have it")
+        doubt = column.doubt or test_column.doubt
+        if column.kind != test_column.kind and doubt is not None:  # numbers in one file, mostly numbers in the other
+            column, test_column = (Column("text", _objects(written(part))) for part in (column, test_column))
+        if column.kind != test_column.kind:
             raise DataError(
-                f"column {name!r} holds {column.kind} in {train.source()} but {other.kind} in {test.source()}; make them alike"
+                f"column {name!r} holds {column.kind} in {train.source()} but {test_column.kind} in {test.source()}; "
+                "make them match"
             )
-        coded = column.codes is not None or other.codes is not None
-        codes = np.concatenate([_objects(written(each)) for each in (column, other)]) if coded else None
-        columns[name] = Column(column.kind, np.concatenate([column.values, other.values]), doubt, codes)
+        coded = column.codes is not None or test_column.codes is not None
+        codes = np.concatenate([_objects(written(part)) for part in (column, test_column)]) if coded else None
+        columns[name] = Column(column.kind, np.concatenate([column.values, test_column.values]), doubt, codes)
     marks = np.concatenate([np.zeros(len(train), dtype=bool), np.ones(len(test), dtype=bool)])
     return Table(columns, (*train.places, *test.places), marks)
 
 
-def label_name(table: Table, wanted: str | None) -> str:
+def label_name(table: Table, requested: str | None) -> str:
     """The column to predict."""
-    if wanted is not None:
-        table.column(wanted, "--label names it")
-        return wanted
-    found = [name for name in LABEL_NAMES if name in table.columns]
-    if not found:
+    if requested is not None:
+        table.column(requested, "--label names it")
+        return requested
+    candidates = [name for name in LABEL_NAMES if name in table.columns]
+    if not candidates:
         raise DataError(
             f"{table.source()} has no column called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}; "
-            f"say with --label which one to predict: {', '.join(map(repr, list(table.columns)[:20]))}"
+            f"name the one to predict with --label: {', '.join(map(repr, list(table.columns)[:20]))}"
         )
-    return found[0]
+    return candidates[0]
 
 
 def describe_columns(table: Table, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -180,15 +180,16 @@ def describe_columns(table: Table, names: Sequence[str]) -> list[dict[str, Any]]
         values = sorted({value for value in column.values.tolist() if value is not None})
         if len(values) > MOST_VALUES:
             raise DataError(
-                f"{table.source()}: the text column {name!r} has {len(values)} different values (e.g. {values[0]!r}); with more than "
-                f"{MOST_VALUES} it is no category: leave it out with --ignore {name}, or turn it into numbers"
+                f"{table.source()}: the text column {name!r} has {len(values)} different values (e.g. {values[0]!r}); "
+                f"with more than {MOST_VALUES} it is not a category: leave it out with --ignore {name}, "
+                "or turn it into numbers"
             )
         described.append({"name": name, "values": values})
     return described
 
 
 def encode_columns(table: Table, described: Sequence[Mapping[str, Any]], *, gaps: bool) -> np.ndarray:
-    """The inputs (N, D), float32; with ``gaps`` a missing number is NaN and a missing text has no value, else both are refused."""
+    """Inputs (N, D), float32; missing numbers are NaN and missing text all zeros with ``gaps``, else refused."""
     parts = []
     for entry in described:
         name = entry["name"]
@@ -200,7 +201,7 @@ def encode_columns(table: Table, described: Sequence[Mapping[str, Any]], *, gaps
             if column.doubt is not None:
                 raise DataError(column.doubt)
             raise DataError(
-                f"{table.where(0)}: column {name!r} holds {column.kind}, but numbers are needed, as in the training data"
+                f"{table.where(0)}: column {name!r} holds {column.kind}, but must hold numbers as in the training data"
             )
         numbers = column.values.astype(np.float64)
         wrong = np.isinf(numbers) if gaps else ~np.isfinite(numbers)
@@ -213,7 +214,7 @@ def encode_columns(table: Table, described: Sequence[Mapping[str, Any]], *, gaps
 def _one_hot(table: Table, name: str, column: Column, values: Sequence[str], gaps: bool) -> np.ndarray:
     """One input per value: (N, values)."""
     position = {value: index for index, value in enumerate(values)}
-    found = np.zeros((len(column.values), len(values)), dtype=np.float32)
+    encoded = np.zeros((len(column.values), len(values)), dtype=np.float32)
     for row, value in enumerate(written(column)):
         if value is None:
             if not gaps:
@@ -221,15 +222,15 @@ def _one_hot(table: Table, name: str, column: Column, values: Sequence[str], gap
         elif value not in position:
             known = ", ".join(map(repr, values[:10]))
             raise DataError(
-                f"{table.where(row)}: {value!r} in column {name!r} was not in the training data; known are {known}"
+                f"{table.where(row)}: {value!r} in column {name!r} was not in the training data; known: {known}"
             )
         else:
-            found[row, position[value]] = 1.0
-    return found
+            encoded[row, position[value]] = 1.0
+    return encoded
 
 
 def written(column: Column) -> list[str | None]:
-    """A column's values as text; numbers without a needless fraction, as they are written in tables."""
+    """A column's values as text; whole numbers without a trailing .0, as tables write them."""
     if column.kind != "number" or column.codes is not None:
         return [None if value is None else str(value) for value in column.names.tolist()]
     numbers = column.values.tolist()
@@ -240,8 +241,8 @@ def written(column: Column) -> list[str | None]:
 
 def _gap(table: Table, row: int, name: str, *, infinite: bool = False) -> str:
     if infinite:
-        return f"{table.where(row)}: column {name!r} is infinite; correct it"
+        return f"{table.where(row)}: column {name!r} has an infinite value; correct it"
     return (
-        f"{table.where(row)}: column {name!r} is missing; fill it in, or learn with --set data.missing=drop (leaves such rows out) or "
-        "data.missing=fill (the first task's mean; predict then takes it too)"
+        f"{table.where(row)}: column {name!r} is missing a value; fill it in, or train with --set data.missing=drop "
+        "(drops such rows) or data.missing=fill (uses the first task's mean, also when predicting)"
     )

@@ -1,6 +1,6 @@
-"""A user's examples as they were read, kept between runs, so that a second start need not decode images or parse text again.
+"""A user's examples as they were read, cached so that a second run need not decode images or parse text again.
 
-As with known data sets the cache only saves time: a file that is missing, corrupt or cannot be written is never an error.
+As with known data sets, the cache only saves time: a missing, corrupt or unwritable file is never an error.
 """
 
 import contextlib
@@ -22,20 +22,20 @@ from metareplay.errors import MetaReplayError
 from metareplay.files import write_atomically
 
 SMALLEST = 1_000_000
-"""Bytes below which reading the files again is as quick."""
+"""Bytes below which reading the files again is just as fast."""
 READING = 2
-"""To be raised whenever the same files are read differently; what was stored before is then read anew."""
+"""Increase this whenever the same files are read differently: older cache files are then ignored."""
 
 
 def through_cache(what: str, files: Sequence[Path], read: Callable[[], Examples]) -> Examples:
-    """The examples of some files; ``what`` says how they are read. The cache's name changes with both."""
+    """The examples of some files; ``what`` says how they are read. The cache file's name depends on both."""
     if sum(file.stat().st_size for file in files) < SMALLEST:
         return read()
     key = hashlib.sha256(json.dumps([READING, what, [str(file) for file in files]]).encode()).hexdigest()
     path = cache_path(f"own-{key[:16]}", files)
-    found = None if path is None else _load(path)
-    if found is not None:
-        return found
+    cached = None if path is None else _load(path)
+    if cached is not None:
+        return cached
     examples = read()
     if path is not None:
         with contextlib.suppress(MetaReplayError):  # an unwritable cache costs time only

@@ -22,14 +22,14 @@ class Original(NamedTuple):
 
 
 def find_original(name: str, folder: Path) -> Original | None:
-    """The files of a data set ("mnist", "cifar10", "cifar100") in a folder, or in its subfolder of that name; None without them."""
+    """The files of "mnist", "cifar10" or "cifar100" in a folder or its subfolder of that name; None if absent."""
     version = next((version for version in VERSIONS if version.name == name), None)
     for place in (folder, folder / name):
         if not place.exists():
             continue
         if version is not None:
-            if (found := cifar_files(place, version)) is not None:
-                return Original(found[1], partial(_cifar, *found))
+            if (cifar := cifar_files(place, version)) is not None:
+                return Original(cifar[1], partial(_cifar, *cifar))
             refuse_pickled(place)
         elif place.is_dir() and (pairs := idx_files(place)):
             return Original(sorted(pairs.values()), partial(_idx, name, place, pairs))
@@ -45,8 +45,10 @@ def _idx(name: str, folder: Path, pairs: dict[tuple[str, str], Path]) -> Labelle
     for split in ("train", "test"):
         for part in ("images", "labels"):
             if (split, part) not in pairs:
-                wanted = f"{'t10k' if split == 'test' else split}-{part}-idx{3 if part == 'images' else 1}-ubyte"
-                raise DataError(f"{folder} has IDX files of {name} but not {wanted} (or {wanted}.gz); download it too")
+                file_name = f"{'t10k' if split == 'test' else split}-{part}-idx{3 if part == 'images' else 1}-ubyte"
+                raise DataError(
+                    f"{folder} has IDX files of {name} but not {file_name} (or {file_name}.gz); download it too"
+                )
     train = read_pair(pairs["train", "images"], pairs["train", "labels"])
     test = read_pair(pairs["test", "images"], pairs["test", "labels"])
     return _images(train, test)

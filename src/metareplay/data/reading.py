@@ -1,4 +1,4 @@
-"""A user's own data, whatever they are kept in: find out what a path holds, and read it."""
+"""A user's own data in any supported format: find out what a path holds, and read it."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,34 +15,34 @@ from metareplay.data.example_cache import through_cache
 from metareplay.data.readers.arrays import read_arrays
 from metareplay.data.readers.arrow import read_parquet_table
 from metareplay.data.readers.cifar import Version, cifar_files, read_cifar, refuse_pickled
-from metareplay.data.readers.csv_tables import CSV_ENDINGS, read_csv
+from metareplay.data.readers.csv_tables import CSV_SUFFIXES, read_csv
 from metareplay.data.readers.folders import image_files, read_folder
 from metareplay.data.readers.hub import PREFIX, read_hub, read_saved
 from metareplay.data.readers.idx import idx_files, read_pair
-from metareplay.data.readers.images import IMAGE_ENDINGS
+from metareplay.data.readers.images import IMAGE_SUFFIXES
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.data.sources import DATA_VARIABLE
 from metareplay.data.tables import TASK_NAME, examples_of
 from metareplay.errors import ConfigError, DataError
 
 KINDS = (
-    "a CSV or parquet table, arrays (.npz), a folder of images by class (or by task and class), a folder with IDX files, CIFAR's binary "
-    "archive, a data set saved by the Hugging Face library, or hf:owner/name"
+    "a CSV or parquet table, arrays (.npz), a folder of images by class (or by task and class), a folder of IDX files, "
+    "CIFAR's binary archive, a data set saved by the Hugging Face library, or hf:owner/name"
 )
-TABLE_ENDINGS = (*CSV_ENDINGS, ".parquet")
+TABLE_SUFFIXES = (*CSV_SUFFIXES, ".parquet")
 
 
 class Source(NamedTuple):
-    """The files of some data, and what reads them."""
+    """Data files, and what reads them."""
 
     files: Sequence[Path]
     read: Callable[[], Examples]
 
 
 def read_examples(settings: DataSettings) -> Examples:
-    """The examples that the settings name."""
+    """The examples that the settings specify."""
     if settings.path is None:
-        raise DataError(f"no data are named; give --data {KINDS}")
+        raise DataError(f"no data given; pass --data {KINDS}")
     if settings.path.startswith(PREFIX):
         return examples_of(read_hub(settings.path), settings)
     source = _source(located(settings.path), settings)
@@ -50,19 +50,19 @@ def read_examples(settings: DataSettings) -> Examples:
         mode="json", include={"label", "tasks_by", "split_by", "ignore", "missing", "image_size"}
     )
     if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
-        what["tasks_by"] = None  # the same examples, whatever becomes of them
+        what["tasks_by"] = None  # the same examples, however they are split
     return through_cache(str(what), source.files, source.read)
 
 
 def located(name: str) -> Path:
-    """A path as it is, else below the folder that METAREPLAY_DATA names."""
+    """A path as given, else relative to the folder in METAREPLAY_DATA."""
     path = Path(name).expanduser()
     shared = os.environ.get(DATA_VARIABLE)
     if not path.exists() and shared and not path.is_absolute() and (Path(shared).expanduser() / path).exists():
         return Path(shared).expanduser() / path
     if not path.exists():
         hint = (
-            f"; for a data set of the Hugging Face hub write {PREFIX}{name}"
+            f"; for a data set on the Hugging Face hub, write {PREFIX}{name}"
             if name.count("/") == 1 and "." not in name
             else ""
         )
@@ -78,10 +78,10 @@ def absolute(name: str) -> str:
 def _source(path: Path, settings: DataSettings) -> Source:
     test = None if settings.test_path is None else located(settings.test_path)
     refuse_pickled(path)
-    if (found := cifar_files(path)) is not None:
+    if (cifar := cifar_files(path)) is not None:
         _no_test_path(path, test)
         _no_columns(path, settings)
-        return Source(found[1], partial(_cifar, *found))
+        return Source(cifar[1], partial(_cifar, *cifar))
     if path.is_file():
         return _file(path, test, settings)
     if pairs := idx_files(path):
@@ -93,7 +93,7 @@ def _source(path: Path, settings: DataSettings) -> Source:
         files = sorted(file for file in path.rglob("*") if file.is_file())
         return Source(files, lambda: examples_of(read_saved(path), settings))
     tables = sorted(
-        file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix.lower() in TABLE_ENDINGS
+        file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix.lower() in TABLE_SUFFIXES
     )
     if tables and not image_files(path):
         _no_test_path(path, test)
@@ -108,30 +108,30 @@ def _file(path: Path, test: Path | None, settings: DataSettings) -> Source:
     if path.suffix.lower() in (".npz", ".npy"):
         _no_columns(path, settings)
         return Source(files, lambda: read_arrays(path, test))
-    if path.suffix.lower() in TABLE_ENDINGS:
+    if path.suffix.lower() in TABLE_SUFFIXES:
         return Source(
             files,
             lambda: examples_of(
                 read_table(path) if test is None else joined(read_table(path), read_table(test)), settings
             ),
         )
-    if path.suffix.lower() in IMAGE_ENDINGS:
-        raise DataError(f"{path} is one image; name the folder that holds the folders of the classes")
-    raise DataError(f"{path} is of no known kind; give {KINDS}")
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        raise DataError(f"{path} is one image; give the folder that contains the class folders")
+    raise DataError(f"{path} is not in a known format; give {KINDS}")
 
 
 def read_table(path: Path) -> Table:
-    """A table of one file."""
-    if path.suffix.lower() not in TABLE_ENDINGS:
-        raise DataError(f"{path} is no table; give {', '.join(TABLE_ENDINGS)}")
+    """The table in one file."""
+    if path.suffix.lower() not in TABLE_SUFFIXES:
+        raise DataError(f"{path} is not a table; give {', '.join(TABLE_SUFFIXES)}")
     return read_parquet_table([path]) if path.suffix.lower() == ".parquet" else read_csv(path)
 
 
 def _tables(folder: Path, files: Sequence[Path]) -> Table:
-    """Tables in a folder: names that begin with train and test are told apart."""
+    """The tables in a folder; file names that start with train or test say which split they are."""
     if len({file.suffix.lower() for file in files}) > 1:
         raise DataError(
-            f"{folder} holds tables of several kinds ({files[0].name}, {files[-1].name}); name one of them with --data"
+            f"{folder} holds tables in different formats ({files[0].name}, {files[-1].name}); name one with --data"
         )
     named = {split: [file for file in files if file.stem.lower().startswith(split)] for split in ("train", "test")}
     train, test = named["train"], named["test"]
@@ -139,7 +139,8 @@ def _tables(folder: Path, files: Sequence[Path]) -> Table:
         train, test = [file for file in files if file not in test], test
     if not train or any(file.suffix.lower() != ".parquet" and len(part) > 1 for part in (train, test) for file in part):
         raise DataError(
-            f"{folder} holds {len(files)} tables ({files[0].name}, ...); name one with --data, and its test set with --test-data"
+            f"{folder} holds {len(files)} tables ({files[0].name}, ...); "
+            "name one with --data, and its test set with --test-data"
         )
     parts = [
         read_parquet_table(part) if part[0].suffix.lower() == ".parquet" else read_csv(part[0])
@@ -150,16 +151,17 @@ def _tables(folder: Path, files: Sequence[Path]) -> Table:
 
 
 def _idx(folder: Path, pairs: dict[tuple[str, str], Path]) -> Examples:
-    found, places = [], []
+    splits, places = [], []
     for split in ("train", "test"):
         if (split, "images") in pairs and (split, "labels") in pairs:
-            found.append(read_pair(pairs[split, "images"], pairs[split, "labels"]))
-            places.append(Place(f"{pairs[split, 'images']}, image ", range(len(found[-1][0]))))
+            splits.append(read_pair(pairs[split, "images"], pairs[split, "labels"]))
+            places.append(Place(f"{pairs[split, 'images']}, image ", range(len(splits[-1][0]))))
         elif (split, "images") in pairs or (split, "labels") in pairs or split == "train":
             raise DataError(
-                f"{folder}: the {split} set needs both images and labels; found {', '.join(p.name for p in pairs.values())}"
+                f"{folder}: the {split} set needs both images and labels; "
+                f"found {', '.join(file.name for file in pairs.values())}"
             )
-    return _pixels(found, tuple(places), ())
+    return _pixels(splits, tuple(places), ())
 
 
 def _cifar(version: Version, files: list[Path]) -> Examples:
@@ -175,7 +177,8 @@ def _pixels(
 ) -> Examples:
     if len({x.shape[1:] for x, _ in parts}) > 1:
         raise DataError(
-            f"{places[0].text}0 has shape {parts[0][0].shape[1:]}, {places[1].text}0 {parts[1][0].shape[1:]}; they must be alike"
+            f"{places[0].text}0 has shape {parts[0][0].shape[1:]}, {places[1].text}0 {parts[1][0].shape[1:]}; "
+            "they must match"
         )
     x, labels = np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])
     y, known = encode_labels(
@@ -187,7 +190,7 @@ def _pixels(
 
 
 def _no_columns(path: Path, settings: DataSettings) -> None:
-    """Refuse names of columns where there are none: labels and tasks are then what the files or folders say."""
+    """Refuse column names where there are no columns: labels and tasks then come from the files or folders."""
     by_column = (
         settings.tasks_by is not None
         and not settings.tasks_by.startswith(BY_CLASSES)
@@ -196,10 +199,10 @@ def _no_columns(path: Path, settings: DataSettings) -> None:
     named = {"--label": settings.label, "--ignore": settings.ignore, "--split-by": settings.split_by}
     options = [option for option, value in named.items() if value] + (["--tasks-by"] if by_column else [])
     if options:
-        hint = "; tasks of its classes are made by --tasks-by classes:2" if by_column else ""
-        raise ConfigError(f"{options[0]} names a column, but {path} is no table and has none; leave it out{hint}")
+        hint = "; to split it into tasks by class, write --tasks-by classes:2" if by_column else ""
+        raise ConfigError(f"{options[0]} names a column, but {path} is not a table and has none; remove it{hint}")
 
 
 def _no_test_path(path: Path, test: Path | None) -> None:
     if test is not None:
-        raise DataError(f"{path} comes with a test set of its own, or is a folder of tables; leave out --test-data")
+        raise DataError(f"{path} comes with its own test set, or is a folder of tables; remove --test-data")

@@ -1,4 +1,4 @@
-"""Settings of a user's own data: where they are, what to predict, and how they become tasks."""
+"""Settings for a user's own data: where it is, what to predict, and how it is split into tasks."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal
@@ -8,11 +8,11 @@ from pydantic import Field, field_validator
 from metareplay.settings import Composition, Settings
 
 BY_CLASSES = "classes:"
-"""How ``tasks_by`` begins if it does not name a column."""
+"""Prefix of a ``tasks_by`` that does not name a column."""
 
 
 class DataSettings(Settings):
-    """All that is needed to read the same data in the same way again."""
+    """Everything needed to read the same data in the same way again."""
 
     group: ClassVar[str] = "data"
     path: str | None = Field(
@@ -20,11 +20,12 @@ class DataSettings(Settings):
     )
     label: str | None = Field(None, description="column to predict; null: the one called label, target, class or y")
     tasks_by: str | None = Field(
-        None, description="column that names the task, or classes:2 or classes:2,3,4; null: the data's own tasks"
+        None,
+        description="column that names the task, or classes:2 or classes:2,3,4; null: the tasks that the data name",
     )
     task_order: tuple[str, ...] | None = Field(
         None,
-        description="tasks, or with classes:k the classes, in the order of learning; null: as they come, classes sorted",
+        description="tasks, or with classes:k the classes, in learning order; null: as they appear, classes sorted",
     )
     test_share: float = Field(
         0.2, gt=0, lt=1, description="share of each task and class kept for testing, if the data have no test set"
@@ -35,10 +36,10 @@ class DataSettings(Settings):
     split_by: str | None = Field(
         None, description="column that says train or test; null: a test set elsewhere, or chosen by test_share"
     )
-    ignore: tuple[str, ...] = Field((), description="columns that are no inputs, such as an identifier")
+    ignore: tuple[str, ...] = Field((), description="columns that are not inputs, such as an identifier")
     problem: Literal["classification", "regression"] | None = Field(
         None,
-        description="what the labels are; null: text and few whole numbers are classes, numbers with a fraction are real targets",
+        description="what the labels are; null: classes if text or few distinct integers, real targets if not integers",
     )
     missing: Literal["refuse", "drop", "fill"] = Field(
         "refuse",
@@ -48,7 +49,7 @@ class DataSettings(Settings):
         None, description="height and width to which images are resized; null: as they are"
     )
     fingerprint: str | None = Field(
-        None, description="checksum of the tasks that were read; other data are refused; null: any data"
+        None, description="checksum of the tasks that were read; any other data is refused; null: accept any data"
     )
 
     @field_validator("image_size", mode="before")
@@ -67,16 +68,16 @@ class DataSettings(Settings):
     @field_validator("task_order", "ignore", mode="before")
     @classmethod
     def _words(cls, value: object) -> object:
-        """Also takes one text with commas, and names that look like numbers."""
+        """Also accepts one comma-separated string, and names that look like numbers."""
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return tuple(str(part) for part in value) if isinstance(value, list | tuple) else value
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """What is about data of one's own, or of a benchmark."""
+        """Settings for the user's own data, or for a benchmark's."""
         if self.path is not None:
-            return {"data_dir": "your own data are where --data says"}
+            return {"data_dir": "your own data is read from --data"}
         if self.fingerprint is not None:
             return {}
-        reason = "no data of your own are named; name them with --data"
+        reason = "no data of your own is given; give it with --data"
         return {f"data.{name}": reason for name in type(self).model_fields}

@@ -33,7 +33,7 @@ class ImageSource:
     mode: str
     """Pillow's name of the pixel layout: "L" for grey, "RGB" for colour."""
     checksums: Mapping[str, str] | None
-    """What ``LabelledImages.checksums`` gives for the unchanged data set; None where copies with other pixels are in use."""
+    """``LabelledImages.checksums`` of the unchanged data set; None where copies with other pixels are in use."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """How many images each split must have, where there are no checksums."""
 
@@ -118,7 +118,7 @@ def _find_original(name: str, data_dir: Path | None) -> Original | None:
 
 
 def _load_original(source: ImageSource, original: Original) -> LabelledImages:
-    """Reading verifies an archive by the checksum its authors publish; the content is verified as that of other files."""
+    """Read the authors' files; an archive is verified by its published checksum, the content as for other files."""
     cache = cache_path(source.name, original.files)
     images = None if cache is None else load_cached(cache, source.checksums)
     if images is None:
@@ -130,7 +130,7 @@ def _load_original(source: ImageSource, original: Original) -> LabelledImages:
 
 
 def load_digits() -> LabelledImages:
-    """The 1,797 digits of shape (1, 8, 8) that come with scikit-learn; a third of each class, always the same, is for testing."""
+    """Scikit-learn's 1,797 digits of shape (1, 8, 8); a fixed third of each class is for testing."""
     from sklearn.datasets import load_digits as load_embedded
 
     digits = load_embedded()
@@ -154,20 +154,22 @@ def _locate(source: ImageSource, data_dir: Path | None) -> Path:
         root, origin = Path(named).expanduser(), "--data-dir" if data_dir is not None else DATA_VARIABLE
     if not root.is_dir():
         raise DataError(
-            f"{root} (from {origin}) is not a folder; name the one with the {source.name} parquet files, or the one above it"
+            f"{root} (from {origin}) is not a folder; "
+            f"give the folder with the {source.name} parquet files, or its parent"
         )
     inside = list(dict.fromkeys((".", source.subfolder, source.name, f"{source.name}/{source.subfolder}")))
     for place in inside:
         if any(any((root / place).glob(f"{split}-*.parquet")) for split in SPLITS):
             return root / place
     raise DataError(
-        f"no {source.name} files (train-*.parquet, test-*.parquet) in {root} (from {origin}) or its folders {', '.join(inside[1:])}; "
-        f"download the repository {source.hub_id} from the Hugging Face hub and name its folder with --data-dir or {DATA_VARIABLE}"
+        f"no {source.name} files (train-*.parquet, test-*.parquet) in {root} (from {origin}) "
+        f"or its folders {', '.join(inside[1:])}; download the repository {source.hub_id} from the Hugging Face hub "
+        f"and give its folder with --data-dir or {DATA_VARIABLE}"
     )
 
 
 def _download(source: ImageSource) -> Path:
-    """The hub's copy; what was downloaded before is found again without a network."""
+    """The hub's copy; an earlier download is used again, without a network."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
@@ -189,12 +191,14 @@ def _download(source: ImageSource) -> Path:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if is_offline():
             raise DataError(
-                f"{source.name} is not on this machine, and offline mode ({OFFLINE_VARIABLE} or HF_HUB_OFFLINE) is on; put its files (the "
-                f"repository {source.hub_id}, or those its authors publish) into a folder and name it with --data-dir or {DATA_VARIABLE}"
+                f"{source.name} is not on this machine, and offline mode ({OFFLINE_VARIABLE} or HF_HUB_OFFLINE) is on; "
+                f"put its files (the repository {source.hub_id}, or those its authors publish) into a folder "
+                f"and give it with --data-dir or {DATA_VARIABLE}"
             ) from error
         raise DataError(
             f"cannot download {source.name} from the Hugging Face hub ({reason}); check the network, "
-            f"or name a folder that holds the repository {source.hub_id} with --data-dir or the environment variable {DATA_VARIABLE}"
+            f"or give a folder with the repository {source.hub_id} by --data-dir "
+            f"or the environment variable {DATA_VARIABLE}"
         ) from error
     finally:
         if not silent:
@@ -203,8 +207,8 @@ def _download(source: ImageSource) -> Path:
 
 def _split_files(source: ImageSource, folder: Path) -> dict[str, list[Path]]:
     files = {split: sorted(folder.glob(f"{split}-*.parquet")) for split in SPLITS}
-    for split, found in files.items():
-        if not found:
+    for split, split_files in files.items():
+        if not split_files:
             raise DataError(
                 f"{folder} has no file {split}-*.parquet; {source.name} needs train and test files: download it again"
             )
@@ -216,14 +220,14 @@ def _verify(source: ImageSource, images: LabelledImages, files: Mapping[str, lis
         for split, labels in (("train", images.train_y), ("test", images.test_y)):
             if len(labels) != source.sizes[split]:
                 raise DataError(
-                    f"{', '.join(map(str, files[split]))}: {len(labels)} {split} images, but {source.name} has {source.sizes[split]}; "
-                    f"download {source.hub_id} again"
+                    f"{', '.join(map(str, files[split]))}: {len(labels)} {split} images, "
+                    f"but {source.name} has {source.sizes[split]}; download {source.hub_id} again"
                 )
         return
-    for split, found in images.checksums().items():
+    for split, checksum in images.checksums().items():
         expected = source.checksums[split]
-        if found != expected:
+        if checksum != expected:
             raise DataError(
-                f"checksum of the {split} images in {', '.join(map(str, files[split]))} is {found[:12]}..., expected {expected[:12]}...: "
-                f"this is not the unchanged {source.name}; download {source.hub_id} again"
+                f"checksum of the {split} images in {', '.join(map(str, files[split]))} is {checksum[:12]}..., "
+                f"expected {expected[:12]}...: this is not the unchanged {source.name}; download {source.hub_id} again"
             )

@@ -1,4 +1,4 @@
-"""A user's table as examples: which column is the label, which the task, and how the others become inputs."""
+"""A user's table as examples: which column is the label, which the task, and how the rest become inputs."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import DataError
 
 TASK_NAME = "task"
-"""A column that names the task unless another is named."""
+"""The column that names the task unless another is named."""
 _SPLITS = {"train": False, "training": False, "test": True, "testing": True}
 
 
@@ -34,7 +34,8 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
     if images:
         if len(images) > 1:
             raise DataError(
-                f"{table.source()} has several columns of images ({', '.join(images)}); leave out all but one with --ignore"
+                f"{table.source()} has several columns of images ({', '.join(images)}); "
+                "leave out all but one with --ignore"
             )
         pixels, mode = read_pixels(kept.columns[images[0]].values.tolist(), kept.where, settings.image_size)
         inputs = {
@@ -46,7 +47,8 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
         return Examples(pixels, y, labels, kept.places, task, tasks, test, inputs)
     if not names:
         raise DataError(
-            f"{table.source()} has no column left for the inputs besides {', '.join(map(repr, sorted(filter(None, special))))}"
+            f"{table.source()} has no columns left for the inputs besides "
+            f"{', '.join(map(repr, sorted(filter(None, special))))}"
         )
     described = describe_columns(kept, names)
     if texts := [entry for entry in described if "values" in entry]:
@@ -75,7 +77,8 @@ def _without_gaps(table: Table, names: list[str], notes: list[str]) -> Table:
             complete &= np.array([value is not None for value in column.values.tolist()])
     if not complete.any():
         raise DataError(
-            f"{table.source()}: every row has a missing value, so none is left; leave out the emptiest columns with --ignore"
+            f"{table.source()}: every row has a missing value, so none is left; "
+            "leave out the emptiest columns with --ignore"
         )
     if dropped := int((~complete).sum()):
         notes.append(f"{dropped} of {len(table)} rows have missing values and were left out")
@@ -86,9 +89,9 @@ def _test_marks(table: Table, column: str | None) -> np.ndarray | None:
     if column is None:
         return table.test
     if table.test is not None:
-        raise DataError(f"{table.source()} comes with a test set of its own; leave out --split-by {column}")
-    said = written(table.column(column, "--split-by names it"))
-    for row, word in enumerate(said):
+        raise DataError(f"{table.source()} comes with its own test set; remove --split-by {column}")
+    words = written(table.column(column, "--split-by names it"))
+    for row, word in enumerate(words):
         if word is None or word.lower() not in _SPLITS:
             raise DataError(f"{table.where(row)}: column {column!r} says {word!r}; it must say train or test")
-    return np.array([_SPLITS[str(word).lower()] for word in said])
+    return np.array([_SPLITS[str(word).lower()] for word in words])

@@ -56,7 +56,7 @@ def test_several_real_targets(tmp_path: Path) -> None:
 NAN = X.copy()
 NAN[2, 1] = np.nan
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"x": X}, r"data\.npz lacks x and y; the arrays must be called"),
+    ({"x": X}, r"data\.npz has no x and y; the arrays must be called"),
     ({"x": X, "y": Y[:3]}, "different numbers of rows \\(4 in x, 3 in y\\)"),
     ({"x": X[:0], "y": Y[:0]}, "has no rows"),
     ({"x": NAN, "y": Y}, r"data\.npz, row 2 of x has NaN"),
@@ -65,8 +65,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"x": X, "y": Y.astype(complex)}, "label has values of type complex128"),
     ({"x": X[:, 0], "y": Y}, r"x has shape \(4,\)"),
     ({"x": X, "y": Y, "task": np.array([0.5] * 4)}, "task has values of type float64"),
-    ({"x": X, "y": Y, "x_test": X}, "lacks x_test and y_test"),
-    ({"x": X, "y": Y, "x_test": X[:, :1], "y_test": Y}, "they must be alike"),
+    ({"x": X, "y": Y, "x_test": X}, "has no x_test and y_test"),
+    ({"x": X, "y": Y, "x_test": X[:, :1], "y_test": Y}, "they must match"),
     ({"x": X, "y": Y, "x_test": X, "y_test": Y.astype(str)}, "of different kinds"),
     ({"x": X, "y": np.array([{}, 1, 2, 3], dtype=object)}, "holds pickled objects, which can run code"),
 ]

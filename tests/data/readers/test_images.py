@@ -96,9 +96,9 @@ def test_broken_and_deep_images_are_named(tmp_path: Path) -> None:
     ("files", "message"),
     [
         ([], "holds no images"),
-        (["1.png"], r"1\.png lies in no class folder"),
-        (["a/b/c/1.png"], r"1\.png lies too deep"),
-        (["cat/1.png", "may/cat/1.png"], r"1\.png lies deeper or less deep than .*1\.png"),
+        (["1.png"], r"1\.png is not in a class folder"),
+        (["a/b/c/1.png"], r"1\.png is too deep"),
+        (["cat/1.png", "may/cat/1.png"], r"1\.png is not at the same depth as .*1\.png"),
         (["train/cat/1.png", "test/cat/1.png", "val/cat/1.png"], "has train and test but also val"),
         (["train/cat/1.png", "test/cat"], "test holds no images|test/cat is empty"),
         (["cat/1.png", "dog"], r"the folder .*dog is empty"),
@@ -132,6 +132,6 @@ def test_the_folder_may_be_read_only(tmp_path: Path) -> None:
 def test_names_of_columns_are_refused_where_there_are_none(settings: dict[str, Any], tmp_path: Path) -> None:
     draw(tmp_path / "may" / "cat" / "1.png")
     with pytest.raises(
-        ConfigError, match=r"--(label|ignore|split-by|tasks-by) names a column, but .* is no table and has none"
+        ConfigError, match=r"--(label|ignore|split-by|tasks-by) names a column, but .* is not a table and has none"
     ):
         read(tmp_path, **settings)

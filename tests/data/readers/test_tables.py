@@ -100,26 +100,26 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("a,kind,season\n1,x,s\n2,,s\n", {}, r"line 3 has no label in column 'kind'"),
     ("a,kind,season\n1,1.5,s\n2,,s\n", {}, r"line 3 has no label in column 'kind'"),
     ("a,kind,season\n1,x,s\n2,y,\n", {}, r"line 3 has no task"),
-    ("a,kind,season\n1,x,s\n,y,s\n", {}, r"line 3: column 'a' is missing; .*data.missing=drop"),
+    ("a,kind,season\n1,x,s\n,y,s\n", {}, r"line 3: column 'a' is missing a value; .*data.missing=drop"),
     ("a,kind,season\n1,x,s\nnan,y,s\n", {}, r"line 3: column 'a' is missing"),
-    ("a,kind,season\n1,x,s\ninf,y,s\n", {}, r"line 3: column 'a' is infinite"),
+    ("a,kind,season\n1,x,s\ninf,y,s\n", {}, r"line 3: column 'a' has an infinite value"),
     (
         "a,kind,season\n1,x,s\n2,y,s\n3,y,s\nlots,y,s\n",
         {},
-        r"line 5: the cell 'lots' in column 'a' is no number, but most others are",
+        r"line 5: the cell 'lots' in column 'a' is not a number, but most others are",
     ),
     (
         "a,kind,season\n1,0.5,s\n2,1.5,s\n3,2,s\n4,lots,s\n",
         {},
-        r"line 5: the cell 'lots' in column 'kind' is no number",
+        r"line 5: the cell 'lots' in column 'kind' is not a number",
     ),
     ("a;kind;season\n0,5;x;s\n1,5;y;s\n2;y;s\n", {}, r"line 2: the cell '0,5' in column 'a' has a decimal comma"),
     ("a;kind;season\n1;0,5;s\n2;1,5;s\n3;2;s\n", {}, r"line 2: the cell '0,5' in column 'kind' has a decimal comma"),
     ("a,kind,season\n,x,s\n,y,s\n", {"missing": "fill"}, "column 'a' is empty"),
     ("a,kind,season\n,x,s\n,y,s\n", {"missing": "drop"}, "every row has a missing value"),
-    ("kind,season\nx,s\ny,s\n", {}, "no column left for the inputs besides 'kind', 'season'"),
+    ("kind,season\nx,s\ny,s\n", {}, "no columns left for the inputs besides 'kind', 'season'"),
     (GOOD, {"label": "sort"}, r"no column 'sort' \(--label names it\); it has 'a', 'colour'"),
-    (GOOD, {"label": None}, "no column called label, target, class or y; say with --label"),
+    (GOOD, {"label": None}, "no column called label, target, class or y; name the one to predict with --label"),
     (GOOD, {"tasks_by": "month"}, r"no column 'month' \(--tasks-by names it; to split by classes write classes:2\)"),
     (GOOD, {"ignore": ["id"]}, r"no column 'id' \(--ignore"),
     (GOOD, {"split_by": "part"}, r"no column 'part' \(--split-by"),
@@ -162,7 +162,7 @@ def test_a_test_file_may_lack_the_one_label_that_is_no_number(table: Callable[[s
     assert found.labels == ("1", "2", "3", "x")
     assert found.y.tolist() == [0, 1, 2, 3, 0, 1, 2]
     other.write_text(NUMBERED.replace("3,x", "many,x"), encoding="utf-8")
-    with pytest.raises(DataError, match=r"test\.csv, line 5: the cell 'many' in column 'a' is no number"):
+    with pytest.raises(DataError, match=r"test\.csv, line 5: the cell 'many' in column 'a' is not a number"):
         read(table(NUMBERED), test_path=str(other), ignore=["id"])
 
 
@@ -173,7 +173,7 @@ def test_endings_may_be_in_capitals(table: Callable[[str], Path], tmp_path: Path
 
 def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
     (tmp_path / "plants.csv").write_bytes("a,kind,season\n1,grün,s\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"plants\.csv is no text in UTF-8"):
+    with pytest.raises(DataError, match=r"plants\.csv is not UTF-8 text"):
         read(tmp_path / "plants.csv")
 
 
@@ -268,7 +268,7 @@ def test_a_folder_of_tables_has_train_and_test(tmp_path: Path) -> None:
     assert found.test is not None
     assert found.test.tolist() == [False] * 3 + [True] * 2
     (tmp_path / "more.csv").write_text(GOOD)
-    with pytest.raises(DataError, match="tables of several kinds"):
+    with pytest.raises(DataError, match="tables in different formats"):
         read(tmp_path)
 
 
@@ -287,7 +287,7 @@ def test_a_table_of_images(tmp_path: Path, png: Callable[[torch.Tensor], dict[st
 
 def test_what_is_no_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, message in (("notes.doc", "of no known kind"), ("cat.png", "is one image")):
+    for name, message in (("notes.doc", "is not in a known format"), ("cat.png", "is one image")):
         (tmp_path / name).write_bytes(b"x")
         with pytest.raises(DataError, match=message):
             read(tmp_path / name)

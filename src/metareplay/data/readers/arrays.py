@@ -1,4 +1,4 @@
-"""NumPy files: x and y, perhaps task, perhaps a test set; never pickled objects."""
+"""NumPy files: x and y, optionally task and a test set; never pickled objects."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,15 +11,15 @@ from torch import Tensor
 from metareplay.data.base import Examples, Place, encode_labels, encode_tasks
 from metareplay.errors import DataError
 
-NAMES = "x and y (also x_train and y_train), and if you like task, x_test, y_test, task_test"
+NAMES = "x and y (also x_train and y_train), and optionally task, x_test, y_test, task_test"
 
 
 def read_array(path: Path) -> np.ndarray:
     """The array of a .npy file, or x of a .npz file."""
-    found = _load(path)
-    array = found.get("x", found.get("x_test", found.get("x_train")))
+    arrays = _load(path)
+    array = arrays.get("x", arrays.get("x_test", arrays.get("x_train")))
     if array is None:
-        raise DataError(f"{path} holds no array named x, only {', '.join(found) or 'nothing'}")
+        raise DataError(f"{path} holds no array named x, only {', '.join(arrays) or 'nothing'}")
     return array
 
 
@@ -32,8 +32,13 @@ def read_arrays(path: Path, test_path: Path | None) -> Examples:
     test = {name: arrays[f"{name}_test"] for name in ("x", "y", "task") if f"{name}_test" in arrays}
     where = test_path or path
     if test_path is not None:
-        others = _load(test_path)
-        test = {name: others[key] for name in ("x", "y", "task") for key in (name, f"{name}_test") if key in others}
+        test_arrays = _load(test_path)
+        test = {
+            name: test_arrays[key]
+            for name in ("x", "y", "task")
+            for key in (name, f"{name}_test")
+            if key in test_arrays
+        }
     _check(path, train, "x and y")
     places = [Place(f"{path}, row ", range(len(train["x"])))]
     marks = None
@@ -41,9 +46,9 @@ def read_arrays(path: Path, test_path: Path | None) -> Examples:
         _check(where, test, "x_test and y_test")
         if set(train) != set(test):
             raise DataError(
-                f"{where}: training and test set differ in what they have; both need x, y and either both or none task"
+                f"{where}: training and test set have different arrays; both need x and y, and both or neither task"
             )
-        _alike(where, train, test)
+        _check_match(where, train, test)
         marks = torch.arange(len(train["x"]) + len(test["x"])) >= len(train["x"])
         places.append(Place(f"{where}, test row ", range(len(test["x"]))))
         train = {name: np.concatenate([train[name], test[name]]) for name in train}
@@ -59,7 +64,8 @@ def _examples(path: Path, arrays: Mapping[str, np.ndarray], places: tuple[Place,
 def _task_names(values: np.ndarray, path: Path) -> list[str]:
     if values.ndim != 1 or values.dtype.kind not in "iubU":
         raise DataError(
-            f"{path}: task has values of type {values.dtype} and shape {values.shape}; give one text or whole number per example"
+            f"{path}: task has values of type {values.dtype} and shape {values.shape}; "
+            "give one string or integer per example"
         )
     return [str(value) for value in values.tolist()]
 
@@ -74,31 +80,32 @@ def as_inputs(x: np.ndarray, path: Path) -> Tensor:
         return torch.from_numpy(x.copy()).unsqueeze(1)  # (N, H, W) -> (N, 1, H, W)
     if x.dtype == np.uint8 and x.ndim == 4:
         last = x.shape[3] in (1, 3) and x.shape[1] not in (1, 3)
-        return torch.from_numpy(
-            np.ascontiguousarray(x.transpose(0, 3, 1, 2) if last else x)
-        )  # (N, H, W, C) -> (N, C, H, W)
-    found = torch.from_numpy(x.astype(np.float32))
-    if not bool(torch.isfinite(found).all()):
-        row = int((~torch.isfinite(found.flatten(1))).any(1).nonzero()[0])
+        channels_first = x.transpose(0, 3, 1, 2) if last else x  # (N, H, W, C) -> (N, C, H, W)
+        return torch.from_numpy(np.ascontiguousarray(channels_first))
+    inputs = torch.from_numpy(x.astype(np.float32))
+    if not bool(torch.isfinite(inputs).all()):
+        row = int((~torch.isfinite(inputs.flatten(1))).any(1).nonzero()[0])
         raise DataError(f"{path}, row {row} of x has NaN or infinite values; clean the data first")
-    return found
+    return inputs
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as file:  # numpy does not close a broken archive
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray) != (path.suffix.lower() == ".npy"):
-                raise DataError(f"{path} has the wrong ending; .npy is one array, .npz an archive with the array x")
+            content = np.load(file, allow_pickle=False)
+            if isinstance(content, np.ndarray) != (path.suffix.lower() == ".npy"):
+                raise DataError(f"{path} has the wrong extension; .npy is one array, .npz an archive with the array x")
             return (
-                {"x": found} if isinstance(found, np.ndarray) else {name.lower(): found[name] for name in found.files}
+                {"x": content}
+                if isinstance(content, np.ndarray)
+                else {name.lower(): content[name] for name in content.files}
             )
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist") from error
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         objects = "allow_pickle" in str(error)
         reason = (
-            "it holds pickled objects, which can run code; save arrays of numbers or fixed-length text"
+            "it holds pickled objects, which can run code; save arrays of numbers or fixed-length strings"
             if objects
             else str(error)
         )
@@ -107,20 +114,20 @@ def _load(path: Path) -> dict[str, np.ndarray]:
 
 def _check(path: Path, arrays: Mapping[str, np.ndarray], wanted: str) -> None:
     if "x" not in arrays or "y" not in arrays:
-        raise DataError(f"{path} lacks {wanted}; the arrays must be called {NAMES}")
+        raise DataError(f"{path} has no {wanted}; the arrays must be called {NAMES}")
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{length} in {name}" for name, length in lengths.items())
-        raise DataError(f"{path}: the arrays have different numbers of rows ({said}); they need one row per example")
+        counts = ", ".join(f"{length} in {name}" for name, length in lengths.items())
+        raise DataError(f"{path}: the arrays have different numbers of rows ({counts}); they need one row per example")
     if lengths["x"] == 0:
         raise DataError(f"{path} has no rows ({wanted}); give at least one example")
 
 
-def _alike(path: Path, train: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> None:
+def _check_match(path: Path, train: Mapping[str, np.ndarray], test: Mapping[str, np.ndarray]) -> None:
     if train["x"].shape[1:] != test["x"].shape[1:] or (train["x"].dtype == np.uint8) != (test["x"].dtype == np.uint8):
         raise DataError(
-            f"{path}: training inputs have shape {train['x'].shape[1:]} ({train['x'].dtype}), test inputs {test['x'].shape[1:]} "
-            f"({test['x'].dtype}); they must be alike"
+            f"{path}: training inputs have shape {train['x'].shape[1:]} ({train['x'].dtype}), "
+            f"test inputs {test['x'].shape[1:]} ({test['x'].dtype}); they must match"
         )
     if train["y"].shape[1:] != test["y"].shape[1:] or (train["y"].dtype.kind in "US") != (test["y"].dtype.kind in "US"):
         raise DataError(

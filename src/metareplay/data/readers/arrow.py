@@ -20,18 +20,18 @@ def read_parquet_table(files: Sequence[Path]) -> Table:
         from pyarrow import parquet
     except ImportError as error:
         raise DataError(INSTALL_HINT) from error
-    found, places = [], []
+    tables, places = [], []
     for file in files:
         try:
-            found.append(parquet.ParquetFile(file).read())
+            tables.append(parquet.ParquetFile(file).read())
         except (OSError, pyarrow.ArrowException) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise DataError(
-                f"cannot read {file} ({reason}); the file is truncated, corrupt or no parquet: copy it again"
+                f"cannot read {file} ({reason}); the file is truncated, corrupt or not parquet: copy it again"
             ) from error
-        places.append(Place(f"{file}, row ", range(found[-1].num_rows)))
+        places.append(Place(f"{file}, row ", range(tables[-1].num_rows)))
     try:
-        table = pyarrow.concat_tables(found)
+        table = pyarrow.concat_tables(tables)
     except pyarrow.ArrowException as error:
         raise DataError(
             f"the files {', '.join(file.name for file in files)} in {files[0].parent} have different columns"
@@ -40,7 +40,7 @@ def read_parquet_table(files: Sequence[Path]) -> Table:
 
 
 def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
-    """Names of classes by column, where the Hugging Face library noted them."""
+    """Class names by column, where the Hugging Face library recorded them."""
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
         return {name: list(about["names"]) for name, about in features.items() if about.get("_type") == "ClassLabel"}

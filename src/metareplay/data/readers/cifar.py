@@ -14,7 +14,7 @@ PIXELS = 3 * 32 * 32
 
 
 class Version(NamedTuple):
-    """One data set's files: a record is some label bytes, of which the last counts, and the pixels of one image."""
+    """One data set's files: a record is its label bytes, of which the last counts, and the pixels of one image."""
 
     name: str
     archive: str
@@ -68,7 +68,7 @@ PICKLED = {
 
 
 class Contents(NamedTuple):
-    """Pixels (N, 3, 32, 32), labels (N,) and the classes' names, if they were there."""
+    """Pixels (N, 3, 32, 32), labels (N,) and the class names, if there are any."""
 
     train: tuple[np.ndarray, np.ndarray]
     test: tuple[np.ndarray, np.ndarray]
@@ -76,7 +76,7 @@ class Contents(NamedTuple):
 
 
 def cifar_files(place: Path, version: Version | None = None) -> tuple[Version, list[Path]] | None:
-    """Which version lies in a folder, in its usual subfolder or in an archive, and its files; None if none does."""
+    """Which version is in a folder, its usual subfolder or an archive, and its files; None if there is none."""
     for known in (version,) if version else VERSIONS:
         if place.is_file():
             if place.name == known.archive:
@@ -92,16 +92,16 @@ def cifar_files(place: Path, version: Version | None = None) -> tuple[Version, l
 
 
 def refuse_pickled(place: Path) -> None:
-    """The "python version" is made of pickled files, which are never opened."""
-    found = (
+    """Refuse the "python version": its files are pickled, and never opened."""
+    pickled = (
         place.name
         if place.is_file()
         else next((name for name in sorted(PICKLED) if place.is_dir() and (place / name).exists()), "")
     )
-    if found in PICKLED:
+    if pickled in PICKLED:
         raise DataError(
-            f"{place} holds the Python version of CIFAR ({found}): pickled files can run any code when they are opened, so they are "
-            f"refused; download the binary version ({CIFAR10.archive} or {CIFAR100.archive}) instead"
+            f"{place} holds the Python version of CIFAR ({pickled}): pickled files can run any code when opened, "
+            f"so they are refused; download the binary version ({CIFAR10.archive} or {CIFAR100.archive}) instead"
         )
 
 
@@ -119,24 +119,25 @@ def read_cifar(version: Version, files: list[Path]) -> Contents:
 
 def _unpacked(version: Version, archive: Path) -> dict[str, bytes]:
     wanted = {*version.train, *version.test, version.names}
-    found = {}
+    content = {}
     try:
         with archive.open("rb") as file:
             digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
         if digest != version.md5:
             raise DataError(
-                f"{archive} has the checksum (MD5) {digest}, published is {version.md5}: truncated or changed; download it again"
+                f"{archive} has the checksum (MD5) {digest}, not the published {version.md5}: "
+                "it is truncated or modified; download it again"
             )
         with tarfile.open(archive) as tar:
             for member in tar:
                 name = Path(member.name).name
                 if member.isfile() and name in wanted and (file_in := tar.extractfile(member)) is not None:
-                    found[name] = file_in.read()
+                    content[name] = file_in.read()
     except (OSError, EOFError, tarfile.TarError) as error:
         raise DataError(
             f"cannot read {archive} ({error}); the file is truncated or corrupt: download it again"
         ) from error
-    return found
+    return content
 
 
 def _records(
@@ -146,7 +147,7 @@ def _records(
     x, y = [], []
     for name in files:
         if name not in content:
-            raise DataError(f"{where} lacks {name}; download {version.archive} again")
+            raise DataError(f"{where} has no {name}; download {version.archive} again")
         expected = version.records if files is version.train else version.test_records
         if len(content[name]) != expected * size:
             raise DataError(
@@ -156,7 +157,8 @@ def _records(
         labels = records[:, version.label_bytes - 1].astype(np.int64)
         if labels.max() >= version.classes:
             raise DataError(
-                f"{where}: {name} has the label {labels.max()} in record {labels.argmax()}; it is corrupt: download it again"
+                f"{where}: {name} has the label {labels.max()} in record {labels.argmax()}; "
+                "it is corrupt: download it again"
             )
         x.append(records[:, version.label_bytes :].reshape(-1, 3, 32, 32))
         y.append(labels)

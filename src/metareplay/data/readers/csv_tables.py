@@ -7,11 +7,11 @@ from metareplay.data.base import Place
 from metareplay.data.columns import Table, as_numbers, text_column
 from metareplay.errors import DataError
 
-CSV_ENDINGS = (".csv", ".tsv")
+CSV_SUFFIXES = (".csv", ".tsv")
 
 
 def read_csv(path: Path) -> Table:
-    """A table of a file with a header; every row has as many cells as that."""
+    """The table in a file with a header; every row has as many cells as the header."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             first = file.readline()
@@ -23,9 +23,9 @@ def read_csv(path: Path) -> Table:
                     rows.append(row)
                     lines.append(reader.line_num)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text in UTF-8 (byte {error.start}); save it as CSV in UTF-8") from error
+        raise DataError(f"{path} is not UTF-8 text (byte {error.start}); save it as CSV in UTF-8") from error
     except csv.Error as error:
-        raise DataError(f"{path} cannot be read as CSV ({error}); the file is damaged or no CSV") from error
+        raise DataError(f"{path} cannot be read as CSV ({error}); the file is corrupt or not CSV") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
     return _table(path, rows, lines)
@@ -39,9 +39,8 @@ def _table(path: Path, rows: list[list[str]], lines: list[int]) -> Table:
         raise DataError(f"{path} has no header: its first line holds numbers; put the names of the columns there")
     for name in header:
         if not name or header.count(name) > 1:
-            raise DataError(
-                f"{path}: the header has {'a column without a name' if not name else f'two columns called {name!r}'}; rename it"
-            )
+            problem = f"two columns called {name!r}" if name else "a column without a name"
+            raise DataError(f"{path}: the header has {problem}; rename it")
     for row, line in zip(rows[1:], lines[1:], strict=True):
         if len(row) != len(header):
             raise DataError(f"{path}, line {line} has {len(row)} cells, the header {len(header)}; correct the line")

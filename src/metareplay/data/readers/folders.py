@@ -1,4 +1,4 @@
-"""Folders of images: folder/class/image, or folder/task/class/image; both may lie in train/ and test/."""
+"""Folders of images: folder/class/image, or folder/task/class/image; both also inside train/ and test/."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -7,14 +7,14 @@ import numpy as np
 import torch
 
 from metareplay.data.base import Examples, Place, encode_labels, encode_tasks
-from metareplay.data.readers.images import IMAGE_ENDINGS, read_pixels
+from metareplay.data.readers.images import IMAGE_SUFFIXES, read_pixels
 from metareplay.errors import DataError
 
 LAYOUT = "folder/class/image.png or folder/task/class/image.png, both also inside folder/train and folder/test"
 
 
-class Found(NamedTuple):
-    """One image file and what its folders say."""
+class ImageFile(NamedTuple):
+    """One image file, with the task, class and split that its folders name."""
 
     file: Path
     task: str | None
@@ -23,18 +23,18 @@ class Found(NamedTuple):
 
 
 def image_files(root: Path) -> list[Path]:
-    """All images below a folder, in the order of their names; hidden files and other kinds are passed over."""
-    files = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_ENDINGS and path.is_file())
+    """All images below a folder, sorted by path; hidden files and other formats are skipped."""
+    files = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
     return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts))
 
 
-def find_images(root: Path, test_root: Path | None = None) -> list[Found]:
-    """The images of a folder with what their folders say of them."""
-    found = [image for part, test in _parts(root, test_root) for image in _in_part(part, test)]
-    if {image.task is None for image in found} == {True, False}:
-        odd = next(image for image in found if (image.task is None) != (found[0].task is None))
-        raise DataError(f"{odd.file} lies deeper or less deep than {found[0].file}; every image must lie in {LAYOUT}")
-    return found
+def find_images(root: Path, test_root: Path | None = None) -> list[ImageFile]:
+    """The images in a folder, with the task, class and split that their folders name."""
+    images = [image for part, test in _parts(root, test_root) for image in _in_part(part, test)]
+    if {image.task is None for image in images} == {True, False}:
+        odd = next(image for image in images if (image.task is None) != (images[0].task is None))
+        raise DataError(f"{odd.file} is not at the same depth as {images[0].file}; every image must be in {LAYOUT}")
+    return images
 
 
 def _parts(root: Path, test_root: Path | None) -> list[tuple[Path, bool]]:
@@ -50,30 +50,30 @@ def _parts(root: Path, test_root: Path | None) -> list[tuple[Path, bool]]:
     return [(root, False)]
 
 
-def _in_part(root: Path, test: bool) -> list[Found]:
-    found = []
+def _in_part(root: Path, test: bool) -> list[ImageFile]:
+    images = []
     for file in image_files(root):
         folders = file.relative_to(root).parts[:-1]
         if not 1 <= len(folders) <= 2:
             raise DataError(
-                f"{file} lies {'in no class folder' if not folders else 'too deep'}; every image must lie in {LAYOUT}"
+                f"{file} is {'too deep' if folders else 'not in a class folder'}; every image must be in {LAYOUT}"
             )
-        found.append(Found(file, folders[0] if len(folders) == 2 else None, folders[-1], test))
-    if not found:
-        raise DataError(f"{root} holds no images ({', '.join(IMAGE_ENDINGS[:3])}, ...); expected is {LAYOUT}")
+        images.append(ImageFile(file, folders[0] if len(folders) == 2 else None, folders[-1], test))
+    if not images:
+        raise DataError(f"{root} holds no images ({', '.join(IMAGE_SUFFIXES[:3])}, ...); expected {LAYOUT}")
     for empty in (path for path in root.rglob("*") if path.is_dir() and not path.name.startswith(".")):
         if not any(empty.iterdir()):
             raise DataError(f"the folder {empty} is empty; every class needs images: add some, or remove the folder")
-    return found
+    return images
 
 
 def read_folder(root: Path, test_root: Path | None, size: tuple[int, int] | None) -> Examples:
-    """The pixels of all images; labels and tasks are the folders' names."""
-    found = find_images(root, test_root)
-    places = (Place("", [str(image.file) for image in found]),)
-    x, mode = read_pixels([image.file for image in found], lambda index: str(found[index].file), size)
-    y, labels = encode_labels(np.array([image.label for image in found], dtype=object), "class", places)
-    task, tasks = (None, ()) if found[0].task is None else encode_tasks([image.task for image in found], places)
-    test = torch.tensor([image.test for image in found])
+    """The pixels of all images; labels and tasks are folder names."""
+    images = find_images(root, test_root)
+    places = (Place("", [str(image.file) for image in images]),)
+    x, mode = read_pixels([image.file for image in images], lambda index: str(images[index].file), size)
+    y, labels = encode_labels(np.array([image.label for image in images], dtype=object), "class", places)
+    task, tasks = (None, ()) if images[0].task is None else encode_tasks([image.task for image in images], places)
+    test = torch.tensor([image.test for image in images])
     inputs = {"kind": "images", "mode": mode, "size": list(x.shape[2:]), "resize": size is not None}
     return Examples(x, y, labels, places, task, tasks, test if bool(test.any()) else None, inputs)

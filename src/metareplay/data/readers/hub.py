@@ -25,18 +25,18 @@ def read_hub(name: str) -> Table:
     repository, _, configuration = name.removeprefix(PREFIX).partition(":")
     try:
         with quiet():
-            found = datasets.load_dataset(repository, configuration or None)
+            dataset = datasets.load_dataset(repository, configuration or None)
     except Exception as error:  # the client also lets its HTTP library's own errors through
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if offline:
             raise DataError(
-                f"{repository} is not on this machine, and offline mode is on; load it once with a network, or copy its files to a folder "
-                f"and name that with --data ({reason})"
+                f"{repository} is not on this machine, and offline mode is on; load it once with a network, "
+                f"or copy its files to a folder and give that with --data ({reason})"
             ) from error
         raise DataError(
             f"cannot load {repository} from the Hugging Face hub ({reason}); check the name and the network"
         ) from error
-    return _table(found, name)
+    return _table(dataset, name)
 
 
 def read_saved(folder: Path) -> Table:
@@ -48,7 +48,7 @@ def read_saved(folder: Path) -> Table:
         raise DataError(INSTALL_HINT) from error
     try:
         with quiet():
-            found = datasets.load_from_disk(str(folder))
+            dataset = datasets.load_from_disk(str(folder))
     except (
         OSError,
         ValueError,
@@ -61,11 +61,11 @@ def read_saved(folder: Path) -> Table:
         raise DataError(
             f"cannot read the data set in {folder} ({reason}); the files are truncated or corrupt: copy them again"
         ) from error
-    return _table(found, str(folder))
+    return _table(dataset, str(folder))
 
 
-def _table(found: Any, name: str) -> Table:
-    parts = dict(found) if hasattr(found, "keys") else {"train": found}
+def _table(dataset: Any, name: str) -> Table:
+    parts = dict(dataset) if hasattr(dataset, "keys") else {"train": dataset}
     train = parts.get("train") or next(iter(parts.values()))
     test = parts.get("test") or parts.get("validation")
     if test is None or test is train:

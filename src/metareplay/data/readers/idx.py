@@ -15,15 +15,15 @@ _NAME = re.compile(r"(train|t10k|test)[-_.](images|labels)[-_.]idx\d[-_.]ubyte(\
 
 def idx_files(folder: Path) -> dict[tuple[str, str], Path]:
     """The files of a folder by ("train" or "test", "images" or "labels"); plain ones before gzipped ones."""
-    found: dict[tuple[str, str], Path] = {}
+    files: dict[tuple[str, str], Path] = {}
     for path in sorted(folder.iterdir(), key=lambda path: path.suffix != ".gz"):
         if (match := _NAME.fullmatch(path.name)) and path.is_file():
-            found["train" if match[1] == "train" else "test", match[2]] = path
-    return found
+            files["train" if match[1] == "train" else "test", match[2]] = path
+    return files
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """The array of one file."""
+    """The array in one file."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
@@ -31,14 +31,15 @@ def read_idx(path: Path) -> np.ndarray:
             f"cannot read {path} ({error}); the file is truncated or corrupt: copy or download it again"
         ) from error
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _TYPES:
-        raise DataError(f"{path} is no IDX file (it does not begin with its mark); download it again")
+        raise DataError(f"{path} is not an IDX file (it does not start with the magic number); download it again")
     dimensions, kind = content[3], np.dtype(_TYPES[content[2]])
     start = 4 + 4 * dimensions
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
     expected = start + kind.itemsize * int(np.prod(shape, dtype=np.int64))
     if len(shape) != dimensions or len(content) != expected:
         raise DataError(
-            f"{path} has {len(content):,} bytes, but its head promises {expected:,}: truncated or corrupt; download it again"
+            f"{path} has {len(content):,} bytes, but its header says {expected:,}: "
+            "it is truncated or corrupt; download it again"
         )
     return np.frombuffer(content, dtype=kind, offset=start).reshape(shape)
 
@@ -50,6 +51,7 @@ def read_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"{images} holds {x.dtype} of shape {x.shape}; images are bytes of shape (N, height, width)")
     if y.ndim != 1 or y.dtype.kind not in "iu" or len(y) != len(x):
         raise DataError(
-            f"{labels} holds {y.dtype} of shape {y.shape}; {len(x)} whole numbers are needed, one for each image in {images.name}"
+            f"{labels} holds {y.dtype} of shape {y.shape}; "
+            f"{len(x)} integers are needed, one for each image in {images.name}"
         )
     return x[:, None].copy(), y.astype(np.int64)  # (N, H, W) -> (N, 1, H, W)

@@ -12,7 +12,7 @@ from torch import Tensor
 from metareplay.data.readers.parquet import INSTALL_HINT
 from metareplay.errors import DataError
 
-IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 _GREY = frozenset({"1", "L", "LA"})
 _DEEP = frozenset({"I", "F", "I;16", "I;16B", "I;16L", "I;16N"})
 
@@ -26,7 +26,7 @@ def read_pixels(
     size: tuple[int, int] | None = None,
     mode: str | None = None,
 ) -> tuple[Tensor, str]:
-    """Images as uint8 (N, C, H, W) and their Pillow mode, "L" (grey) or "RGB"; resized to ``size`` (H, W) if that is given."""
+    """Images as uint8 (N, C, H, W), resized to ``size`` (H, W) if given, and their Pillow mode: "L" (grey) or "RGB"."""
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
@@ -40,8 +40,9 @@ def read_pixels(
         if array.shape != pixels.shape[1:]:
             (height, width), (first_height, first_width) = array.shape[:2], pixels.shape[1:3]
             raise DataError(
-                f"{name(index)} has {height} x {width} pixels (height x width), {name(0)} {first_height} x {first_width}; images must have "
-                f"one size: resize them, or have them resized with --set data.image_size=[{first_height},{first_width}]"
+                f"{name(index)} has {height} x {width} pixels (height x width), "
+                f"{name(0)} {first_height} x {first_width}; images must have the same size: resize them, "
+                f"or have them resized with --set data.image_size=[{first_height},{first_width}]"
             )
         pixels[index] = array
     if pixels is None:
@@ -53,15 +54,15 @@ def read_pixels(
 
 
 def _common_mode(images: Sequence[Encoded | None], name: Callable[[int], str]) -> str:
-    """Only the headers are read."""
+    """Grey if all images are; only the headers are read."""
     grey = True
     for index, image in enumerate(images):
-        found = _opened(image, name(index), lambda opened: str(opened.mode))
-        if found in _DEEP:
+        mode = _opened(image, name(index), lambda opened: str(opened.mode))
+        if mode in _DEEP:
             raise DataError(
-                f"{name(index)} has more than 8 bits per pixel (mode {found}); save the images with 8 bits per channel"
+                f"{name(index)} has more than 8 bits per pixel (mode {mode}); save the images with 8 bits per channel"
             )
-        grey = grey and found in _GREY
+        grey = grey and mode in _GREY
     return "L" if grey else "RGB"
 
 
@@ -81,7 +82,7 @@ def _decoded(image: Encoded | None, name: str, mode: str, size: tuple[int, int] 
 
 
 def _opened(image: Encoded | None, name: str, use: Callable[[Any], T]) -> T:
-    """What is found in an opened image; whatever Pillow says of a broken one, the file is named."""
+    """Open an image and use it; whatever Pillow says of a broken one, the error names the file."""
     from PIL import Image
 
     if image is None:
@@ -91,5 +92,5 @@ def _opened(image: Encoded | None, name: str, use: Callable[[Any], T]) -> T:
             return use(opened)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"{name} cannot be read as an image; the file is truncated, corrupt or no image: remove or replace it"
+            f"{name} cannot be read as an image; the file is truncated, corrupt or not an image: remove or replace it"
         ) from error

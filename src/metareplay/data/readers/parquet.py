@@ -19,7 +19,7 @@ INSTALL_HINT = (
 
 
 def read_split(files: Sequence[Path], image_column: str, label_column: str, mode: str) -> tuple[Tensor, Tensor]:
-    """All images, decoded in the given Pillow mode ("L" is grey, "RGB" colour), and labels: (N, C, H, W) uint8, (N,) int64."""
+    """All images (N, C, H, W), uint8, in this Pillow mode ("L" is grey, "RGB" colour), and labels (N,), int64."""
     try:
         import datasets
         import pyarrow
@@ -37,7 +37,7 @@ def read_split(files: Sequence[Path], image_column: str, label_column: str, mode
     try:
         # The folder of the data may be read-only and the user's home small: the library's own copy is temporary.
         with quiet(), tempfile.TemporaryDirectory(prefix="metareplay-", ignore_cleanup_errors=True) as scratch:
-            # Named by its folder, not as "parquet": that would report the use over the network.
+            # Loaded by folder, not as "parquet": that would report its use over the network.
             folder, names = str(files[0].parent), [glob.escape(str(file)) for file in files]
             table = datasets.load_dataset(
                 folder, data_files=names, split="train", cache_dir=scratch, keep_in_memory=True
@@ -54,11 +54,11 @@ def read_split(files: Sequence[Path], image_column: str, label_column: str, mode
         ) from error
 
 
-def _require_columns(found: Sequence[str], needed: Sequence[str], where: str) -> None:
-    missing = [column for column in needed if column not in found]
+def _require_columns(columns: Sequence[str], needed: Sequence[str], where: str) -> None:
+    missing = [column for column in needed if column not in columns]
     if missing:
         raise DataError(
-            f"{where} has no column {' or '.join(missing)}, only {', '.join(found)}; is it the right data set?"
+            f"{where} has no column {' or '.join(missing)}, only {', '.join(columns)}; is it the right data set?"
         )
 
 
@@ -71,7 +71,7 @@ def _stack(images: Iterable[Any], count: int, where: str) -> Tensor:
             pixels = np.empty((count, *array.shape), dtype=np.uint8)
         if array.dtype != np.uint8 or array.shape != pixels.shape[1:]:
             raise DataError(
-                f"{where}: image {index} has shape {array.shape} ({array.dtype}), the first one {pixels.shape[1:]} (uint8)"
+                f"{where}: image {index} has shape {array.shape} ({array.dtype}), the first {pixels.shape[1:]} (uint8)"
             )
         pixels[index] = array
     if pixels is None:
@@ -84,7 +84,7 @@ def _stack(images: Iterable[Any], count: int, where: str) -> Tensor:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars or log lines of the library: errors reach the user as one message."""
+    """Without the library's progress bars and log lines: errors reach the user as one message."""
     from datasets.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from datasets.utils import logging as datasets_logging
 
