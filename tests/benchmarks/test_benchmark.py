@@ -92,7 +92,7 @@ def test_inputs_and_targets_must_have_the_same_length(part: str) -> None:
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_targets_must_be_indices_of_classes(part: str, wrong: int) -> None:
     splits = {"train": _split(2), "test": _split(2)} | {part: TaskData(torch.zeros(2, 1), torch.tensor([0, wrong]))}
-    with pytest.raises(DataError, match=f"{part} targets must be indices from 0 to 1"):
+    with pytest.raises(DataError, match=f"{part} targets must be class indices from 0 to 1"):
         Task("outside", splits["train"], splits["test"], classes=(7, 9))
 
 

@@ -123,7 +123,7 @@ def test_gaps_are_filled_with_the_first_tasks_mean() -> None:
     rows = [row for row in range(1, 20) if row % 10 != 3]
     assert found.inputs["fill"][1] == pytest.approx(float(data.x[rows, 1].mean()))
     data.x[:20, 0] = torch.nan
-    with pytest.raises(DataError, match="input 0 has no value at all in the first task"):
+    with pytest.raises(DataError, match="input 0 has no values in the first task"):
         made(data, tasks_by="classes:2")
 
 
@@ -131,8 +131,8 @@ def test_gaps_are_filled_with_the_first_tasks_mean() -> None:
     ("labels", "problem", "words"),
     [
         (["a", "b"], "classification", "the labels are 2 names"),
-        ([0, 1], "classification", "the labels are 2 whole numbers"),
-        ([False, True], "classification", "the labels are 2 whole numbers"),
+        ([0, 1], "classification", "the labels are 2 integers"),
+        ([False, True], "classification", "the labels are 2 integers"),
     ],
 )
 def test_the_problem_follows_from_the_labels(labels: list[Any], problem: str, words: str) -> None:
@@ -150,7 +150,7 @@ def test_whole_numbers_can_be_real_targets_and_real_ones_classes() -> None:
 
 
 REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
-    (examples(NINE), {}, ConfigError, "say with --tasks-by classes:2"),
+    (examples(NINE), {}, ConfigError, "add --tasks-by classes:2"),
     (
         examples(NINE),
         {"tasks_by": "classes:2"},
@@ -163,27 +163,27 @@ REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
         ConfigError,
         "does not fit 3 classes; write sizes that add up to 3, e.g. classes:3",
     ),
-    (examples(NINE[:1]), {"tasks_by": "classes:2"}, ConfigError, "the data have a single class"),
+    (examples(NINE[:1]), {"tasks_by": "classes:2"}, ConfigError, "the data has a single class"),
     (examples(NINE), {"tasks_by": "classes:2,3"}, ConfigError, "sizes that add up to 9"),
     (examples(NINE), {"tasks_by": "classes:1"}, ConfigError, "at least two classes"),
-    (examples(NINE), {"tasks_by": "classes:two"}, ConfigError, "write how many classes"),
+    (examples(NINE), {"tasks_by": "classes:two"}, ConfigError, "write the number of classes"),
     (
         examples(NINE),
         {"tasks_by": "classes:3", "task_order": "a,b"},
         ConfigError,
-        "--task-order must name every class .*look at 'c'",
+        "--task-order must name every class .*check 'c'",
     ),
     (
         examples(["a", "b"], ["x", "y"]),
         {"task_order": "x,z"},
         ConfigError,
-        "--task-order must name every task .*look at 'z'",
+        "--task-order must name every task .*check 'z'",
     ),
     (
         examples(["a", "b", "c"], ["x", "x", "y"]),
         {},
         DataError,
-        "task 'y' has the single class 'c': there is nothing to tell apart",
+        "task 'y' has only the class 'c': there is nothing to distinguish",
     ),
     (
         examples(["a", "b", "c", "d"], ["x", "x", "y", "y"]),
@@ -199,7 +199,7 @@ REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
         DataError,
         r"rows\.csv, line 0: the label 'a' is not a number",
     ),
-    (examples(list(range(101))), {"tasks_by": "classes:101"}, ConfigError, "101 different whole numbers, .*--problem"),
+    (examples(list(range(101))), {"tasks_by": "classes:101"}, ConfigError, "101 different integers, .*--problem"),
     (examples(["a", "b"], ["x", "x"], test=torch.arange(20) < 0), {}, DataError, "task 'x' has no test examples"),
     (examples(["a", "b"], ["x", "x"], test=torch.arange(20) >= 0), {}, DataError, "task 'x' has no training examples"),
     (

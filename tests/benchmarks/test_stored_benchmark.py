@@ -43,7 +43,7 @@ def test_a_task_can_be_changed_without_changing_the_file(tmp_path: Path) -> None
 
 def test_other_data_and_damaged_files_are_refused(tmp_path: Path) -> None:
     path = store_benchmark(tmp_path / "tasks", stream("classification"))
-    with pytest.raises(DataError, match="holds other data"):
+    with pytest.raises(DataError, match="does not hold the run's data"):
         load_benchmark(path, "0123456789abcdef")
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(DataError, match="cannot be read"):

@@ -138,8 +138,8 @@ BAD: list[tuple[Any, Any, str]] = [
     ([dataset((0, 1))], [dataset((0, 1))] * 2, "the stream has 1 tasks but the test stream 2"),
     ([dataset((0, 1)), 5], None, "dataset 1 of the stream: it is a int"),
     ([TensorDataset(torch.zeros(0, 2), torch.zeros(0))], None, "dataset 0 of the stream: the dataset is empty"),
-    ([TensorDataset(torch.zeros(3, 2))], None, "item 0 of the dataset is no pair"),
-    ([dataset((0, 0))], None, "task 'task-0' has the single class 0"),
+    ([TensorDataset(torch.zeros(3, 2))], None, "item 0 of the dataset is not a pair"),
+    ([dataset((0, 0))], None, "task 'task-0' has only the class 0"),
     (
         [dataset((0, 1)), (np.zeros((4, 5)), [0, 1, 0, 1])],
         None,
@@ -160,7 +160,7 @@ BAD: list[tuple[Any, Any, str]] = [
     ([(np.full((4, 2), np.nan), [0, 1, 0, 1])], None, "NaN or infinite values"),
     ([(np.zeros((4, 2)), [0, 1, 0])], None, "4 inputs but 3 targets"),
     ([(np.zeros((4, 2)), [0, 1, float("nan"), 0])], None, "label in row 2 is missing"),
-    ([([["a"], ["b"]], [0, 1])], None, "no array of numbers"),
+    ([([["a"], ["b"]], [0, 1])], None, "are not numbers"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""A user's tasks as a benchmark: checked, fingerprinted, gaps filled, standardised by the first task."""
+"""A user's tasks as a benchmark: checked, fingerprinted, missing values filled, standardised by the first task."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ def assemble(
     notes: Sequence[str] = (),
     standardise: bool = True,
 ) -> Benchmark:
-    """The benchmark of some tasks with raw inputs. Everything is converted once."""
+    """A benchmark from tasks with raw inputs. Everything is converted once."""
     for task in tasks:
         _check(task, problem)
     scenario = chosen_scenario(problem, scenario, tasks)
@@ -35,24 +35,24 @@ def assemble(
     scaling = Scaling.of(first.x.float(), first.y, regression=problem == "regression") if standardise else Scaling({})
     ready = [_changed(task, lambda part: TaskData(scaling.x(part.x.float()), scaling.y(part.y))) for task in tasks]
     shape = tuple(first.x.shape[1:])
-    known: dict[str, Any] = {"scaling": scaling, "inputs": inputs, "fingerprint": fingerprint, "notes": tuple(notes)}
-    return Benchmark(name, problem, scenario, shape, len(ready), ready.__getitem__, **known)
+    about: dict[str, Any] = {"scaling": scaling, "inputs": inputs, "fingerprint": fingerprint, "notes": tuple(notes)}
+    return Benchmark(name, problem, scenario, shape, len(ready), ready.__getitem__, **about)
 
 
-def chosen_scenario(problem: Problem, wanted: Scenario | None, tasks: Sequence[Task]) -> Scenario:
-    """The scenario that is asked for, if it fits; else what the classes say."""
+def chosen_scenario(problem: Problem, requested: Scenario | None, tasks: Sequence[Task]) -> Scenario:
+    """The requested scenario, if it is possible; by default it follows from the classes."""
     same = len({task.classes for task in tasks}) == 1
-    if wanted is None:
+    if requested is None:
         return Scenario.DOMAIN if problem == "regression" or (same and len(tasks) > 1) else Scenario.CLASS
-    if wanted is Scenario.DOMAIN and not same:
+    if requested is Scenario.DOMAIN and not same:
         raise ConfigError("the scenario domain needs the same classes in every task; choose class or task")
-    if wanted is Scenario.CLASS and problem == "regression":
-        raise ConfigError("the scenario class needs classes; regression tasks are of the scenario domain or task")
-    return wanted
+    if requested is Scenario.CLASS and problem == "regression":
+        raise ConfigError("the scenario class needs classes; choose domain or task for regression")
+    return requested
 
 
 def chosen_for_testing(y: Tensor, share: float, seed: int, *path: str | int) -> Tensor:
-    """Which examples to keep for testing (N,): this share of each class (of all, for real targets), drawn from the seed."""
+    """Examples held out for testing (N,), bool: a share of each class (of all, for real targets), drawn by the seed."""
     generator, test = generator_for(seed, "test-share", *path), torch.zeros(len(y), dtype=torch.bool)
     groups = [y == label for label in y.unique()] if not y.is_floating_point() else [torch.ones_like(test)]
     for group in groups:
@@ -63,7 +63,7 @@ def chosen_for_testing(y: Tensor, share: float, seed: int, *path: str | int) -> 
 
 
 def class_indices(labels: Sequence[Hashable], classes: Sequence[Hashable]) -> Tensor:
-    """Labels as positions among the classes (N,)."""
+    """Labels as indices into the classes (N,)."""
     position = {label: index for index, label in enumerate(classes)}
     return torch.tensor([position[label] for label in labels], dtype=torch.int64)
 
@@ -75,8 +75,8 @@ def _check(task: Task, problem: Problem) -> None:
         )
     if problem == "classification" and len(task.classes) < 2:
         raise DataError(
-            f"task {task.name!r} has the single class {task.classes[0]!r}: there is nothing to tell apart; "
-            "collect examples of another class, or put classes together in other tasks"
+            f"task {task.name!r} has only the class {task.classes[0]!r}: there is nothing to distinguish; "
+            "collect examples of another class, or group the classes differently"
         )
 
 
@@ -92,7 +92,7 @@ def _fingerprint(problem: Problem, tasks: Sequence[Task]) -> str:
 
 
 def _filled(tasks: Sequence[Task], inputs: dict[str, Any]) -> Sequence[Task]:
-    """Missing inputs (NaN) replaced by the first task's mean; ``inputs`` notes what was put in."""
+    """Missing inputs (NaN) replaced by the first task's mean, which is recorded in ``inputs``."""
     if not any(
         bool(part.x.isnan().any()) for task in tasks for part in (task.train, task.test) if part.x.is_floating_point()
     ):
@@ -100,8 +100,8 @@ def _filled(tasks: Sequence[Task], inputs: dict[str, Any]) -> Sequence[Task]:
     fill = tasks[0].train.x.nanmean(0)  # (N, D) -> (D,)
     if bool(fill.isnan().any()):
         raise DataError(
-            f"input {int(fill.isnan().nonzero()[0])} has no value at all in the first task ({tasks[0].name}), so there is no mean to fill "
-            "in; leave the column out with --ignore, or choose --set data.missing=drop"
+            f"input {int(fill.isnan().nonzero()[0])} has no values in the first task ({tasks[0].name}), "
+            "so there is no mean to fill in; leave the column out with --ignore, or choose --set data.missing=drop"
         )
     inputs["fill"] = fill.tolist()
     return [_changed(task, lambda part: TaskData(torch.where(part.x.isnan(), fill, part.x), part.y)) for task in tasks]

@@ -17,11 +17,11 @@ class Scenario(StrEnum):
     """What differs from task to task, and so what has to be inferred at test time."""
 
     TASK = "task"
-    """Each task has classes of its own and is known at test time."""
+    """Each task has its own classes and is known at test time."""
     DOMAIN = "domain"
     """All tasks share their classes or targets; the inputs change."""
     CLASS = "class"
-    """Each task has classes of its own; the task has to be inferred to name the class."""
+    """Each task has its own classes; the task has to be inferred to name the class."""
 
 
 class TaskData(NamedTuple):
@@ -44,11 +44,11 @@ class Task:
         for part, (x, y) in (("train", self.train), ("test", self.test)):
             if len(x) != len(y):
                 raise DataError(
-                    f"task {self.name!r}: {len(x)} {part} inputs but {len(y)} targets; both must have one row per example"
+                    f"task {self.name!r}: {len(x)} {part} inputs but {len(y)} targets; both need one row per example"
                 )
             if self.classes and len(y) and (y.min() < 0 or y.max() >= len(self.classes)):
                 raise DataError(
-                    f"task {self.name!r}: {part} targets must be indices from 0 to {len(self.classes) - 1}, one per class"
+                    f"task {self.name!r}: {part} targets must be class indices from 0 to {len(self.classes) - 1}"
                 )
         if len(self.train.x) == 0:
             raise DataError(f"task {self.name!r} has no training examples; every task needs at least one")
@@ -63,9 +63,9 @@ class TaskInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A named stream of tasks; ``make_task(i)`` builds the i-th when it is asked for.
+    """A named stream of tasks; ``make_task(i)`` builds the i-th on demand.
 
-    Where a task's data are costly to make, ``make_test`` makes its test data alone and ``describe`` needs none at all.
+    Where a task's data is expensive to build, ``make_test`` builds only its test data and ``describe`` needs no data.
     """
 
     name: str
@@ -77,11 +77,11 @@ class Benchmark:
     make_test: Callable[[int], TaskData] | None = None
     describe: Callable[[int], TaskInfo] | None = None
     scaling: Scaling = field(default_factory=lambda: Scaling({}))
-    """How the tasks' data were standardised; inputs of a user are standardised in the same way."""
+    """How the tasks' data were standardised; a user's inputs are standardised the same way."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """How a row or an image of a user's files becomes an input (``data.base.Examples.inputs``)."""
+    """How a row or an image of a user's files becomes an input: ``data.base.Examples.inputs``."""
     fingerprint: str | None = None
-    """Checksum of a user's own data and of how they were made into tasks."""
+    """Checksum of a user's own data and of how it was split into tasks."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the tasks were made."""
 
@@ -90,7 +90,7 @@ class Benchmark:
         return self.make_task(index).test if self.make_test is None else self.make_test(index)
 
     def width(self, task: Task) -> int:
-        """How many outputs a task needs: one for each class, or for each target."""
+        """The number of outputs a task needs: one per class, or per regression target."""
         return len(task.classes) if self.problem == "classification" else task.train.y.shape[1]
 
     def task_infos(self) -> list[TaskInfo]:

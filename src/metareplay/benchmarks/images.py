@@ -1,6 +1,6 @@
 """Split and permuted versions of any labelled image set.
 
-The pixels stay as small integers, once for all tasks; a task's inputs are made when it is asked for.
+The pixels are stored as uint8, once for all tasks; a task's inputs are computed on demand.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark, Scenario, Task, TaskData, TaskInfo
-from metareplay.benchmarks.settings import AS_USUAL, ClassOrder, TaskSettings
+from metareplay.benchmarks.settings import DEFAULT_TASKS, ClassOrder, TaskSettings
 from metareplay.data.base import LabelledImages
 from metareplay.data.sources import load_cifar10, load_cifar100, load_digits, load_mnist
 from metareplay.errors import ConfigError, DataError
@@ -38,17 +38,17 @@ class Preparation:
 
 
 CIFAR10_PREPARATION = Preparation(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-"""Mean and standard deviation of each colour over the training images."""
+"""Mean and standard deviation of each colour channel over the training images."""
 CIFAR100_PREPARATION = Preparation(255.0, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
 
 
 class _Part(NamedTuple):
-    """Examples of one task among those of all: the pixels may be a file that several processes share, so they are not copied."""
+    """One task's examples: the pixels of all tasks, not copied because several processes may share their file."""
 
     pixels: Tensor
     y: Tensor
     rows: Tensor | None = None
-    """Which pixels; None: all."""
+    """The task's rows of the pixels; None: all."""
 
 
 def split_images(
@@ -63,8 +63,8 @@ def split_images(
 ) -> Benchmark:
     """Tasks of ``classes_per_task`` classes each; inputs are float32 and keep the shape of an image.
 
-    ``scale`` is the pixel value that becomes 1 (default: the images' own), unless ``prepare`` says how pixels become inputs.
-    ``order`` is that of the classes: ascending, drawn from the seed, or a list of all of them.
+    ``scale`` is the pixel value that becomes 1 (default: ``images.max_value``), unless ``prepare`` turns pixels into
+    inputs. ``order`` is the order of the classes: ascending, drawn by the seed, or a list of all classes.
     """
     known = images.train_y.unique()  # sorted
     if classes_per_task < 1 or len(known) == 0 or len(known) % classes_per_task:
@@ -87,9 +87,10 @@ def split_images(
 
 
 def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: int, padding: int = 0) -> Benchmark:
-    """Tasks with all classes; each, the first included, has a pixel permutation of its own [Henning2021, sm:sec:perm:mnist].
+    """Tasks with all classes; each, even the first, permutes the pixels differently [Henning2021, sm:sec:perm:mnist].
 
-    Images are padded with zeros before, on each side, and all channels are permuted alike. Task i is the same however many there are.
+    Images are first padded with zeros on each side; all channels share the permutation. Task i does not depend on the
+    number of tasks.
     """
     if num_tasks < 1 or padding < 0:
         raise ConfigError(f"{name}: num_tasks must be at least 1 and padding at least 0, got {num_tasks} and {padding}")
@@ -103,9 +104,8 @@ def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: i
     def permuted(index: int, x: Tensor) -> Tensor:
         generator = generator_for(seed, "permutation", index)
         x = F.pad(x, (padding,) * 4)  # (N, C, H, W) -> (N, C, H + 2p, W + 2p)
-        return prepare(
-            x.flatten(2)[:, :, torch.randperm(height * width, generator=generator)].view_as(x)
-        )  # (N, C, H*W) -> (N, C, H, W)
+        order = torch.randperm(height * width, generator=generator)
+        return prepare(x.flatten(2)[:, :, order].view_as(x))  # (N, C, H*W) -> (N, C, H, W)
 
     def describe(index: int) -> TaskInfo:
         return TaskInfo(f"permutation-{index + 1}", tuple(classes.tolist()))
@@ -113,30 +113,30 @@ def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: i
     return _benchmark(name, Scenario.DOMAIN, (channels, height, width), num_tasks, describe, train, test, permuted)
 
 
-def split_digits(settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
-    """Five tasks of two digits each, of scikit-learn's embedded 8x8 images."""
+def split_digits(settings: TaskSettings = DEFAULT_TASKS, seed: int = 0) -> Benchmark:
+    """Five tasks of two digits each, from scikit-learn's embedded 8x8 images."""
     return _split("split-digits", load_digits(), 2, settings, seed)
 
 
-def split_mnist(data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
-    """Five tasks of two digits each, of MNIST."""
+def split_mnist(data_dir: Path | None = None, settings: TaskSettings = DEFAULT_TASKS, seed: int = 0) -> Benchmark:
+    """Five tasks of two digits each, from MNIST."""
     return _split("split-mnist", load_mnist(data_dir), 2, settings, seed)
 
 
-def split_cifar10(data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
-    """Five tasks of two classes each, of CIFAR-10."""
+def split_cifar10(data_dir: Path | None = None, settings: TaskSettings = DEFAULT_TASKS, seed: int = 0) -> Benchmark:
+    """Five tasks of two classes each, from CIFAR-10."""
     return _split("split-cifar-10", load_cifar10(data_dir), 2, settings, seed, CIFAR10_PREPARATION)
 
 
-def split_cifar100(data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0) -> Benchmark:
-    """Ten tasks of ten classes each, of CIFAR-100 [Henning2021, sm:sec:split:cifar100]."""
+def split_cifar100(data_dir: Path | None = None, settings: TaskSettings = DEFAULT_TASKS, seed: int = 0) -> Benchmark:
+    """Ten tasks of ten classes each, from CIFAR-100 [Henning2021, sm:sec:split:cifar100]."""
     return _split("split-cifar-100", load_cifar100(data_dir), 10, settings, seed, CIFAR100_PREPARATION)
 
 
 def permuted_mnist(
-    num_tasks: int, data_dir: Path | None = None, settings: TaskSettings = AS_USUAL, seed: int = 0
+    num_tasks: int, data_dir: Path | None = None, settings: TaskSettings = DEFAULT_TASKS, seed: int = 0
 ) -> Benchmark:
-    """MNIST, with the pixels of each task in an order of its own."""
+    """MNIST, with the pixels of each task in a different order."""
     return permute_images(
         f"permuted-mnist-{num_tasks}", load_mnist(data_dir), num_tasks, seed=seed, padding=settings.padding
     )
@@ -164,14 +164,14 @@ def _benchmark(
     test: Sequence[_Part],
     inputs_of: Callable[[int, Tensor], Tensor],
 ) -> Benchmark:
-    """Tasks whose pixels lie ready and whose inputs are made when asked for."""
+    """Tasks whose pixels are in memory and whose inputs are computed on demand."""
 
     def make_split(index: int, part: _Part) -> TaskData:
         return TaskData(inputs_of(index, part.pixels if part.rows is None else part.pixels[part.rows]), part.y)
 
     def make_task(index: int) -> Task:
-        outline = describe(index)
-        return Task(outline.name, make_split(index, train[index]), make_split(index, test[index]), outline.classes)
+        info = describe(index)
+        return Task(info.name, make_split(index, train[index]), make_split(index, test[index]), info.classes)
 
     def make_test(index: int) -> TaskData:
         return make_split(index, test[index])
@@ -202,11 +202,11 @@ def _ordered(name: str, known: Tensor, order: ClassOrder, seed: int) -> Tensor:
 
 
 def _by_task(x: Tensor, y: Tensor, classes: Tensor, classes_per_task: int) -> list[_Part]:
-    """Where each task's examples lie, in their original order."""
+    """The rows of each task's examples, in their original order."""
     ascending, place = classes.sort()
     position = place[torch.searchsorted(ascending, y)]  # index of each label in the order of the classes
     task = position // classes_per_task
     rows = task.argsort(stable=True)
     targets = (position % classes_per_task)[rows]
     sizes = task.bincount(minlength=len(classes) // classes_per_task).tolist()
-    return [_Part(x, y, own) for y, own in zip(targets.split(sizes), rows.split(sizes), strict=True)]
+    return [_Part(x, y, task_rows) for y, task_rows in zip(targets.split(sizes), rows.split(sizes), strict=True)]

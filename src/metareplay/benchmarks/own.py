@@ -15,27 +15,27 @@ from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import ConfigError, DataError
 
 MOST_CLASSES = 100
-"""Whole numbers with more different values than this may as well be real targets."""
+"""Integers with more distinct values than this may be real targets."""
 
 
 def own_benchmark(settings: DataSettings, *, data_seed: int, scenario: Scenario | None = None) -> Benchmark:
-    """The tasks of the data that the settings name; other data than those of a stored fingerprint are refused."""
-    found = benchmark_of(read_examples(settings), settings, data_name(settings), data_seed, scenario)
-    refuse_other(found, settings)
-    return found
+    """The tasks of the data that the settings specify; data that does not match a stored fingerprint is refused."""
+    benchmark = benchmark_of(read_examples(settings), settings, data_name(settings), data_seed, scenario)
+    refuse_other(benchmark, settings)
+    return benchmark
 
 
-def refuse_other(found: Benchmark, settings: DataSettings) -> None:
-    """Refuse data that are not those of the settings' fingerprint."""
-    if settings.fingerprint is not None and settings.fingerprint != found.fingerprint:
+def refuse_other(benchmark: Benchmark, settings: DataSettings) -> None:
+    """Refuse data that does not match the fingerprint in the settings."""
+    if settings.fingerprint is not None and settings.fingerprint != benchmark.fingerprint:
         raise DataError(
-            f"the data in {settings.path} changed since the run began (fingerprint {found.fingerprint}, "
-            f"then {settings.fingerprint}), or are now read in another way; restore them, or begin a new run in another --out"
+            f"the data in {settings.path} changed since the run started (fingerprint {benchmark.fingerprint}, "
+            f"was {settings.fingerprint}), or is now read differently; restore it, or start a new run in another --out"
         )
 
 
 def data_name(settings: DataSettings) -> str:
-    """What results call the data: the file's or folder's name without its ending."""
+    """What results call the data: the file or folder name without its extension."""
     path = str(settings.path).removeprefix("hf:").rstrip("/")
     return f"custom:{Path(path).name.partition('.')[0] or 'data'}"
 
@@ -56,20 +56,20 @@ def benchmark_of(
 def chosen_problem(examples: Examples, settings: DataSettings) -> tuple[Problem, str]:
     """Classification or regression, and why."""
     if settings.problem is not None:
-        return settings.problem, "as asked for"
+        return settings.problem, "as requested"
     if not examples.labels:
-        return "regression", "the labels are numbers with a fraction"
-    whole = all(isinstance(label, int) for label in examples.labels)
-    if whole and len(examples.labels) > MOST_CLASSES:
+        return "regression", "the labels are non-integer numbers"
+    integers = all(isinstance(label, int) for label in examples.labels)
+    if integers and len(examples.labels) > MOST_CLASSES:
         raise ConfigError(
-            f"the labels are {len(examples.labels)} different whole numbers, which may be classes or real targets; "
+            f"the labels are {len(examples.labels)} different integers, which may be classes or real targets; "
             "say which with --problem classification or --problem regression"
         )
-    return "classification", f"the labels are {len(examples.labels)} {'whole numbers' if whole else 'names'}"
+    return "classification", f"the labels are {len(examples.labels)} {'integers' if integers else 'names'}"
 
 
 def _as_targets(examples: Examples, problem: Problem) -> Examples:
-    """Labels turned into real targets or the reverse, where the problem asks for that."""
+    """Labels turned into real targets or the reverse, if the problem requires it."""
     if problem == "regression" and examples.labels:
         if not all(isinstance(label, int | float) for label in examples.labels):
             raise DataError(
@@ -88,7 +88,7 @@ def _as_targets(examples: Examples, problem: Problem) -> Examples:
 
 
 def _groups(examples: Examples, settings: DataSettings, problem: Problem) -> list[tuple[str, Tensor]]:
-    """Name and examples (positions) of each task, in the order of learning."""
+    """The name and examples (row indices) of each task, in learning order."""
     if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
         if problem == "regression":
             raise ConfigError(
@@ -101,7 +101,7 @@ def _groups(examples: Examples, settings: DataSettings, problem: Problem) -> lis
             if problem == "classification"
             else "the column that names the task"
         )
-        raise ConfigError(f"the data do not say which example belongs to which task; say with --tasks-by {how}")
+        raise ConfigError(f"the data does not say which example belongs to which task; add --tasks-by {how}")
     order = _ordered(examples.tasks, settings.task_order, "task")
     return [(name, (examples.task == examples.tasks.index(name)).nonzero().squeeze(1)) for name in order]
 
@@ -113,28 +113,28 @@ def _by_classes(examples: Examples, settings: DataSettings) -> list[tuple[str, T
     for size in _sizes(str(settings.tasks_by), len(order)):
         chosen = order[start : start + size]
         start += size
-        wanted = torch.tensor([names.index(name) for name in chosen])
+        indices = torch.tensor([names.index(name) for name in chosen])
         title = "-".join(chosen) if len(chosen) <= 10 else f"{chosen[0]}-to-{chosen[-1]}"
-        groups.append((f"classes-{title}", torch.isin(examples.y, wanted).nonzero().squeeze(1)))
+        groups.append((f"classes-{title}", torch.isin(examples.y, indices).nonzero().squeeze(1)))
     return groups
 
 
 def _sizes(text: str, classes: int) -> list[int]:
-    """The number of classes of each task."""
+    """The number of classes in each task."""
     try:
         sizes = [int(part) for part in text.removeprefix(BY_CLASSES).split(",")]
     except ValueError as error:
         raise ConfigError(
-            f"--tasks-by {text}: write how many classes a task has, e.g. classes:2, or of each task, e.g. classes:2,3"
+            f"--tasks-by {text}: write the number of classes per task, e.g. classes:2, or for each, e.g. classes:2,3"
         ) from error
     if min(sizes) < 2:
-        raise ConfigError(f"--tasks-by {text}: a task needs at least two classes, else there is nothing to tell apart")
+        raise ConfigError(f"--tasks-by {text}: a task needs at least two classes, else there is nothing to distinguish")
     if len(sizes) == 1 and classes % sizes[0] == 0 and classes:
         return sizes * (classes // sizes[0])
     if len(sizes) == 1 or sum(sizes) != classes:
         if classes < 2:
             raise ConfigError(
-                f"--tasks-by {text}: the data have a single class, so there is nothing to tell apart; add another class"
+                f"--tasks-by {text}: the data has a single class; there is nothing to distinguish: add another class"
             )
         example = f"classes:2,{classes - 2}" if classes > 3 else f"classes:{classes}"
         raise ConfigError(
@@ -151,7 +151,7 @@ def _ordered(found: Sequence[str], wanted: Sequence[str] | None, what: str) -> l
             (name for name in found if name not in wanted), wanted[0]
         )
         raise ConfigError(
-            f"--task-order must name every {what} of the data once ({', '.join(found[:20])}); look at {odd!r}"
+            f"--task-order must name every {what} of the data once ({', '.join(found[:20])}); check {odd!r}"
         )
     return list(wanted)
 
@@ -160,7 +160,7 @@ def _task(
     examples: Examples, name: str, rows: Tensor, settings: DataSettings, problem: Problem, data_seed: int
 ) -> Task:
     x, y = examples.x[rows], examples.y[rows]
-    given = examples.test is not None
+    has_test_set = examples.test is not None
     test = (
         examples.test[rows]
         if examples.test is not None
@@ -168,11 +168,9 @@ def _task(
     )
     if bool(test.all()) or not bool(test.any()):
         part, advice = (
-            ("training", "add some")
-            if bool(test.all())
-            else ("test", "add some, or let them be chosen by --test-share")
+            ("training", "add some") if bool(test.all()) else ("test", "add some, or have them chosen by --test-share")
         )
-        advice = advice if given else "it needs at least two examples of each class"
+        advice = advice if has_test_set else "it needs at least two examples of each class"
         raise DataError(f"task {name!r} has no {part} examples; {advice}")
     if problem == "regression":
         return Task(name, TaskData(x[~test], y[~test].float()), TaskData(x[test], y[test].float()))
@@ -181,9 +179,9 @@ def _task(
     if bool(unknown.any()):
         row = int(rows[int(unknown.nonzero()[0])])
         raise DataError(
-            f"{examples.where(row)}: the test example's class {examples.labels[int(examples.y[row])]!r} has no training "
-            f"examples in task {name!r}; add some, or remove it"
+            f"{examples.where(row)}: the test example's class {examples.labels[int(examples.y[row])]!r} "
+            f"has no training examples in task {name!r}; add some, or remove it"
         )
-    targets = torch.searchsorted(classes, y)  # positions among the task's own classes
+    targets = torch.searchsorted(classes, y)  # indices into the task's classes
     labels = tuple(examples.labels[index] for index in classes.tolist())
     return Task(name, TaskData(x[~test], targets[~test]), TaskData(x[test], targets[test]), labels)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from metareplay.benchmarks.base import Benchmark, Problem, Scenario
 from metareplay.benchmarks.images import permuted_mnist, split_cifar10, split_cifar100, split_digits, split_mnist
-from metareplay.benchmarks.settings import AS_USUAL, TaskSettings
+from metareplay.benchmarks.settings import DEFAULT_TASKS, TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED, modes_2d, regression_1d
 from metareplay.errors import ConfigError
 
@@ -19,12 +19,12 @@ KIND_SETTINGS: dict[Kind, tuple[str, ...]] = {
     "split": ("classes_per_task", "class_order"),
     "permuted": ("padding",),
 }
-"""The settings of tasks that a kind of benchmark knows, beside the scenario."""
+"""The task settings that apply to a kind of benchmark, besides the scenario."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkInfo:
-    """What can be said of a benchmark without loading its data."""
+    """What is known about a benchmark without loading its data."""
 
     name: str
     description: str
@@ -36,26 +36,28 @@ class BenchmarkInfo:
     needs_data: bool
     """Whether a data set has to be found or downloaded first."""
     build: Builder
-    """Takes the data seed, the data folder and the settings of tasks, and ignores what it does not need."""
+    """Takes the data seed, the data folder and the task settings, and ignores what it does not need."""
     kind: Kind = "generated"
     num_classes: int = 0
-    """Classes of all tasks of a split data set together."""
+    """Total number of classes of a split data set."""
     augmentation: str = "none"
-    """How training inputs are varied unless a setting says otherwise."""
+    """How training inputs are augmented unless a setting says otherwise."""
 
     def uses_seed(self, settings: TaskSettings) -> bool:
         """Whether the data seed matters."""
         return self.kind != "split" or settings.class_order == "seeded"
 
     def with_settings(self, settings: TaskSettings) -> "BenchmarkInfo":
-        """What these settings make of it; those that have no effect with it are refused."""
+        """The benchmark under these settings; settings that have no effect with it are refused."""
         for key in TaskSettings.model_fields:
-            if key not in ("scenario", *KIND_SETTINGS[self.kind]) and getattr(settings, key) != getattr(AS_USUAL, key):
+            if key not in ("scenario", *KIND_SETTINGS[self.kind]) and getattr(settings, key) != getattr(
+                DEFAULT_TASKS, key
+            ):
                 raise ConfigError(f"tasks.{key} has no effect with {self.name}: {_WHY[key]}. Remove it")
         scenario = settings.scenario or self.scenario
         if self.problem == "regression" and scenario is Scenario.CLASS:
             raise ConfigError(
-                f"tasks.scenario=class is not possible with {self.name}: regression has no classes. Choose domain or task"
+                f"tasks.scenario=class does not apply to {self.name}: regression has no classes. Choose domain or task"
             )
         channels, *sides = self.input_shape
         shape = (channels, *(side + 2 * settings.padding for side in sides))
@@ -63,7 +65,8 @@ class BenchmarkInfo:
         if settings.classes_per_task is not None:
             if self.num_classes % settings.classes_per_task:
                 raise ConfigError(
-                    f"{self.name}: {self.num_classes} classes cannot be split into tasks of {settings.classes_per_task}; choose a divisor"
+                    f"{self.name}: {self.num_classes} classes cannot be split into tasks of "
+                    f"{settings.classes_per_task}; choose a divisor"
                 )
             count = self.num_classes // settings.classes_per_task
         return replace(self, scenario=scenario, num_tasks=count, input_shape=shape)
@@ -79,7 +82,7 @@ _WHY = {
 def _permuted_mnist(count: int, network: str) -> BenchmarkInfo:
     return BenchmarkInfo(
         name=f"permuted-mnist-{count}",
-        description=f"MNIST's 70,000 handwritten digits {count} times, each time with its pixels in another order.",
+        description=f"MNIST's 70,000 handwritten digits {count} times, each time with its pixels in a different order.",
         problem="classification",
         scenario=Scenario.DOMAIN,
         num_tasks=count,
@@ -94,7 +97,7 @@ def _permuted_mnist(count: int, network: str) -> BenchmarkInfo:
 _ALL = (
     BenchmarkInfo(
         name="regression-1d",
-        description="Three polynomials on neighbouring stretches of the real line, 20 noisy samples each.",
+        description="Three polynomials on neighbouring intervals of the real line, 20 noisy samples each.",
         problem="regression",
         scenario=Scenario.DOMAIN,
         num_tasks=3,
@@ -176,7 +179,7 @@ BENCHMARKS: dict[str, BenchmarkInfo] = {info.name: info for info in _ALL}
 
 
 def benchmark_named(name: str) -> BenchmarkInfo:
-    """What is known of a benchmark, by its name."""
+    """What is known about a benchmark, by its name."""
     if name not in BENCHMARKS:
         near = difflib.get_close_matches(name, BENCHMARKS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -185,12 +188,12 @@ def benchmark_named(name: str) -> BenchmarkInfo:
 
 
 def build_benchmark(
-    name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None, tasks: TaskSettings = AS_USUAL
+    name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None, tasks: TaskSettings = DEFAULT_TASKS
 ) -> Benchmark:
     """Build a benchmark by name.
 
-    ``data_seed`` matters to generated data, permutations and drawn class orders, ``data_dir`` to those that need data,
-    ``tasks`` to how they are divided.
+    ``data_seed`` affects generated data, permutations and seeded class orders, ``data_dir`` benchmarks that need data,
+    ``tasks`` how the data is split.
     """
     info = benchmark_named(name).with_settings(tasks)
     return replace(info.build(data_seed, data_dir, tasks), scenario=info.scenario)

@@ -1,4 +1,4 @@
-"""Settings of tasks: how a labelled data set becomes a stream of them."""
+"""Task settings: how a labelled data set becomes a stream of tasks."""
 
 from typing import ClassVar, Literal
 
@@ -8,11 +8,11 @@ from metareplay.benchmarks.base import Scenario
 from metareplay.settings import Settings
 
 ClassOrder = Literal["ascending", "seeded"] | tuple[int, ...]
-"""Classes in ascending order, in one that the data seed draws, or as listed."""
+"""Classes in ascending order, in an order drawn by the data seed, or as listed."""
 
 
 class TaskSettings(Settings):
-    """How a benchmark's data are divided into tasks."""
+    """How a benchmark's data is split into tasks."""
 
     group: ClassVar[str] = "tasks"
     scenario: Scenario | None = Field(None, description="task, domain or class; null: the benchmark's own")
@@ -27,5 +27,5 @@ class TaskSettings(Settings):
     )
 
 
-AS_USUAL = TaskSettings()
-"""What each benchmark does by itself."""
+DEFAULT_TASKS = TaskSettings()
+"""Every benchmark's default."""

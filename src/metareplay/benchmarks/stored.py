@@ -1,4 +1,4 @@
-"""A benchmark's tasks as one file, for processes that share what one of them has read."""
+"""A benchmark's tasks in one file, so that processes share what one of them has read."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from metareplay.scaling import Scaling
 
 
 def store_benchmark(path: Path, benchmark: Benchmark) -> Path:
-    """Write all tasks as they are, ready to be learned."""
+    """Write all tasks, ready to be learned."""
     tensors = {f"scaling.{name}": tensor for name, tensor in benchmark.scaling.tensors.items()}
     for index, task in enumerate(benchmark):
         for part, (x, y) in (("train", task.train), ("test", task.test)):
@@ -36,7 +36,7 @@ def store_benchmark(path: Path, benchmark: Benchmark) -> Path:
 
 
 def load_benchmark(path: Path, fingerprint: str | None) -> Benchmark:
-    """The benchmark in a file, if it has this fingerprint; a task's data are in memory only while they are used."""
+    """The benchmark in a file, if it has this fingerprint; a task's data is in memory only while it is used."""
     try:
         file = safe_open(path, "pt")
         facts = json.loads(file.metadata()["facts"])
@@ -44,7 +44,7 @@ def load_benchmark(path: Path, fingerprint: str | None) -> Benchmark:
         raise DataError(f"the tasks in {path} cannot be read ({error}); start the run again") from error
     if facts["fingerprint"] != fingerprint:
         both = f"fingerprint {facts['fingerprint']}, not {fingerprint}"
-        raise DataError(f"{path} holds other data than the run's ({both}); start the run again")
+        raise DataError(f"{path} does not hold the run's data ({both}); start the run again")
     return _benchmark(file, facts)
 
 
@@ -52,7 +52,7 @@ def _benchmark(file: Any, facts: Mapping[str, Any]) -> Benchmark:
     infos = [TaskInfo(name, tuple(classes)) for name, classes in facts["tasks"]]
 
     def tensor(name: str) -> Tensor:
-        return Tensor.clone(file.get_tensor(name))  # aligned as any other tensor, so that sums are rounded alike
+        return Tensor.clone(file.get_tensor(name))  # aligned like any other tensor, so that sums round the same
 
     def data(index: int, part: str) -> TaskData:
         return TaskData(tensor(f"{index}.{part}.x"), tensor(f"{index}.{part}.y"))

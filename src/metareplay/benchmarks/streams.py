@@ -1,4 +1,4 @@
-"""Streams of PyTorch datasets, one per task, as a benchmark; those of other continual-learning libraries plug in as they are."""
+"""Streams of PyTorch datasets, one per task, as benchmarks; other continual-learning libraries' streams just work."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from metareplay.errors import ConfigError, DataError
 
 
 class _Part(NamedTuple):
-    """Some examples that belong together, and the task label they carry, if all carry the same."""
+    """Examples that belong together, and their task label, if they all have the same."""
 
     x: Tensor
     y: Any
@@ -35,27 +35,28 @@ def stream_benchmark(
     test_share: float = 0.2,
     data_seed: int = DATA_SEED,
 ) -> Benchmark:
-    """A benchmark of an iterable of datasets, one per task.
+    """A benchmark from an iterable of datasets, one per task.
 
-    Each element is a map-style dataset of (input, target) or (input, target, task), something that holds one in its attribute
-    ``dataset``, or a pair of arrays (X, y). One dataset whose items carry several task labels is split by them.
-    ``test`` has the same tasks, found by their labels where each has its own, else in the same order; without it a share of each task
-    and class is kept for testing.
+    Each element is a map-style dataset of (input, target) or (input, target, task), an object with such a dataset in
+    its attribute ``dataset``, or a pair of arrays (X, y). A dataset whose items have several task labels is split by
+    them. ``test`` has the same tasks, matched by task label where the labels are unique, else by position; without it,
+    a share of each task and class is held out for testing.
     """
-    wanted = None if scenario is None else _scenario(scenario)
+    requested = None if scenario is None else _scenario(scenario)
     train = _parts(datasets, "stream")
     tests = None if test is None else _in_order(_parts(test, "test stream"), train)
     names, tasks = _names(train), []
     for index, part in enumerate(train):
-        other = None if tests is None else tests[index]
-        for what, found in (("inputs", part), ("test inputs", other)):
-            if found is not None and found.x.shape[1:] != train[0].x.shape[1:]:
-                shapes = tuple(found.x.shape[1:]), tuple(train[0].x.shape[1:])
+        test_part = None if tests is None else tests[index]
+        for what, checked in (("inputs", part), ("test inputs", test_part)):
+            if checked is not None and checked.x.shape[1:] != train[0].x.shape[1:]:
+                shapes = tuple(checked.x.shape[1:]), tuple(train[0].x.shape[1:])
                 raise DataError(
-                    f"task {names[index]!r} has {what} of shape {shapes[0]}, the first task {shapes[1]}; they must be alike"
+                    f"task {names[index]!r} has {what} of shape {shapes[0]}, "
+                    f"the first task {shapes[1]}; they must match"
                 )
-        tasks.append(_task(names[index], part, other, problem, test_share, data_seed))
-    return assemble(name, problem, wanted, tasks, standardise=standardise)
+        tasks.append(_task(names[index], part, test_part, problem, test_share, data_seed))
+    return assemble(name, problem, requested, tasks, standardise=standardise)
 
 
 def dataset_benchmark(
@@ -68,14 +69,14 @@ def dataset_benchmark(
     test_share: float = 0.2,
     data_seed: int = DATA_SEED,
 ) -> Benchmark:
-    """One labelled PyTorch dataset split into tasks by its classes: ``tasks_by="classes:2"`` or ``"classes:2,3,4"``."""
-    found = [inputs_and_targets(part, None, None) for part in (dataset, test) if part is not None]
-    x, labels = torch.cat([part[0] for part in found]), [label for part in found for label in plain_labels(part[1])]
+    """A labelled PyTorch dataset split into tasks by class: ``tasks_by="classes:2"`` or ``"classes:2,3,4"``."""
+    parts = [inputs_and_targets(part, None, None) for part in (dataset, test) if part is not None]
+    x, labels = torch.cat([part[0] for part in parts]), [label for part in parts for label in plain_labels(part[1])]
     known = sorted(set(labels), key=lambda label: (str(type(label)), label))
     for row, label in enumerate(labels):
         if not isinstance(label, int | float | str):
-            raise DataError(f"the label {label!r} of item {row} is no number or text")
-    marks = torch.arange(len(x)) >= len(found[0][0]) if test is not None else None
+            raise DataError(f"the label {label!r} of item {row} is neither a number nor text")
+    marks = torch.arange(len(x)) >= len(parts[0][0]) if test is not None else None
     examples = Examples(x, class_indices(labels, known), tuple(known), (Place("item ", range(len(x))),), test=marks)  # type: ignore[arg-type]
     order = None if task_order is None else tuple(task_order)
     settings = DataSettings(tasks_by=tasks_by, task_order=order, test_share=test_share, problem="classification")
@@ -87,17 +88,17 @@ def _parts(datasets: Iterable[Any], what: str) -> list[_Part]:
     elements = [datasets] if whole is not None and _is_one_dataset(whole) else list(datasets)
     if not elements:
         raise DataError(f"the {what} is empty; give at least one dataset")
-    found: list[_Part] = []
+    parts: list[_Part] = []
     for index, element in enumerate(elements):
         try:
-            found += _split_by_label(element)
+            parts += _split_by_label(element)
         except DataError as error:
             raise DataError(f"dataset {index} of the {what}: {error}") from error
-    return found
+    return parts
 
 
 def _is_one_dataset(dataset: Any) -> bool:
-    """Whether the items are examples, and not datasets themselves."""
+    """Whether the items are examples rather than datasets."""
     return (
         len(dataset) > 0
         and isinstance(first := dataset[0], tuple | list)
@@ -118,7 +119,7 @@ def _split_by_label(element: Any) -> list[_Part]:
         return [_Part(x, y, None)]
     parts = []
     for label in dict.fromkeys(labels):
-        rows = [row for row, other in enumerate(labels) if other == label]
+        rows = [row for row, row_label in enumerate(labels) if row_label == label]
         parts.append(_Part(x[rows], [y[row] for row in rows], label))
     return parts
 
@@ -141,13 +142,14 @@ def _in_order(tests: list[_Part], train: Sequence[_Part]) -> list[_Part]:
         return tests
     if odd := [label for label in by_label if label not in labels]:
         raise DataError(
-            f"the test stream has a task labelled {odd[0]!r}, the stream only {', '.join(map(repr, labels))}; make them alike"
+            f"the test stream has a task labelled {odd[0]!r}, the stream only {', '.join(map(repr, labels))}; "
+            "make them match"
         )
     return [by_label[part.label] for part in train]
 
 
 def _names(parts: Sequence[_Part]) -> list[str]:
-    """By the task labels where each task has another, else by position."""
+    """Named by task label where the labels are unique, else by position."""
     labels = [part.label for part in parts]
     unique = None not in labels and len(set(labels)) == len(labels)
     return [f"task-{label if unique else index}" for index, label in enumerate(labels)]
@@ -165,11 +167,11 @@ def _task(name: str, train: _Part, test: _Part | None, problem: Problem, share: 
             raise DataError(
                 f"task {name!r}: the test label {unknown[0]!r} has no training examples; add some, or remove it"
             )
-        targets = [class_indices(found, classes) for found in labels]
-    for part, found in zip(parts, targets, strict=True):
-        if len(part.x) != len(found):
+        targets = [class_indices(part_targets, classes) for part_targets in labels]
+    for part, part_targets in zip(parts, targets, strict=True):
+        if len(part.x) != len(part_targets):
             raise DataError(
-                f"task {name!r}: {len(part.x)} inputs but {len(found)} targets; both need one row per example"
+                f"task {name!r}: {len(part.x)} inputs but {len(part_targets)} targets; both need one row per example"
             )
     if test is not None:
         return Task(name, TaskData(train.x, targets[0]), TaskData(test.x, targets[1]), classes)

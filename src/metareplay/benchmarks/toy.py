@@ -17,10 +17,10 @@ REGRESSION_NOISE = 0.05
 REGRESSION_TRAIN_SAMPLES = 20
 REGRESSION_TEST_SAMPLES = 100
 DATA_SEED = 11
-"""Fixes generated data. The first seed with which no stretch of 0.3 in any regression domain, its ends included, lacks a training input."""
+"""Seed of generated data: the first with no gap of 0.3 between inputs (or at the ends) of any regression domain."""
 
 REGRESSION_DOMAINS: tuple[tuple[float, float], ...] = ((-4.0, -2.0), (-1.0, 1.0), (2.0, 4.0))
-"""Inputs of task t are uniform between these two bounds: p^(t)(X), sm:sec:exp:details:regression."""
+"""Inputs of task t are uniform between these bounds: p^(t)(X), sm:sec:exp:details:regression."""
 
 MODES_RADIUS = 5.0
 MODES_STD = 0.2
@@ -53,18 +53,18 @@ def mode_centres() -> Tensor:
     """The centres of the six modes of modes-2d, in the order of their classes: (6, 2)."""
     position = torch.arange(1, MODES_COUNT + 1, dtype=torch.float64)
     angle = (position - 0.5) / MODES_COUNT * 2 * math.pi  # alpha^(t), sm:sec:exp:details:gmm
-    centres = MODES_RADIUS * torch.stack([angle.sin(), angle.cos()], dim=1)  # mu^(t), same place; (6,) -> (6, 2)
+    centres = MODES_RADIUS * torch.stack([angle.sin(), angle.cos()], dim=1)  # mu^(t), same section; (6,) -> (6, 2)
     return centres.float()
 
 
 def regression_1d(seed: int = DATA_SEED) -> Benchmark:
-    """Three polynomials on inputs that do not overlap; 20 noisy training samples each, 100 noise-free test points each."""
+    """Three polynomials on disjoint intervals, each with 20 noisy training samples and 100 noise-free test points."""
     tasks = [_polynomial_task(seed, index) for index in range(len(REGRESSION_FUNCTIONS))]
     return Benchmark("regression-1d", "regression", Scenario.DOMAIN, (1,), len(tasks), tasks.__getitem__)
 
 
 def modes_2d(seed: int = DATA_SEED) -> Benchmark:
-    """Six Gaussian modes on a circle; each of three tasks tells two neighbours apart from 10 training samples per mode."""
+    """Six Gaussian modes on a circle; each of three tasks separates two neighbours; 10 training samples per mode."""
     tasks = [_modes_task(seed, index) for index in range(MODES_COUNT // MODES_PER_TASK)]
     return Benchmark("modes-2d", "classification", Scenario.CLASS, (2,), len(tasks), tasks.__getitem__)
 
