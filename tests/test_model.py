@@ -234,7 +234,7 @@ def test_a_shared_softmax_has_all_its_outputs_from_the_start(rng: Generator) -> 
         sizes.append((model.outputs, model.spec.numel, int(model.fresh.sum())))
     assert sizes[0] == (16, 6 * 4 + 16 * 7, 6 * 4 + 16 * 7)
     assert sizes[1:] == [(16, 6 * 4 + 16 * 7, 0)] * 2
-    with pytest.raises(ConfigError, match=r"has 7 classes, but of the 16 outputs that all tasks share only 6 are left"):
+    with pytest.raises(ConfigError, match=r"has 7 classes, but only 6 of the 16 outputs that all tasks share are left"):
         model.add_task(7, generator=rng)
     assert model.num_tasks == 3
 

@@ -24,20 +24,20 @@ from metareplay.posteriors.local_reparametrisation import run_locally
 from metareplay.task_maps.base import Start, TaskMap
 
 STATISTICS = "statistics."
-"""How the names of stored buffers begin."""
+"""Prefix of the names of stored buffers."""
 
 
 class HeadLayout(StrEnum):
     """Which of the network's outputs belong to a task."""
 
     SINGLE = "single"
-    """Every task uses the first outputs, as many as it has classes: its weights are its own, or its classes are shared."""
+    """Every task uses the first outputs, one per class: it has its own weights, or shares its classes."""
     MULTI = "multi"
-    """Every task adds outputs of its own; each task has a softmax of its own."""
+    """Every task adds its own outputs, with its own softmax."""
     GROWING = "growing"
     """Every task adds outputs to one softmax over all classes so far."""
     SHARED = "shared"
-    """One softmax that spans the classes of all tasks from the start, so their number must be known."""
+    """One softmax over the classes of all tasks from the start, so their number must be known."""
 
     @property
     def one_softmax(self) -> bool:
@@ -48,8 +48,8 @@ class HeadLayout(StrEnum):
 class ContinualModel:
     """A network whose weights have a posterior per task.
 
-    The module itself only says how weights are used; its own parameters and buffers are never trained. It is in evaluation mode but
-    for training steps.
+    The module only defines how weights are used; its own parameters and buffers are never trained. It is in evaluation
+    mode except during training steps.
     """
 
     def __init__(
@@ -64,42 +64,42 @@ class ContinualModel:
         device: torch.device | None = None,
     ) -> None:
         self.device = device or torch.device("cpu")
-        """Where theta and the network's computations live; tasks are added on the processor, data and predictions stay there."""
+        """Where theta lives and the network runs; tasks are added on the CPU, and data and predictions stay there."""
         self.factory, self.family, self.make_task_map = factory, family, make_task_map
         self.layout, self.likelihood, self.target_variances = layout, likelihood, target_variances
         self.total_outputs = total_outputs
         """Outputs that the network has from the start (``HeadLayout.SHARED``)."""
         self.heads: list[slice] = []
         self.introduced_by_task: Tensor
-        """The task that each weight came with: 0 for most, a later one for those of a head that was added; (W,)."""
+        """The task that introduced each weight: 0 for most, a later one for those of an added head; (W,)."""
         self.old_positions: Tensor | None = None
-        """Where the elements of theta from before the last task stand now (P before,); None where theta did not grow."""
+        """Where the last task moved the old elements of theta (P before,); None if theta did not grow."""
         self.outputs = 0
         self.task_buffers = TaskBuffers(self.members)
-        """The network's buffers, e.g. running statistics of batch normalisation, of each task."""
+        """Each task's buffers of the network, e.g. running statistics of batch normalisation."""
         self.network: torch.nn.Module
         self.spec: WeightSpec
         self.task_map: TaskMap
 
     @property
     def num_tasks(self) -> int:
-        """How many tasks the model knows."""
+        """The number of tasks the model has learned."""
         return len(self.heads)
 
     @property
     def members(self) -> int:
-        """How many networks the ensemble of a task has; 1 where there is none."""
+        """The number of networks in a task's ensemble; 1 without an ensemble."""
         return self.family.members if isinstance(self.family, MixtureFamily) else 1
 
     @property
     def fresh(self) -> Tensor:
-        """True for the weights that came with the last task: all of them with the first, a new head's later; (W,) bool."""
+        """True for weights introduced by the last task: all for the first, later those of a new head; (W,) bool."""
         return self.introduced_by_task == self.num_tasks - 1
 
     def add_task(self, classes: int, *, generator: Generator, probe: Tensor | None = None) -> int:
-        """Make room for a task with so many classes (or regression targets); returns its index.
+        """Add a task with ``classes`` outputs (classes or regression targets); returns its index.
 
-        ``probe`` are a few inputs (B, ...) to see whether the network suits them; one that does not leaves no trace.
+        ``probe`` are a few inputs (B, ...) to check that the network accepts them; if not, the model is left unchanged.
         """
         home = self.device
         self.to(torch.device("cpu"))
@@ -121,7 +121,7 @@ class ContinualModel:
             self.family.initial(network, spec, generator=generator),
             self.target_variances(self.family, network, spec),
         )
-        begin = Start(theta, variances, None if variances is None else self.family.weight_mask(spec))
+        start = Start(theta, variances, None if variances is None else self.family.weight_mask(spec))
         introduced_by_task = torch.full((spec.numel,), len(self.heads))
         if self.heads:
             introduced_by_task[self.spec.positions_in(spec)] = self.introduced_by_task
@@ -132,36 +132,33 @@ class ContinualModel:
         if not self.heads:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
         elif self.old_positions is not None:
-            self.task_map.grow(self.old_positions, begin, generator=generator)
+            self.task_map.grow(self.old_positions, start, generator=generator)
         self.network, self.spec, self.outputs = network, spec, outputs
-        self.task_map.add_task(begin, generator=generator)
+        self.task_map.add_task(start, generator=generator)
         self.task_buffers.add_task(network)
         self.heads.append(head)
         return len(self.heads) - 1
 
     def _check(self, network: torch.nn.Module, spec: WeightSpec, outputs: int, probe: Tensor) -> None:
-        """Refuse a network that does not suit the inputs, or loses what was learned when its outputs grow."""
-        begun = self.task_buffers.begun(network)
+        """Refuse a network that does not accept the inputs, or loses what was learned when its outputs grow."""
+        buffers = self.task_buffers.initial(network)
         generator = torch.Generator().manual_seed(0)
         with drawing_in_evaluation(network, generator):
-            check_outputs(network, probe, outputs, begun)
+            check_outputs(network, probe, outputs, buffers)
         if self.heads and outputs > self.outputs:
             with drawing_from(generator):
-                check_growth((self.network, self.spec, self.task_buffers.start), (network, spec, begun), probe)
+                check_growth((self.network, self.spec, self.task_buffers.start), (network, spec, buffers), probe)
 
     def try_out(self, input_shape: Sequence[int]) -> None:
-        """Find out whether the network draws random numbers also when it predicts, so that predictions need not watch for it."""
+        """Find out whether the network draws random numbers in evaluation mode, so that predictions need not check."""
         if self.heads:
             x, generator = torch.zeros(2, *input_shape, device=self.device), torch.Generator().manual_seed(0)
-            with (
-                suppress(Exception),
-                torch.no_grad(),
-                drawing_in_evaluation(self.network, generator),
-            ):  # a user's module may refuse zeros
+            # A user's module may refuse zeros.
+            with suppress(Exception), torch.no_grad(), drawing_in_evaluation(self.network, generator):
                 self.network(x)
 
     def to(self, device: torch.device) -> None:
-        """Live on this device from now on."""
+        """Move to this device."""
         self.device = device
         if self.heads:
             self.network, self.task_map, self.introduced_by_task = (
@@ -176,13 +173,14 @@ class ContinualModel:
         head = slice(start, start + classes)
         if self.total_outputs is not None and head.stop > self.total_outputs:
             raise ConfigError(
-                f"task {len(self.heads)} has {classes} classes, but of the {self.total_outputs} outputs that all tasks share only "
-                f"{self.total_outputs - start} are left; start again with a larger total_outputs, or choose a method whose outputs grow"
+                f"task {len(self.heads)} has {classes} classes, but only {self.total_outputs - start} of the "
+                f"{self.total_outputs} outputs that all tasks share are left; start again with a larger total_outputs, "
+                "or choose a method whose outputs grow"
             )
         return head
 
     def training_posterior(self, task: int) -> Posterior:
-        """What a training step of a task samples from."""
+        """The posterior that a training step of a task samples from."""
         return self.family.while_training(self.task_map.trained_theta(task), self.spec)
 
     def posterior(self, task: int) -> Posterior:
@@ -198,7 +196,7 @@ class ContinualModel:
         return slice(0, self.heads[task].stop) if self.layout is HeadLayout.GROWING else self.heads[task]
 
     def buffers(self, task: int) -> list[Buffers]:
-        """The network's buffers as a task uses them, a set for each member of its ensemble."""
+        """The network's buffers for a task, one set per member of its ensemble."""
         return self.task_buffers.tasks[task]
 
     def run(
@@ -213,15 +211,15 @@ class ContinualModel:
         train: bool = False,
         autocast: bool = False,
     ) -> Tensor:
-        """All outputs under fresh weight samples: (S, B, C); S is a multiple of an ensemble's members.
+        """All outputs under newly drawn weight samples: (S, B, C); S is a multiple of an ensemble's members.
 
-        With ``train`` the network is as it learns, and the task's statistics are updated; else it is as it predicts. With ``autocast`` it
-        computes in bfloat16; weights and outputs keep their type.
+        With ``train`` the network is in training mode, and the task's buffers are updated; else in evaluation mode.
+        With ``autocast`` it computes in bfloat16; weights and outputs keep their type.
         """
         x = x.to(self.device)
         if local:
-            each, members = members_of(posterior)
-            network, gaussian = cast(MLP, self.network), cast(MeanFieldGaussian, each)
+            member, members = members_of(posterior)
+            network, gaussian = cast(MLP, self.network), cast(MeanFieldGaussian, member)
             outputs = run_locally(network, self.spec, gaussian, x, samples // members, generator=generator)
             return outputs.flatten(0, -3)  # (S, B, C), or (S / M, M, B, C) -> (S, B, C)
         weights, buffers = posterior.rsample(samples, generator=generator), self.buffers(task)  # (S, W)
@@ -239,7 +237,7 @@ class ContinualModel:
         return outputs.to(weights.dtype)
 
     def parameter_counts(self) -> dict[str, int]:
-        """Weights of the main network, parameters of one task's posterior, all trained parameters, those a task adds, its statistics."""
+        """Weights of the network, parameters of one posterior, all trained ones, those a task adds, its statistics."""
         return {
             "main_network": self.spec.numel,
             "posterior": self.family.num_parameters(self.spec),
@@ -249,16 +247,16 @@ class ContinualModel:
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that has to be stored beside ``head_bounds``."""
+        """Everything that has to be stored besides ``head_bounds``."""
         stored = {name: tensor.detach() for name, tensor in self.task_map.state_dict().items()}
         return stored | {f"{STATISTICS}{name}": tensor for name, tensor in self.task_buffers.tensors().items()}
 
     def head_bounds(self) -> list[tuple[int, int]]:
-        """First and last-plus-one output of each task, as numbers that JSON can hold."""
+        """Start and stop of each task's outputs, as JSON-serialisable integers."""
         return [(head.start, head.stop) for head in self.heads]
 
     def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
-        """Become the model that gave these heads and tensors; what was there before is replaced."""
+        """Become the model that these heads and tensors come from; the current state is replaced."""
         generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
         self.heads, self.outputs, self.task_buffers = [], 0, TaskBuffers(self.members)
         for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
@@ -279,19 +277,20 @@ class ContinualModel:
             )
         except RuntimeError as error:
             raise CheckpointError(
-                f"the stored weights do not fit this model: {str(error).splitlines()[-1].strip()}; they belong to another configuration"
+                f"the stored weights do not fit this model: {str(error).splitlines()[-1].strip()}; "
+                "they belong to another configuration"
             ) from error
 
 
 @contextmanager
 def _clear_batch_norm() -> Iterator[None]:
-    """Say in our words what batch normalisation cannot do."""
+    """A clear message for what batch normalisation cannot do."""
     try:
         yield
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
         raise DataError(
-            "batch normalisation cannot learn from one example at a time; give the task more examples, a larger batch size, "
-            "or choose a network without it"
+            "batch normalisation cannot be trained on one example at a time; give the task more examples, "
+            "use a larger batch size, or choose a network without it"
         ) from error

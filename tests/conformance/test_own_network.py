@@ -280,7 +280,7 @@ def test_models_from_before_statistics_were_stored_can_be_read(digits: Benchmark
 
 @pytest.mark.parametrize(
     ("method", "function", "words"),
-    [("pr-dirac", "wrong", "gives outputs of shape"), ("vcl", "wider", "its earlier outputs change")],
+    [("pr-dirac", "wrong", "returns outputs of shape"), ("vcl", "wider", "its existing outputs change")],
 )
 def test_a_network_that_does_not_fit_is_refused_and_leaves_no_trace(
     method: str, function: str, words: str, digits: Benchmark
@@ -298,7 +298,7 @@ def test_a_network_that_does_not_fit_is_refused_and_leaves_no_trace(
 def test_one_example_is_too_few_for_batch_normalisation(digits: Benchmark) -> None:
     learner = learner_of(config_of("pr-dirac", "flat"), digits)
     train = digits[0].train
-    with pytest.raises(DataError, match="batch normalisation cannot learn from one example at a time"):
+    with pytest.raises(DataError, match="batch normalisation cannot be trained on one example at a time"):
         list(learner.begin_task(type(train)(train.x[:1], train.y[:1]), 2))
 
 

@@ -94,12 +94,12 @@ def test_functions_and_classes_build_networks(function: str, folder: Path) -> No
         ),
         ("fails_here:one", "importing fails_here failed: ZeroDivisionError: division by zero"),
         ("own_networks_here:two", "own_networks_here.py has no function 'two'"),
-        ("own_networks_here:number", "is a int, no Python function or class"),
-        ("os:_exit", "is a builtin_function_or_method, no Python function or class"),
-        ("own_networks_here:", "names no function; write package.module:function"),
-        (":one", "names no function"),
-        ("own networks:one", "names no function"),
-        ("own_networks_here:one:two", "names no function"),
+        ("own_networks_here:number", "is a int, not a Python function or class"),
+        ("os:_exit", "is a builtin_function_or_method, not a Python function or class"),
+        ("own_networks_here:", "does not name a function; write package.module:function"),
+        (":one", "does not name a function"),
+        ("own networks:one", "does not name a function"),
+        ("own_networks_here:one:two", "does not name a function"),
     ],
 )
 def test_names_that_lead_nowhere_are_refused(name: str, words: str, folder: Path) -> None:
@@ -112,7 +112,7 @@ def test_names_that_lead_nowhere_are_refused(name: str, words: str, folder: Path
     [
         ("none", r"takes no arguments; it must take \(input_shape, outputs\) or \(outputs\)"),
         ("three", r"takes a, b, c; it must take"),
-        ("text", "returned a str, no nn.Module"),
+        ("text", "returned a str, not an nn.Module"),
         ("broken", r"failed for inputs of shape \(3,\) and 2 outputs: ValueError: no such thing$"),
         ("frozen", r"the weight 'weight' is frozen \(requires_grad=False\).*register_buffer"),
         ("lazy", "the weight 'weight' of a lazy layer has no shape yet"),
@@ -133,7 +133,7 @@ def test_the_name_of_a_function(folder: Path) -> None:
         5,
         SimpleNamespace(__module__="os", __qualname__="getcwd"),
     ):
-        with pytest.raises(ConfigError, match="defined at the top of a module"):
+        with pytest.raises(ConfigError, match="defined at the top level of a module"):
             name_of(nameless)  # type: ignore[arg-type]
 
 
@@ -151,7 +151,7 @@ class Returns(nn.Module):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda y: y[:, :1], r"outputs of shape \(2, 1\) for 2 inputs and 2 outputs asked for; it must give \(2, 2\)"),
+        (lambda y: y[:, :1], r"outputs of shape \(2, 1\) for 2 inputs and 2 outputs; it must return \(2, 2\)"),
         (lambda y: y.sum(), r"outputs of shape \(\)"),
         (lambda y: (y, y), "returns a tuple; it must return one tensor"),
         (lambda y: y @ y[:1], r"the network Returns fails on inputs of shape \(3,\): RuntimeError: mat1"),
@@ -193,18 +193,18 @@ def test_growth_that_changes_earlier_outputs_is_refused(zeros: bool) -> None:
     if zeros:  # layers that start at zero hide nothing
         for module in (small, large):
             nn.init.zeros_(module[2].weight)  # type: ignore[index]
-    with pytest.raises(ConfigError, match="its earlier outputs change"):
+    with pytest.raises(ConfigError, match="its existing outputs change"):
         grow(small, large)
-    with pytest.raises(ConfigError, match="its earlier outputs change"):
+    with pytest.raises(ConfigError, match="its existing outputs change"):
         grow(two_layers(5, 2, nn.LayerNorm), two_layers(5, 4, nn.LayerNorm))
 
 
 @pytest.mark.parametrize(
     ("small", "large", "words"),
     [
-        (nn.Linear(3, 2), nn.Linear(2, 4), r"its weight 'weight' of shape \(2, 3\) has shape \(4, 2\) afterwards"),
-        (nn.Linear(3, 2), nn.Linear(3, 4, bias=False), r"its weight 'bias' of shape \(2,\) is missing afterwards"),
-        (nn.Linear(3, 2), nn.Conv1d(3, 4, 1), r"'weight' of shape \(2, 3\) has shape \(4, 3, 1\)"),
+        (nn.Linear(3, 2), nn.Linear(2, 4), r"its weight 'weight' of shape \(2, 3\) then has shape \(4, 2\)"),
+        (nn.Linear(3, 2), nn.Linear(3, 4, bias=False), r"its weight 'bias' of shape \(2,\) then is missing"),
+        (nn.Linear(3, 2), nn.Conv1d(3, 4, 1), r"'weight' of shape \(2, 3\) then has shape \(4, 3, 1\)"),
     ],
 )
 def test_weights_that_are_no_leading_corner_are_refused(small: nn.Module, large: nn.Module, words: str) -> None:

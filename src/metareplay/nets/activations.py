@@ -17,7 +17,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 def activation_named(name: str) -> nn.Module:
-    """The activation function with that name."""
+    """The activation function with this name."""
     if name not in ACTIVATIONS:
         raise ConfigError(f"activation={name!r} is unknown; choose one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]()

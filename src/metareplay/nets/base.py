@@ -1,4 +1,4 @@
-"""Networks as parts, and what the image networks share: which inputs suit them, and how their weights start."""
+"""Networks as parts, and what image networks share: the inputs they accept, and how weights are initialised."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ActivationSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPart(Part):
-    """A network, or a kind of networks whose names follow a pattern."""
+    """A network, or a kind of network whose names follow a pattern."""
 
     pattern: str
     """A regular expression for the names."""
@@ -31,9 +31,9 @@ class NetworkPart(Part):
     """How lists show the name."""
     description: str
     build: Callable[[str, tuple[int, ...], Composition], NetworkFactory]
-    """From name and input shape; inputs that do not suit are refused."""
+    """From name and input shape; unsuitable inputs are refused."""
     check: Callable[[str], object] = lambda name: None
-    """Refuses, with a ConfigError, a name that follows the pattern but stands for nothing."""
+    """Refuses, with a ConfigError, a name that follows the pattern but cannot be built."""
 
 
 NETWORKS: Registry[NetworkPart] = Registry("network", "runs")
@@ -68,14 +68,14 @@ def check_image_shape(network: str, shape: Sequence[int], smallest: int) -> tupl
     channels, height, width = shape
     if min(height, width) < smallest:
         raise ConfigError(
-            f"{network} needs images of at least {smallest} x {smallest} pixels as (channels, height, width), but the inputs have shape "
-            f"{tuple(shape)}; choose a smaller network, e.g. an MLP"
+            f"{network} needs images of at least {smallest} x {smallest} pixels as (channels, height, width), "
+            f"but the inputs have shape {tuple(shape)}; choose a smaller network, e.g. an MLP"
         )
     return channels, height, width
 
 
 def start_xavier(network: nn.Module) -> None:
-    """Weights of linear and convolutional layers Xavier-uniform, biases zero; normalisations keep scale one and shift zero."""
+    """Xavier-uniform weights and zero biases in linear and convolutional layers; normalisation layers stay as built."""
     for layer in network.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             nn.init.xavier_uniform_(layer.weight)

@@ -1,4 +1,4 @@
-"""Features by layer: what a network computes on the way to its outputs, for any ``nn.Module`` under given weights."""
+"""Features by layer: what any ``nn.Module`` computes on the way to its outputs, under given weights."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,11 +33,12 @@ def layer_features(
     batch_size: int = 500,
     generator: Generator | None = None,
 ) -> dict[str, Tensor]:
-    """Outputs of the named submodules, or what enters each linear layer and convolution, by their names.
+    """Outputs of the named submodules, or by default the inputs of every linear layer and convolution, by name.
 
-    Under weight samples (S, W) they have shape (S, N, F), under single weights (W,) shape (N, F). Sample i uses set i of the buffers,
-    modulo their number. Positions of feature maps and sequences are averaged (``pooled``) or flattened. Of a layer that is used more
-    than once the last use counts. A network that draws random numbers takes them from the generator.
+    Weight samples (S, W) give features (S, N, F), a single weight vector (W,) gives (N, F). Sample i uses set i of the
+    buffers, modulo their number. Positions of feature maps and sequences are averaged (``pooled``) or flattened. For a
+    layer that is called more than once, the last call counts. Random numbers that the network draws come from the
+    generator.
     """
     samples = weights if weights.dim() == 2 else weights.unsqueeze(0)  # (S, W)
     sets, noise = buffers or [dict(module.named_buffers())], generator or torch.Generator().manual_seed(0)
@@ -45,21 +46,21 @@ def layer_features(
     with borrowed(module) as lent:
         for index, flat in enumerate(samples):
             state = {**spec.unflatten(flat), **sets[index % len(sets)]}
-            parts: dict[str, list[Tensor]] = {}
-            for part in x.split(batch_size):
+            batches_by_layer: dict[str, list[Tensor]] = {}
+            for batch in x.split(batch_size):
                 with _watched(lent, layers, pooled) as seen, drawing_in_evaluation(module, noise):
-                    functional_call(lent, state, (part.to(flat.device),))
+                    functional_call(lent, state, (batch.to(flat.device),))
                 for name, values in seen.items():
-                    parts.setdefault(name, []).append(values.cpu())
-            for name, each in parts.items():
-                by_layer.setdefault(name, []).append(torch.cat(each))  # (N, F)
-    stacked = {name: torch.stack(each) for name, each in by_layer.items()}  # (S, N, F)
+                    batches_by_layer.setdefault(name, []).append(values.cpu())
+            for name, batches in batches_by_layer.items():
+                by_layer.setdefault(name, []).append(torch.cat(batches))  # (N, F)
+    stacked = {name: torch.stack(batches) for name, batches in by_layer.items()}  # (S, N, F)
     return stacked if weights.dim() == 2 else {name: values[0] for name, values in stacked.items()}
 
 
 @contextmanager
 def _watched(module: nn.Module, layers: Sequence[str], pooled: bool) -> Iterator[Mapping[str, Tensor]]:
-    """What the layers of a module that nobody else uses see or give (B, F) while it runs."""
+    """Inputs or outputs (B, F) of a module's layers, recorded while it runs; no other thread may use the module."""
     known, seen = dict(module.named_modules()), dict[str, Tensor]()
     if unknown := [name for name in layers if not name or name not in known]:
         raise ConfigError(
@@ -80,9 +81,7 @@ def _hook(seen: dict[str, Tensor], name: str, pooled: bool, *, output: bool) -> 
         value = outputs if output else inputs
         value = value[0] if isinstance(value, tuple) else value
         if not isinstance(value, Tensor):
-            raise ConfigError(
-                f"the layer {name!r} gives a {type(value).__name__}, which has no features; name another layer"
-            )
+            raise ConfigError(f"the layer {name!r} returns a {type(value).__name__}, not a tensor; name another layer")
         seen[name] = _flat(value, layer, pooled)
 
     return hook

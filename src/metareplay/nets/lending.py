@@ -1,6 +1,6 @@
-"""One module for several threads. ``functional_call`` puts weights into a module while it runs, so only one thread may use it at a time.
+"""One module for several threads. ``functional_call`` swaps weights into a running module: one thread at a time.
 
-A thread borrows the module, or, if that is lent already, a copy that shares all its tensors.
+A thread borrows the module or, if another thread has it, a copy that shares all its tensors.
 """
 
 import threading
@@ -13,14 +13,14 @@ from torch import nn
 
 
 class _Shelf:
-    """What there is to lend of a module. The module itself is not held, so that it can be collected."""
+    """The copies of a module that can be lent. It holds no reference to the module, which can be garbage-collected."""
 
     def __init__(self, module: nn.Module) -> None:
         self.lent = False
         self.returned = threading.Condition()
         self.spares: list[nn.Module] = []
         try:
-            self.pattern: nn.Module | None = _copy(module)  # now, while nobody's weights are in it
+            self.pattern: nn.Module | None = _copy(module)  # now, before other weights are swapped in
         except Exception:  # a user's module may hold anything
             self.pattern = None
 
@@ -31,26 +31,26 @@ _SHELVES_LOCK = threading.Lock()
 
 @contextmanager
 def borrowed(module: nn.Module) -> Iterator[nn.Module]:
-    """The module, or a copy of it that no other thread uses meanwhile; one that cannot be copied is waited for."""
+    """The module, or a copy, for this thread alone; a module that cannot be copied is waited for."""
     with _SHELVES_LOCK:
         shelf = _SHELVES.get(module) or _SHELVES.setdefault(module, _Shelf(module))
     with shelf.returned:
         while shelf.lent and shelf.pattern is None:
             shelf.returned.wait()
         original, shelf.lent = not shelf.lent, True
-        own = module if original else shelf.spares.pop() if shelf.spares else _copy(shelf.pattern)  # type: ignore[arg-type]
+        lent = module if original else shelf.spares.pop() if shelf.spares else _copy(shelf.pattern)  # type: ignore[arg-type]
     try:
-        yield own
+        yield lent
     finally:
         with shelf.returned:
             if original:
                 shelf.lent = False
                 shelf.returned.notify()
             else:
-                shelf.spares.append(own)
+                shelf.spares.append(lent)
 
 
 def _copy(module: nn.Module) -> nn.Module:
-    """The same structure around the same tensors."""
+    """A copy of the structure that shares the tensors."""
     shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return deepcopy(module, shared)

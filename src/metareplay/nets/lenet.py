@@ -11,7 +11,7 @@ from metareplay.nets.activations import activation_named
 from metareplay.nets.base import check_image_shape, register_image_network, start_xavier
 
 SMALLEST = 16
-"""Smaller images vanish in two convolutions of 5 x 5 without padding, each followed by pooling of 2 x 2."""
+"""Smaller images vanish in two unpadded 5 x 5 convolutions, each followed by 2 x 2 pooling."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""The outputs of an MLP linearised at some weights, under Gaussian weights, without the derivative by each weight."""
+"""The outputs of an MLP linearised in its weights, for Gaussian weights, without the derivative for each weight."""
 
 import torch
 import torch.nn.functional as F
@@ -13,9 +13,9 @@ def linearised_mlp_outputs(
 ) -> tuple[Tensor, Tensor]:
     """As ``linearised_outputs`` of weights.py: mean (B, C) and covariance (B, C, C).
 
-    The derivative of output c by the weight from a_j to the pre-activation i is g_ci a_j, with g_ci its derivative by that
-    pre-activation. A layer's part of the covariance of outputs c and d is then sum_i g_ci g_di sum_j scale_ij^2 a_j^2: what a forward
-    pass of squares gives, whatever the number of weights.
+    The derivative of output c with respect to the weight from a_j to pre-activation i is g_ci a_j, where g_ci is the
+    derivative with respect to that pre-activation. A layer then adds sum_i g_ci g_di sum_j scale_ij^2 a_j^2 to the
+    covariance of outputs c and d: a forward pass of squares, whatever the number of weights.
     """
     weights, variances = spec.unflatten(mean), spec.unflatten(scale.square())
     inputs, slopes, h = [], [], x.flatten(1)  # (B, ...) -> (B, D)
@@ -30,9 +30,8 @@ def linearised_mlp_outputs(
     covariance = torch.zeros((), device=h.device)
     for index in reversed(range(len(mlp.layers))):
         name = f"layers.{index}"
-        spread = F.linear(
-            inputs[index].square(), variances[f"{name}.weight"], variances[f"{name}.bias"]
-        )  # (B, D) -> (B, H)
+        weight, bias = variances[f"{name}.weight"], variances[f"{name}.bias"]
+        spread = F.linear(inputs[index].square(), weight, bias)  # (B, D) -> (B, H)
         covariance = covariance + (g * spread.unsqueeze(1)) @ g.mT  # (B, C, C)
         if index:
             g = (g @ weights[f"{name}.weight"]) * slopes[index - 1].unsqueeze(1)  # (B, C, H) -> (B, C, D)

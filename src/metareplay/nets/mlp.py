@@ -1,4 +1,4 @@
-"""Multilayer perceptrons of any widths. An ordinary module that knows nothing of hypernetworks."""
+"""Multilayer perceptrons of any width. An ordinary module that knows nothing about hypernetworks."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -38,14 +38,14 @@ class MLP(nn.Module):
     def run_samples(self, weights: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """Outputs (S, B, outputs) under S sets of weights by name, each of shape (S, ...).
 
-        Examples are the last dimension inside, so that the gradient of a weight comes as the weight is stored and needs no transposed copy.
+        Examples are the last dimension internally, so that a weight's gradient is laid out like the weight, without a
+        transposed copy.
         """
         h = x.flatten(1).mT.expand(len(weights["layers.0.weight"]), -1, -1)  # (B, ...) -> (S, D, B)
         for index in range(len(self.layers)):
             weight, bias = weights[f"layers.{index}.weight"], weights[f"layers.{index}.bias"]
-            h = torch.baddbmm(
-                bias.unsqueeze(-1), weight, h if index == 0 else self.activation(h)
-            )  # (S, D, B) -> (S, H, B)
+            h = h if index == 0 else self.activation(h)
+            h = torch.baddbmm(bias.unsqueeze(-1), weight, h)  # (S, D, B) -> (S, H, B)
         return h.mT  # (S, outputs, B) -> (S, B, outputs)
 
 

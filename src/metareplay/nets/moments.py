@@ -1,4 +1,4 @@
-"""Means and covariances of an MLP's outputs under independent Gaussian weights, from one pass through the layers, without samples."""
+"""Means and covariances of an MLP's outputs under independent Gaussian weights, in one pass without samples."""
 
 from collections.abc import Mapping
 from math import pi, sqrt
@@ -17,17 +17,17 @@ from metareplay.settings import Composition, Settings
 
 
 class MomentsSettings(Settings):
-    """Whether predictions need weight samples; settings of posteriors with independent Gaussian weights."""
+    """Whether predictions need weight samples; for posteriors with independent Gaussian weights."""
 
     group: ClassVar[str] = "inference"
     predictive: Literal["samples", "moments"] = Field(
         "samples",
-        description="samples: run the network under weight samples; moments: means and variances go through the "
-        "layers of an MLP with Gaussian weights, and K samples are drawn of its outputs alone",
+        description="samples: run the network with weight samples; moments: propagate means and variances through the "
+        "layers of an MLP with Gaussian weights, and draw K samples of its outputs only",
     )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """What is about weight samples."""
+        """Settings for weight samples."""
         if self.predictive == "samples":
             return {}
         return dict.fromkeys(
@@ -35,7 +35,7 @@ class MomentsSettings(Settings):
         )
 
     def check(self, composition: Composition) -> None:
-        """Moments are known for our own layers alone."""
+        """Moments are implemented for our own layers only."""
         network = composition.parts()["network"]
         if self.predictive == "moments" and network.name != "mlp":
             raise ConfigError(
@@ -50,40 +50,39 @@ NODES = 16
 def mlp_output_moments(
     mlp: MLP, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, columns: slice = slice(None)
 ) -> tuple[Tensor, Tensor]:
-    """Mean (B, C) and covariance (B, C, C) of some outputs if each weight is N(mean, scale^2) on its own.
+    """Mean (B, C) and covariance (B, C, C) of some outputs under independent weights N(mean, scale^2).
 
-    Forward, every unit has a mean and a variance: those of a linear layer's outputs are exact for independent inputs; a pre-activation, a
-    sum of many terms, is taken for Gaussian, and an activation has the moments of what it makes of a Gaussian. Backward, as in
-    linearised.py, what each layer's weights add to the outputs' covariance is found with the derivatives of the outputs' means, so that
-    two units which vary together because they share inputs do so in the outputs. With s = E[f'(a)], the slope of the best linear fit
-    to f(a), the rest of f(a) is uncorrelated with a; it counts as noise of its own.
+    Forward, every unit has a mean and a variance: exact for a linear layer with independent inputs; a pre-activation, a
+    sum of many terms, is assumed Gaussian, and an activation has the moments of a transformed Gaussian. Backward, as in
+    linearised.py, what each layer's weights add to the outputs' covariance follows from the derivatives of the outputs'
+    means, so that units correlated through shared inputs are so in the outputs. With s = E[f'(a)], the slope of the
+    best linear fit to f(a), the residual of f(a) is uncorrelated with a; it is treated as independent noise.
     """
     weights, variances = spec.unflatten(mean), spec.unflatten(scale.square())
     h, spread = x.flatten(1), torch.zeros((), device=x.device)  # means (B, D) and variances of a layer's inputs
-    own, rests, slopes = [], [], []
+    from_weights, residuals, slopes = [], [], []
     variance = spread  # of the pre-activations
     for index in range(len(mlp.layers)):
         weight, bias = f"layers.{index}.weight", f"layers.{index}.bias"
         if index:
             h, spread, slope = activation_moments(mlp.activation, h, variance)
             slopes.append(slope)
-            rests.append((spread - slope.square() * variance).clamp_min(0.0))
-        own.append(
-            F.linear(torch.addcmul(spread, h, h), variances[weight], variances[bias])
-        )  # by the layer's own weights; (B, D) -> (B, H)
-        variance = (
-            own[-1] + F.linear(spread, weights[weight].square()) if index else own[-1]
-        )  # and by its inputs' variances; (B, H)
+            residuals.append((spread - slope.square() * variance).clamp_min(0.0))
+        squares = torch.addcmul(spread, h, h)  # E[h^2]
+        from_weights.append(F.linear(squares, variances[weight], variances[bias]))  # (B, D) -> (B, H)
+        from_inputs = F.linear(spread, weights[weight].square()) if index else None  # (B, D) -> (B, H)
+        variance = from_weights[-1] if from_inputs is None else from_weights[-1] + from_inputs  # (B, H)
         h = F.linear(h, weights[weight], weights[bias])  # (B, D) -> (B, H)
-    g = torch.eye(h.shape[1], device=h.device, dtype=h.dtype)[columns].unsqueeze(
-        0
-    )  # the same for all inputs: (1, C, outputs)
-    covariance = _shared(g, own[-1])
+    identity = torch.eye(h.shape[1], device=h.device, dtype=h.dtype)
+    g = identity[columns].unsqueeze(0)  # the same for all inputs: (1, C, outputs)
+    covariance = _shared(g, from_weights[-1])
     for index in reversed(range(1, len(mlp.layers))):
-        g = g @ weights[f"layers.{index}.weight"]  # by the inputs of the layer; (B or 1, C, H) -> (B or 1, C, D)
-        covariance = covariance + _shared(g, rests[index - 1])
-        g = g * slopes[index - 1].unsqueeze(1)  # by the pre-activations before them
-        covariance = covariance + _shared(g, own[index - 1])
+        g = (
+            g @ weights[f"layers.{index}.weight"]
+        )  # with respect to the layer's inputs; (B or 1, C, H) -> (B or 1, C, D)
+        covariance = covariance + _shared(g, residuals[index - 1])
+        g = g * slopes[index - 1].unsqueeze(1)  # with respect to the pre-activations before them
+        covariance = covariance + _shared(g, from_weights[index - 1])
     return h[:, columns], covariance
 
 

@@ -1,4 +1,4 @@
-"""Random numbers that a module draws from PyTorch's global generator, e.g. for dropout: they come from an explicit one instead."""
+"""Random numbers that a module draws from PyTorch's global generator, e.g. for dropout, from an explicit generator."""
 
 import threading
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ import torch
 from torch import Generator, nn
 
 _SWAP = threading.RLock()
-"""Held while the global generator is exchanged for another one."""
+"""Held while the global generator is replaced by another."""
 _INSIDE = threading.local()
 _DRAWS: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
-"""Whether a module draws also in evaluation mode, once that is known."""
+"""Whether a module also draws random numbers in evaluation mode, once known."""
 _DRAWS_LOCK = threading.Lock()
 
 
@@ -32,21 +32,21 @@ def drawing_from(generator: Generator) -> Iterator[None]:
 
 
 def exchanged() -> bool:
-    """Whether this thread has exchanged the global generator, and so may set it back."""
+    """Whether this thread has replaced the global generator, and so may reset its state."""
     return getattr(_INSIDE, "depth", 0) > 0
 
 
 def draws_in_evaluation(module: nn.Module) -> bool | None:
-    """Whether a module draws random numbers also in evaluation mode; None while it has not been tried."""
+    """Whether a module also draws random numbers in evaluation mode; None until it has been tried."""
     with _DRAWS_LOCK:
         return _DRAWS.get(module)
 
 
 def drawing_in_evaluation(module: nn.Module, generator: Generator) -> AbstractContextManager[None]:
-    """As ``drawing_from``, around forward passes of a module in evaluation mode.
+    """Like ``drawing_from``, around forward passes of a module in evaluation mode.
 
-    Few modules draw anything then. Whether one does is seen the first time; from then on the global generator is left alone for all
-    others, so that threads need not wait for each other.
+    Few modules draw anything then. The first pass shows whether one does; if not, the global generator is left alone
+    from then on, so that threads need not wait for each other.
     """
     return nullcontext() if draws_in_evaluation(module) is False else _watched(module, generator)
 

@@ -1,4 +1,4 @@
-"""Statistics of batch normalisation, and all other buffers of a network: each task has a set of its own.
+"""Batch-normalisation statistics and all other buffers of a network: each task has its own set.
 
 [Henning2021, SM sec. SplitCIFAR-10: statistics are stored for each task, and loaded when it is selected]
 """
@@ -17,44 +17,50 @@ START = "start"
 
 @final
 class TaskBuffers:
-    """The buffers of every task, a set for each member of an ensemble. A new task starts as the first network was built."""
+    """The buffers of every task, one set per ensemble member. A new task starts with those of the first network."""
 
     def __init__(self, members: int = 1) -> None:
         self.members = members
         self.start: Buffers = {}
         self.tasks: list[list[Buffers]] = []
 
-    def begun(self, network: nn.Module) -> Buffers:
-        """What one more task would start with in this network."""
+    def initial(self, network: nn.Module) -> Buffers:
+        """The buffers that a new task would start with in this network."""
         fresh = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
         return grown(self.start, fresh) if self.tasks else fresh
 
     def add_task(self, network: nn.Module) -> None:
-        """Make room for one more task; the others' buffers grow if those of the network have."""
-        self.start = self.begun(network)
+        """Add a task; the other tasks' buffers grow if the network's have."""
+        self.start = self.initial(network)
         self.tasks = [[grown(old, self.start) for old in sets] for sets in self.tasks]
         self.tasks.append([dict(self.start) for _ in range(self.members)])
 
     def per_task(self) -> int:
-        """How many numbers a task keeps."""
+        """The number of values stored per task."""
         return max((sum(tensor.numel() for tensor in self._changed(sets).values()) for sets in self.tasks), default=0)
 
     def _changed(self, sets: list[Buffers]) -> Buffers:
-        """The buffers that training has changed, those of several members stacked; constants are kept once for all tasks."""
-        names = [name for name, tensor in self.start.items() if any(not torch.equal(own[name], tensor) for own in sets)]
-        stacked = {name: torch.stack([own[name] for own in sets]) for name in names}  # (M, ...)
+        """The buffers that training has changed, stacked over members; constants are stored once for all tasks."""
+        names = [
+            name
+            for name, tensor in self.start.items()
+            if any(not torch.equal(buffers[name], tensor) for buffers in sets)
+        ]
+        stacked = {name: torch.stack([buffers[name] for buffers in sets]) for name in names}  # (M, ...)
         return stacked if self.members > 1 else {name: tensor[0] for name, tensor in stacked.items()}
 
     def to(self, device: torch.device) -> None:
-        """Live on this device from now on."""
+        """Move to this device."""
         self.start = {name: tensor.to(device) for name, tensor in self.start.items()}
         self.tasks = [
-            [{name: tensor.to(device) for name, tensor in own.items()} for own in sets] for sets in self.tasks
+            [{name: tensor.to(device) for name, tensor in buffers.items()} for buffers in sets] for sets in self.tasks
         ]
 
     def is_finite(self) -> bool:
-        """Whether all numbers are finite."""
-        return all(bool(tensor.isfinite().all()) for sets in self.tasks for own in sets for tensor in own.values())
+        """Whether all values are finite."""
+        return all(
+            bool(tensor.isfinite().all()) for sets in self.tasks for buffers in sets for tensor in buffers.values()
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that has to be stored."""
@@ -64,31 +70,36 @@ class TaskBuffers:
         return stored
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Have these values for as many tasks as there are; what is not named was never changed."""
-        for key in sorted(tensors, key=lambda key: not key.startswith(START)):  # the start first: tasks differ from it
+        """Set these values for the existing tasks; buffers that are not named were never changed."""
+        for key in sorted(tensors, key=lambda key: not key.startswith(START)):  # the start first: tasks override it
             (owner, _, name), tensor = key.partition("."), tensors[key]
-            each = tensor.unsqueeze(0) if owner == START or self.members == 1 else tensor  # (M, ...)
-            if name not in self.start or each.shape[1:] != self.start[name].shape or len(each) not in (1, self.members):
+            members = tensor.unsqueeze(0) if owner == START or self.members == 1 else tensor  # (M, ...)
+            if (
+                name not in self.start
+                or members.shape[1:] != self.start[name].shape
+                or len(members) not in (1, self.members)
+            ):
                 raise CheckpointError(
                     f"the stored buffer {name!r} does not fit this network; it belongs to another configuration"
                 )
             if owner == START:
                 self.start[name] = tensor
             for sets in self.tasks if owner == START else [self.tasks[int(owner)]]:
-                for own, value in zip(sets, each.expand(self.members, *each.shape[1:]), strict=True):
-                    own[name] = value
+                for buffers, value in zip(sets, members.expand(self.members, *members.shape[1:]), strict=True):
+                    buffers[name] = value
 
 
 def grown(old: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> Buffers:
     """Old values as the leading corner of each buffer of a network with more outputs; fresh values elsewhere."""
-    found = dict(fresh)
+    result = dict(fresh)
     for name, tensor in old.items():
         new = fresh.get(name)
         if new is None or new.dim() != tensor.dim() or any(b < a for a, b in zip(tensor.shape, new.shape, strict=True)):
             raise ConfigError(
-                f"the network cannot be given more outputs: its buffer {name!r} of shape {tuple(tensor.shape)} is no part of "
-                f"{'any' if new is None else tuple(new.shape)} afterwards; let the number of outputs change the last layer alone"
+                f"the network cannot be given more outputs: its buffer {name!r} of shape {tuple(tensor.shape)} then "
+                f"{'is missing' if new is None else f'has shape {tuple(new.shape)}'}; "
+                "let the number of outputs change only the last layer"
             )
-        found[name] = new.clone()
-        found[name][tuple(slice(0, size) for size in tensor.shape)] = tensor
-    return found
+        result[name] = new.clone()
+        result[name][tuple(slice(0, size) for size in tensor.shape)] = tensor
+    return result

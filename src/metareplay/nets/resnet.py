@@ -1,7 +1,7 @@
-"""Residual networks for small images [He2016; Zagoruyko2016; Henning2021, SM sec. SplitCIFAR-10, SplitCIFAR-100]. Ordinary modules.
+"""Residual networks for small images [He2016; Zagoruyko2016; Henning2021, SM sec. SplitCIFAR-10, SplitCIFAR-100].
 
-Which layers have biases, and which kind of shortcut, follows the published runs: ResNet-32 has biases in all layers and shortcuts
-without weights; ResNet-18 and WRN-28-10 have a bias in the last layer alone and projections where the size changes.
+Ordinary modules. Biases and shortcuts follow the published runs: ResNet-32 has biases in all layers and shortcuts
+without weights; ResNet-18 and WRN-28-10 have a bias in the last layer only and projections where the size changes.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from metareplay.nets.activations import activation_named
 from metareplay.nets.base import check_image_shape, register_image_network, start_xavier
 
 SMALLEST = 8
-"""Smaller images have no pixel left after the last halving."""
+"""Smaller images have no pixels left after the last downsampling."""
 
 
 def conv3x3(inputs: int, outputs: int, stride: int = 1, *, bias: bool = False) -> nn.Conv2d:
@@ -48,9 +48,8 @@ class BasicBlock(nn.Module):
             return self.shortcut(x)
         if self.stride == 1 and self.more == 0:
             return x
-        return F.pad(
-            x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more)
-        )  # zeros for new channels [He2016, option A]
+        x = x[:, :, :: self.stride, :: self.stride]
+        return F.pad(x, (0, 0, 0, 0, 0, self.more))  # zeros for new channels [He2016, option A]
 
 
 @final
@@ -71,7 +70,7 @@ class WideBlock(nn.Module):
 
 
 class _Residual(nn.Module):
-    """Stem, blocks, optionally a last normalisation, mean over all pixels, one linear layer."""
+    """Stem, blocks, optionally a final normalisation, global average pooling, one linear layer."""
 
     def __init__(
         self,
@@ -93,12 +92,12 @@ class _Residual(nn.Module):
 
 
 def _strides(widths: Sequence[int], depths: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Inputs, outputs and stride of each block: every group but the first halves the image."""
-    found = []
+    """Inputs, outputs and stride of each block: every group but the first halves the resolution."""
+    blocks = []
     for group, ((before, width), depth) in enumerate(zip(pairwise(widths), depths, strict=True)):
         for index in range(depth):
-            found.append((before if index == 0 else width, width, 2 if index == 0 and group > 0 else 1))
-    return found
+            blocks.append((before if index == 0 else width, width, 2 if index == 0 and group > 0 else 1))
+    return blocks
 
 
 def _resnet(

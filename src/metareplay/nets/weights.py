@@ -21,21 +21,21 @@ from metareplay.nets.mlp import MLP
 from metareplay.nets.noise import exchanged
 
 Buffers = dict[str, Tensor]
-"""A module's tensors that are no weights, by name: running statistics, constants."""
+"""A module's tensors that are not weights, by name: running statistics, constants."""
 
 SLOWNESS = "There is a performance drop"
 JACOBIAN_ELEMENTS = 2**25
-"""Elements of the derivatives that are held at once, 128 MiB in float32."""
+"""Elements of the Jacobians held in memory at once, 128 MiB in float32."""
 
 
 @dataclass(frozen=True)
 class WeightSpec:
-    """Names and shapes of a module's weights, in the order in which the flat vector holds them."""
+    """Names and shapes of a module's weights, in the order of the flat vector."""
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
     groups: Tensor | None = field(default=None, compare=False, repr=False)
-    """Which weights came together, once the outputs have grown (W,); None: each weight tensor is a group."""
+    """Which weights were added together, once the outputs have grown (W,); None: each weight tensor is a group."""
 
     @classmethod
     def of(cls, module: nn.Module) -> "WeightSpec":
@@ -50,7 +50,7 @@ class WeightSpec:
             if id(parameter) in seen:
                 raise ConfigError(
                     f"the weights {seen[id(parameter)]!r} and {name!r} of {type(module).__name__} are one tensor; "
-                    "tied weights cannot have a posterior each: give the layers weights of their own"
+                    "tied weights cannot each have a posterior: give the layers separate weights"
                 )
             seen[id(parameter)] = name
         return cls(tuple(name for name, _ in named), tuple(parameter.shape for _, parameter in named))
@@ -66,29 +66,28 @@ class WeightSpec:
         return sum(self.sizes)
 
     def flatten(self, module: nn.Module) -> Tensor:
-        """The module's own weights as one detached vector."""
+        """The module's current weights as one detached vector."""
         weights = dict(module.named_parameters())
         return torch.cat([weights[name].detach().reshape(-1) for name in self.names])  # (W,)
 
     @cached_property
     def from_oldest(self) -> ColumnBlocks | None:
-        """Where each weight stands if they are ordered from the oldest to the latest; None where all are of one age."""
+        """Each weight's position when ordered from oldest to newest; None if all are of the same age."""
         if self.groups is None:
             return None
-        return ColumnBlocks.of(
-            self.groups.cpu().argsort(stable=True).argsort(), self.numel
-        )  # groups are numbered as they came
+        by_age = self.groups.cpu().argsort(stable=True)  # groups are numbered in order of age
+        return ColumnBlocks.of(by_age.argsort(), self.numel)
 
     @cached_property
     def runs(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """How many successive weights came together, and in which group."""
+        """Lengths of the runs of consecutive weights in the same group, and their groups."""
         if self.groups is None:
             return self.sizes, tuple(range(len(self.sizes)))
         groups, sizes = self.groups.unique_consecutive(return_counts=True)
         return tuple(sizes.tolist()), tuple(groups.tolist())
 
     def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views of the flat vector, named and shaped as the module's weights; leading dimensions are kept."""
+        """Views of the flat vector, named and shaped like the module's weights; leading dimensions are kept."""
         if flat.shape[-1] != self.numel:
             raise ConfigError(
                 f"the flat weight vector has {flat.shape[-1]} elements; this network has {self.numel} weights"
@@ -100,19 +99,19 @@ class WeightSpec:
         }  # (..., W) -> (..., *shape)
 
     def grown_from(self, smaller: "WeightSpec") -> "WeightSpec":
-        """This specification, knowing which weights the network had before its outputs grew: the others are groups of their own."""
-        own = torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))  # (W,)
+        """This specification with the groups from before the outputs grew; the new weights form new groups."""
+        new_groups = torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))  # (W,)
         before = smaller.groups
         if before is None:
             before = torch.repeat_interleave(torch.arange(len(smaller.sizes)), torch.tensor(smaller.sizes))
-        groups = own + int(before.max()) + 1
+        groups = new_groups + int(before.max()) + 1
         groups[smaller.positions_in(self)] = before
         return replace(self, groups=groups.unique(return_inverse=True)[1])
 
     def positions_in(self, larger: "WeightSpec") -> Tensor:
-        """Where each of this network's weights stands in the flat vector of the same network with more outputs.
+        """The position of each of this network's weights in the flat vector of the same network with more outputs.
 
-        Every weight of the larger network holds the smaller one's as its leading corner; other networks are refused.
+        Each weight must be the leading corner of the larger network's; other networks are refused.
         """
         positions, shapes = (
             torch.arange(larger.numel).split(larger.sizes),
@@ -123,9 +122,9 @@ class WeightSpec:
             new = shapes.get(name)
             if new is None or len(new) != len(shape) or any(b < a for a, b in zip(shape, new, strict=True)):
                 raise ConfigError(
-                    f"the network cannot be given more outputs: its weight {name!r} of shape {tuple(shape)} "
-                    f"{'is missing' if new is None else f'has shape {tuple(new)}'} afterwards, and does not hold the old one as its "
-                    "leading corner; let the number of outputs change the last layer alone"
+                    f"the network cannot be given more outputs: its weight {name!r} of shape {tuple(shape)} then "
+                    f"{'is missing' if new is None else f'has shape {tuple(new)}'}, and the old one is not its "
+                    "leading corner; let the number of outputs change only the last layer"
                 )
             index = larger.names.index(name)
             block = positions[index].view(larger.shapes[index])
@@ -134,17 +133,18 @@ class WeightSpec:
 
 
 _ONE_BY_ONE: WeakSet[nn.Module] = WeakSet()
-"""Modules that turned out not to be batchable over weight samples."""
+"""Modules that turned out not to support batching over weight samples."""
 _WARNS: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
-"""Whether PyTorch warns that some layers of a module are run sample by sample inside, once that is known."""
+"""Whether PyTorch warns that it runs some layers of a module sample by sample, once known."""
 _KNOWN_LOCK, _WARNINGS_LOCK = threading.Lock(), threading.RLock()
 
 
 def one_by_one(module: nn.Module) -> bool:
     """Whether weight samples are run one after another.
 
-    Batched over samples, a convolution becomes one with as many groups: on a processor that is slower for all but tiny networks (measured
-    with 10 samples: LeNet 2.3 times, ResNet-32 1.2 times), and holds the activations of all samples at once.
+    Batched over samples, a convolution becomes a grouped one with a group per sample: on a CPU that is slower for all
+    but tiny networks (measured with 10 samples: LeNet 2.3 times, ResNet-32 1.2 times), and it holds the activations of
+    all samples at once.
     """
     with _KNOWN_LOCK:
         known = module in _ONE_BY_ONE
@@ -156,8 +156,8 @@ def run_flat(
 ) -> Tensor:
     """Outputs of the module under weight samples (S, W) for inputs (B, ...): (S, B, C).
 
-    ``buffers`` stand in for the module's own: sample i uses set i modulo their number. In training mode each sample starts from its set,
-    which is then replaced by what its samples make of it, on average.
+    ``buffers`` replace the module's own: sample i uses set i modulo their number. In training mode each sample starts
+    from its set, which is then replaced by the mean of its samples' updated buffers.
     """
     if isinstance(module, MLP) and len(weights) > 1:
         return module.run_samples(spec.unflatten(weights), x)
@@ -172,10 +172,10 @@ def run_flat(
 
     outputs, changed = _over_samples(module, single, weights, rows)
     for index, own in enumerate(sets if module.training else ()):
-        for name, each in changed.items():
-            mine = each[index :: len(sets)]  # (S, ...) -> (S / M, ...)
-            if not torch.equal(mine, own[name].expand_as(mine)):  # constants stay exactly what they are
-                own[name] = mine.mean(0) if mine.is_floating_point() else mine[0]
+        for name, values in changed.items():
+            updated = values[index :: len(sets)]  # (S, ...) -> (S / M, ...)
+            if not torch.equal(updated, own[name].expand_as(updated)):  # constants stay exactly as they are
+                own[name] = updated.mean(0) if updated.is_floating_point() else updated[0]
     return outputs
 
 
@@ -185,7 +185,7 @@ def _over_samples(
     weights: Tensor,
     rows: Sequence[Buffers],
 ) -> tuple[Tensor, Buffers]:
-    """What ``single`` gives for each of the weight samples (S, W) and its buffers, stacked: batched where that works and pays."""
+    """``single`` for each weight sample (S, W) and its buffers, stacked; batched where that works and is faster."""
     state = torch.get_rng_state() if exchanged() else None
     if len(rows) > 1 and not one_by_one(module):
         try:
@@ -195,15 +195,13 @@ def _over_samples(
                 _ONE_BY_ONE.add(module)
             if state is not None:
                 torch.set_rng_state(state)
-    flats = (
-        weights.unbind() if len(weights) > 1 else (weights.squeeze(0),)
-    )  # a view, whose gradient is no copy; S times (W,)
-    found = [
+    flats = weights.unbind() if len(weights) > 1 else (weights.squeeze(0),)  # a view needs no copy of the gradient
+    results = [
         single(flat, {name: value.clone() for name, value in row.items()})
         for flat, row in zip(flats, rows, strict=True)
     ]
-    return torch.stack([outputs for outputs, _ in found]), {
-        name: torch.stack([own[name] for _, own in found]) for name in rows[0]
+    return torch.stack([outputs for outputs, _ in results]), {
+        name: torch.stack([own[name] for _, own in results]) for name in rows[0]
     }
 
 
@@ -211,12 +209,10 @@ def _batched(
     single: Callable[[Tensor, Buffers], tuple[Tensor, Buffers]], weights: Tensor, rows: Sequence[Buffers]
 ) -> tuple[Tensor, Buffers]:
     if not rows[0]:  # less to wrap
-        return torch.func.vmap(lambda flat: single(flat, {})[0], randomness="different")(
-            weights
-        ), {}  # (S, W) -> (S, B, C)
-    counts = {
-        name: value.clone() for name, value in rows[0].items() if not value.is_floating_point()
-    }  # the same for all samples
+        run = torch.func.vmap(lambda flat: single(flat, {})[0], randomness="different")
+        return run(weights), {}  # (S, W) -> (S, B, C)
+    # Counts are the same for all samples.
+    counts = {name: value.clone() for name, value in rows[0].items() if not value.is_floating_point()}
     own = {name: torch.stack([row[name] for row in rows]) for name in rows[0] if name not in counts}  # (S, ...)
     batched = torch.func.vmap(lambda flat, own: single(flat, {**own, **counts}), randomness="different")
     outputs, changed = batched(weights, own)  # (S, W) -> (S, ...)
@@ -224,9 +220,10 @@ def _batched(
 
 
 def _without_slowness_warning(module: nn.Module, run: Callable[[], tuple[Tensor, Buffers]]) -> tuple[Tensor, Buffers]:
-    """Run without PyTorch's warning of layers that are run sample by sample inside.
+    """Run without PyTorch's warning about layers that it runs sample by sample.
 
-    Python's filters of warnings belong to all threads, so they are touched only by one at a time, and only for modules with such layers.
+    Python's warning filters are shared by all threads, so only one thread at a time changes them, and only for modules
+    with such layers.
     """
     with _KNOWN_LOCK:
         warns = _WARNS.get(module)
@@ -253,15 +250,16 @@ def linearised_outputs(
     columns: slice = slice(None),
     buffers: Buffers | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Mean (B, C) and covariance (B, C, C) of some outputs of the module, linearised at ``mean``, under Gaussian weights.
+    """Mean (B, C) and covariance (B, C, C) of some outputs of the module, linearised at ``mean``, for Gaussian weights.
 
-    With J the derivative of an input's outputs by the weights, their covariance is J diag(scale^2) J': exact, without weight samples.
+    With J the Jacobian of an input's outputs with respect to the weights, their covariance is J diag(scale^2) J':
+    exact, without weight samples.
     """
     buffers = dict(module.named_buffers()) if buffers is None else buffers
 
     def outputs(flat: Tensor, inputs: Tensor) -> Tensor:
-        found: Tensor = functional_call(module, {**spec.unflatten(flat), **buffers}, (inputs,))
-        return found[:, columns]  # (b, C)
+        result: Tensor = functional_call(module, {**spec.unflatten(flat), **buffers}, (inputs,))
+        return result[:, columns]  # (b, C)
 
     def slope(single: Tensor) -> Tensor:
         return cast(Tensor, torch.func.jacrev(lambda flat: outputs(flat, single.unsqueeze(0))[0])(mean))  # (C, W)
@@ -282,7 +280,7 @@ def linearised_outputs(
 
 @contextmanager
 def training_mode(module: nn.Module) -> Iterator[None]:
-    """The module as it learns; elsewhere it is as it predicts: statistics are used, not updated, and nothing is dropped."""
+    """The module in training mode; otherwise it is in evaluation mode: statistics are fixed, nothing is dropped."""
     module.train()
     try:
         yield
@@ -290,6 +288,6 @@ def training_mode(module: nn.Module) -> Iterator[None]:
         module.eval()
 
 
-def own_generator_seed(generator: Generator) -> int:
+def global_seed_from(generator: Generator) -> int:
     """A seed drawn from a generator, for code that only knows PyTorch's global random state."""
     return int(torch.randint(2**62, (1,), generator=generator))
