@@ -20,7 +20,7 @@ class Batch(NamedTuple):
 class BatchOrder:
     """Indices of the next mini-batch; every epoch visits each example once, in a new order.
 
-    A batch has at most as many examples as there are, unless they may ``repeat``.
+    A batch has no more examples than the data, unless they may ``repeat``.
     """
 
     def __init__(self, size: int, batch_size: int, generator: Generator, *, repeat: bool = False) -> None:
@@ -29,11 +29,11 @@ class BatchOrder:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches that visit every example at least once."""
+        """The number of batches that visit every example at least once."""
         return -(-self.size // self.batch_size)
 
     def next(self) -> Tensor:
-        """Indices of the next batch (B,); a batch that crosses an epoch's end takes its rest from the next one."""
+        """Indices of the next batch (B,); a batch that crosses the end of an epoch takes the rest from the next."""
         chosen = self.order[self.position : self.position + self.batch_size]
         self.position += len(chosen)
         while len(chosen) < self.batch_size:
@@ -50,7 +50,8 @@ class BatchOrder:
         """Continue where a checkpoint stopped."""
         if len(tensors["order"]) not in (0, self.size):
             raise CheckpointError(
-                f"the checkpoint was made with {len(tensors['order'])} training examples, this task has {self.size}; the data has changed"
+                f"the checkpoint was made with {len(tensors['order'])} training examples, this task has {self.size}; "
+                "the data has changed"
             )
         self.order, self.position = tensors["order"], int(tensors["position"])
         self.generator.set_state(tensors["generator"])
@@ -60,7 +61,7 @@ class Batches(Protocol):
     """What one task learns from, step by step."""
 
     size: int
-    """How many examples a batch stands for: the loss is scaled to them."""
+    """The number of examples a batch represents: the loss is scaled to it."""
     batches_per_epoch: int
 
     def next(self) -> TaskData:

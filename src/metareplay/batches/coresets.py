@@ -1,4 +1,4 @@
-"""Mini-batches of modified coresets: a task's own examples, and those of other tasks with targets that know nothing.
+"""Mini-batches of modified coresets: a task's own examples, and those of other tasks with uninformative targets.
 
 [Henning2021, sm:sec:coresets, the modified coresets below eq. sm:eq:coresets]
 """
@@ -18,10 +18,11 @@ Others = Literal["uniform", "random", "none"]
 
 @final
 class CoresetBatches:
-    """Batches for one task from the coresets of all, which lie one after another in ``everything``; ``own`` are the task's rows.
+    """Batches for one task from all coresets, concatenated in ``everything``; ``own`` are the task's rows.
 
-    Targets are the own examples' labels and, for inputs of other tasks, equal probabilities for all classes or random labels drawn
-    anew in each batch. Without the others this is the task's coreset as it is, of classes or real numbers.
+    Targets are the labels of the task's own examples and, for inputs of other tasks, equal probabilities for all
+    classes or random labels, redrawn for each batch. Without other tasks it is just the task's coreset, with class or
+    real targets.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class CoresetBatches:
             generator,
         )
         rows = torch.arange(len(everything.x))
-        mine = (rows >= own.start) & (rows < own.stop)
-        inside, outside = rows[mine], rows[~mine] if others != "none" else rows[:0]
+        is_own = (rows >= own.start) & (rows < own.stop)
+        inside, outside = rows[is_own], rows[~is_own] if others != "none" else rows[:0]
         self.size = len(inside) + len(outside)  # |C~^(t)|
         batch_size = min(batch_size, self.size)
         self.parts = [(torch.cat([inside, outside]), BatchOrder(self.size, batch_size, generator))]
@@ -62,13 +63,15 @@ class CoresetBatches:
         x, y = self.everything.x[chosen], self.everything.y[chosen]
         if self.others == "none":
             return TaskData(x, y)
-        mine = (chosen >= self.own.start) & (chosen < self.own.stop)
-        return TaskData(x, torch.where(mine.unsqueeze(1), self._one_hot(y.where(mine, 0)), self._ignorant(len(chosen))))
+        is_own = (chosen >= self.own.start) & (chosen < self.own.stop)
+        return TaskData(
+            x, torch.where(is_own.unsqueeze(1), self._one_hot(y.where(is_own, 0)), self._uninformative(len(chosen)))
+        )
 
     def _one_hot(self, y: Tensor) -> Tensor:
         return F.one_hot(y, self.classes).to(self.everything.x.dtype)  # (B,) -> (B, C)
 
-    def _ignorant(self, count: int) -> Tensor:
+    def _uninformative(self, count: int) -> Tensor:
         """Targets for inputs of other tasks: (B, C)."""
         if self.others == "random":
             return self._one_hot(torch.randint(self.classes, (count,), generator=self.generator))
@@ -101,14 +104,14 @@ def coreset_batches(
     batch_size: int,
     generators: Sequence[Generator],
 ) -> tuple[TaskData, list[CoresetBatches]]:
-    """All examples, which lie in memory once, and the batches that every task draws from them."""
+    """All examples, in memory once, and the batches that each task draws from them."""
     everything = TaskData(torch.cat([part.x for part in coresets]), torch.cat([part.y for part in coresets]))
-    found, start = [], 0
+    batches_by_task, start = [], 0
     for coreset, count, generator in zip(coresets, classes, generators, strict=True):
         own = range(start, start + len(coreset.x))
         batches = CoresetBatches(
             everything, own, count, others=others, own_share=own_share, batch_size=batch_size, generator=generator
         )
-        found.append(batches)
+        batches_by_task.append(batches)
         start = own.stop
-    return everything, found
+    return everything, batches_by_task

@@ -1,4 +1,4 @@
-"""Batches of a task's own data: shuffled epochs over data that lies in memory."""
+"""Batches of a task's own data: shuffled epochs over data in memory."""
 
 from typing import final
 
@@ -11,7 +11,7 @@ from metareplay.benchmarks.base import TaskData
 
 @final
 class TaskBatches:
-    """A task learns from its own data, varied if an augmentation is named."""
+    """A task learns from its own data, augmented if an augmentation is named."""
 
     def __init__(
         self, data: TaskData, batch_size: int, generator: Generator, augmentation: Augmentation = "none"

@@ -1,6 +1,6 @@
 """Who stores theta: the contract of task maps.
 
-A task map gives each task a flat parameter vector theta (P,). Tasks are added one at a time, never counted up front.
+A task map gives each task a flat parameter vector theta (P,). Tasks are added one at a time, without a limit.
 """
 
 from abc import ABC, abstractmethod
@@ -31,7 +31,7 @@ class TaskMap(nn.Module, ABC):
 
     @abstractmethod
     def add_task(self, start: Start, *, generator: Generator) -> None:
-        """Make room for one more task; maps that store theta directly start it at ``start.theta`` (P,)."""
+        """Add a task; maps that store theta directly start it at ``start.theta`` (P,)."""
 
     @abstractmethod
     def thetas(self, tasks: Sequence[int]) -> Tensor:
@@ -39,31 +39,31 @@ class TaskMap(nn.Module, ABC):
 
     @abstractmethod
     def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
-        """Let theta grow to the length of ``start.theta``; old element i moves to position ``kept[i]``, its value unchanged."""
+        """Grow theta to the length of ``start.theta``; old element i moves to ``kept[i]``, its value unchanged."""
 
     @abstractmethod
     def trained_parameters(self, task: int) -> list[nn.Parameter]:
-        """What learning this task may change."""
+        """The parameters that learning this task may change."""
 
     @abstractmethod
     def per_task_parameters(self) -> int:
-        """How many parameters one more task adds."""
+        """The number of parameters that one more task adds."""
 
     def theta(self, task: int) -> Tensor:
         """The parameter vector of one task: (P,)."""
         return self.thetas([task]).squeeze(0)  # (1, P) -> (P,)
 
     def trained_theta(self, task: int) -> Tensor:
-        """The part of theta that learning the task changes, in one piece from its start: all of it, but for maps that say otherwise."""
+        """The leading part of theta that learning the task changes: all of it unless a map overrides this."""
         return self.theta(task)
 
     def num_parameters(self) -> int:
-        """All stored numbers."""
+        """The number of stored parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
 
 class BuildTaskMap(Protocol):
-    """Makes a task map for theta of a size; ``members`` entries of it belong to one task (1 without an ensemble)."""
+    """Builds a task map for theta of this size; one task has ``members`` entries (1 without an ensemble)."""
 
     def __call__(self, parts: Composition, size: int, generator: Generator, members: int) -> TaskMap: ...
 
@@ -74,11 +74,11 @@ class TaskMapPart(Part):
 
     build: BuildTaskMap
     generated: bool = False
-    """Whether theta comes out of a hypernetwork."""
+    """Whether a hypernetwork generates theta."""
     separate: bool = False
-    """Whether learning one task leaves the parameters of all others alone."""
+    """Whether learning one task leaves the parameters of all others unchanged."""
     shared: bool = False
-    """Whether all tasks have the same theta, so that tasks with other classes need outputs of their own."""
+    """Whether all tasks have the same theta, so that tasks with different classes need separate outputs."""
 
 
 TASK_MAPS: Registry[TaskMapPart] = Registry("task map", "stores theta in")

@@ -1,4 +1,4 @@
-"""Chunked hypernetworks: called once per chunk of theta, told apart by chunk embeddings [Henning2021, SM "Chunking"]."""
+"""Chunked hypernetworks: called once per chunk of theta, with an embedding per chunk [Henning2021, SM "Chunking"]."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -13,7 +13,7 @@ from metareplay.task_maps.hypernetwork import Hypernetwork
 
 @final
 class ChunkedHypernetwork(Hypernetwork):
-    """Each row is a task embedding beside a chunk embedding, and gives ``chunk_size`` elements of theta.
+    """Each row is a task embedding and a chunk embedding, and gives ``chunk_size`` elements of theta.
 
     Chunk embeddings are shared by all tasks, or each task has its own (``chunk_embeddings_per_task``).
     """
@@ -53,7 +53,7 @@ class ChunkedHypernetwork(Hypernetwork):
 
     @property
     def num_chunks(self) -> int:
-        """How often the hypernetwork is called to make one theta."""
+        """The number of hypernetwork calls for one theta."""
         return ceil(self.num_outputs / self.chunk_size)
 
     def _new_embeddings(self, count: int, generator: Generator) -> Tensor:
@@ -65,9 +65,8 @@ class ChunkedHypernetwork(Hypernetwork):
             self.chunk_embeddings.append(nn.Parameter(self._new_embeddings(self.num_chunks, generator)))
 
     def rows(self, tasks: Sequence[int]) -> Tensor:
-        task = (
-            torch.stack([self.task_embeddings[t] for t in tasks]).unsqueeze(1).expand(-1, self.num_chunks, -1)
-        )  # (T, E) -> (T, L, E)
+        task = torch.stack([self.task_embeddings[t] for t in tasks])  # (T, E)
+        task = task.unsqueeze(1).expand(-1, self.num_chunks, -1)  # (T, E) -> (T, L, E)
         if self.per_task:
             chunk = torch.stack([self.chunk_embeddings[t] for t in tasks])  # (T, L, C)
         else:
@@ -79,7 +78,7 @@ class ChunkedHypernetwork(Hypernetwork):
         chunk = self.chunk_embedding_size * self.chunk_embedding_std**2
         return (task + chunk) / (self.task_embedding_size + self.chunk_embedding_size)
 
-    def make_room(self, variances: Tensor | None, generator: Generator) -> None:
+    def grow_outputs(self, variances: Tensor | None, generator: Generator) -> None:
         for index, old in enumerate(self.chunk_embeddings):
             new = self._new_embeddings(self.num_chunks - len(old), generator)
             self.chunk_embeddings[index] = nn.Parameter(torch.cat([old.data, new]))

@@ -1,4 +1,4 @@
-"""Task maps that store theta as it is: one for all tasks, or one per task."""
+"""Task maps that store theta directly: one for all tasks, or one per task."""
 
 from collections.abc import Sequence
 from typing import final
@@ -20,7 +20,7 @@ def moved(theta: Tensor, kept: Tensor, initial: Tensor) -> Tensor:
 class SharedParameters(TaskMap):
     """One theta for all tasks (fine-tuning, joint training, prior-focused methods).
 
-    Its second half may be ``constant`` while a task is learned: numbers that are computed once it is done.
+    Its second half may be ``constant`` while a task is learned: values that are computed after the task.
     """
 
     def __init__(self, num_outputs: int, *, constant_half: bool = False) -> None:
@@ -43,9 +43,8 @@ class SharedParameters(TaskMap):
         self.num_tasks += 1
 
     def thetas(self, tasks: Sequence[int]) -> Tensor:
-        single = (self.shared if self.constant is None else torch.cat([self.shared, self.constant])).unsqueeze(
-            0
-        )  # (P,) -> (1, P)
+        theta = self.shared if self.constant is None else torch.cat([self.shared, self.constant])  # (P,)
+        single = theta.unsqueeze(0)  # (P,) -> (1, P)
         return single if len(tasks) == 1 else single.expand(len(tasks), -1)  # (1, P) -> (T, P), whose gradient is a sum
 
     def trained_theta(self, task: int) -> Tensor:
@@ -113,7 +112,7 @@ register_task_map(
 register_task_map(
     TaskMapPart(
         name="per-task",
-        phrase="separate parameters of every task",
+        phrase="separate parameters for every task",
         build=lambda parts, size, generator, members: PerTaskParameters(size),
         separate=True,
     )

@@ -21,13 +21,12 @@ class EnsembleMap(TaskMap):
         self.num_outputs, self.num_tasks = members * inner.num_outputs, 0
 
     def entries(self, tasks: Sequence[int]) -> list[int]:
-        """Where the inner map holds these tasks' members."""
+        """The entries of the inner map for these tasks' members."""
         return [task * self.members + member for task in tasks for member in range(self.members)]
 
     def _share(self, start: Start, member: int) -> Start:
-        variances, weights = (
-            None if part is None else part.chunk(self.members)[member] for part in start[1:]
-        )  # (M P,) -> (P,)
+        # (M P,) -> (P,)
+        variances, weights = (None if part is None else part.chunk(self.members)[member] for part in start[1:])
         return Start(start.theta.chunk(self.members)[member], variances, weights)
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
@@ -39,14 +38,13 @@ class EnsembleMap(TaskMap):
         return self.inner.thetas(self.entries(tasks)).reshape(len(tasks), self.num_outputs)  # (T M, P) -> (T, M P)
 
     def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
-        self.inner.grow(
-            kept[: self.inner.num_outputs], self._share(start, 0), generator=generator
-        )  # all members grow alike
+        inner_kept = kept[: self.inner.num_outputs]  # all members grow the same way
+        self.inner.grow(inner_kept, self._share(start, 0), generator=generator)
         self.num_outputs = len(start.theta)
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:
-        found = [parameter for entry in self.entries([task]) for parameter in self.inner.trained_parameters(entry)]
-        return list({id(parameter): parameter for parameter in found}.values())
+        parameters = [parameter for entry in self.entries([task]) for parameter in self.inner.trained_parameters(entry)]
+        return list({id(parameter): parameter for parameter in parameters}.values())
 
     def per_task_parameters(self) -> int:
         return self.members * self.inner.per_task_parameters()

@@ -13,11 +13,11 @@ from metareplay.task_maps.hypernetwork import Hypernetwork, PerTaskHypernetworks
 from metareplay.task_maps.settings import HeadsSettings, HypernetSettings
 
 LARGEST_SHARE = 0.9
-"""How many parameters a hypernetwork has at most where its chunk size is chosen, as a share of its outputs' number."""
+"""The most parameters a hypernetwork with automatic chunk size may have, as a share of its number of outputs."""
 
 
 def build_generated(parts: Composition, size: int, generator: Generator, members: int) -> TaskMap:
-    """A hypernetwork with an embedding per task, or with one for each member of a task's ensemble."""
+    """A hypernetwork with one embedding per task, or per member of a task's ensemble."""
     settings = parts.get(HypernetSettings)
     if members == 1:
         return build_hypernetwork(settings, size, generator)
@@ -32,7 +32,7 @@ def build_separate(parts: Composition, size: int, generator: Generator, members:
 def build_hypernetwork(
     settings: HypernetSettings, size: int, generator: Generator, *, members: int = 1
 ) -> Hypernetwork:
-    """A plain or chunked hypernetwork with so many outputs, for tasks with so many embeddings."""
+    """A plain or chunked hypernetwork with ``size`` outputs, for tasks with ``members`` embeddings."""
     if settings.kind == "plain":
         return PlainHypernetwork(
             size,
@@ -57,7 +57,7 @@ def build_hypernetwork(
 
 
 def chosen_chunk_size(settings: HypernetSettings, size: int, members: int = 1) -> int:
-    """The largest chunk that keeps the hypernetwork below 90 % of its outputs' number; else that with the fewest parameters."""
+    """The largest chunk that keeps the parameters below 90 % of the outputs; else that with the fewest parameters."""
     inputs = settings.task_embedding_size + settings.chunk_embedding_size
     widths = (inputs, *settings.hidden)
     fixed = sum((a + 1) * b for a, b in pairwise(widths)) + 10 * members * settings.task_embedding_size  # for ten tasks

@@ -1,7 +1,7 @@
-"""Task-conditioned hypernetworks: theta = f_TC(e, psi) [Henning2021, sec. 3 and SM sec. Task-conditioned hypernetworks].
+"""Task-conditioned hypernetworks: theta = f_TC(e, psi) [Henning2021, sec. 3, SM sec. Task-conditioned hypernetworks].
 
-A hypernetwork is an MLP that turns rows of inputs into rows of outputs. The plain one has a single row per task, its
-embedding; the chunked one (chunked.py) has a row per chunk. It never knows what its outputs mean.
+A hypernetwork is an MLP that maps rows of inputs to rows of outputs. The plain one has a single row per task, its
+embedding; the chunked one (chunked.py) has a row per chunk. It does not know what its outputs mean.
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from metareplay.task_maps.initialise import activation_second_moment, match_outp
 
 
 def xavier_linear(n_in: int, n_out: int, generator: Generator) -> nn.Linear:
-    """A linear layer, weights Xavier-uniform, biases zero."""
+    """A linear layer with Xavier-uniform weights and zero biases."""
     layer = nn.utils.skip_init(nn.Linear, n_in, n_out)
     nn.init.xavier_uniform_(layer.weight, generator=generator)
     nn.init.zeros_(layer.bias)
@@ -50,7 +50,9 @@ class Hypernetwork(TaskMap):
         self.task_embeddings = nn.ParameterList()
         self.slots: Tensor | None
         self.register_buffer("slots", None)  # theta position -> output slot, once the outputs have grown
-        self._order: tuple[Tensor, int, ColumnBlocks] | None = None  # of which slots, in which version
+        self._order: tuple[Tensor, int, ColumnBlocks] | None = (
+            None  # slots, their version, and the blocks made from them
+        )
 
     @abstractmethod
     def rows(self, tasks: Sequence[int]) -> Tensor:
@@ -69,12 +71,12 @@ class Hypernetwork(TaskMap):
 
     def thetas(self, tasks: Sequence[int]) -> Tensor:
         slots = self.output_layer(self.hidden(tasks)).flatten(1)  # (T, L, R) -> (T, L R)
-        if slots.shape[1] > self.num_outputs:  # a split, because the gradient of a slice is filled with zeros first
+        if slots.shape[1] > self.num_outputs:  # a split: the gradient of a slice would be zero-filled first
             slots = slots.split([self.num_outputs, slots.shape[1] - self.num_outputs], dim=1)[0]  # (T, P)
         return slots if self.slots is None else self._in_order(self.slots).take(slots)
 
     def _in_order(self, slots: Tensor) -> ColumnBlocks:
-        """Where theta's elements stand among the slots: few long pieces, found once for each growth."""
+        """The slots of theta's elements: a few long blocks, computed once per growth."""
         if self._order is None or self._order[0] is not slots or self._order[1] != slots._version:
             self._order = slots, slots._version, ColumnBlocks.of(slots, self.num_outputs)
         return self._order[2]
@@ -89,7 +91,7 @@ class Hypernetwork(TaskMap):
     def match_variances(
         self, layer: nn.Linear, variances: Tensor, generator: Generator, weights: Tensor | None = None
     ) -> None:
-        """Start an output layer so that outputs have these variances (P,) over embeddings and weights."""
+        """Initialise an output layer so that outputs have these variances (P,) over embeddings and weights."""
         moment = self.input_second_moment()
         for hidden in self.hidden_layers:
             moment = activation_second_moment(self.activation, moment, cast(nn.Linear, hidden))
@@ -106,11 +108,11 @@ class Hypernetwork(TaskMap):
         if start.variances is not None:
             targets = torch.empty_like(start.variances)
             targets[slots] = start.variances  # in the order of the slots
-        self.make_room(targets, generator)
+        self.grow_outputs(targets, generator)
 
     @abstractmethod
-    def make_room(self, variances: Tensor | None, generator: Generator) -> None:
-        """Add outputs until there are at least ``num_outputs`` slots; those that exist keep their values."""
+    def grow_outputs(self, variances: Tensor | None, generator: Generator) -> None:
+        """Add outputs until there are at least ``num_outputs`` slots; existing ones keep their values."""
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:
         return list(self.parameters())
@@ -150,7 +152,7 @@ class PlainHypernetwork(Hypernetwork):
     def input_second_moment(self) -> float:
         return self.task_embedding_std**2
 
-    def make_room(self, variances: Tensor | None, generator: Generator) -> None:
+    def grow_outputs(self, variances: Tensor | None, generator: Generator) -> None:
         old = self.output_layer
         new = xavier_linear(old.in_features, self.num_outputs, generator)
         if variances is not None:
@@ -162,7 +164,7 @@ class PlainHypernetwork(Hypernetwork):
 
 @final
 class PerTaskHypernetworks(TaskMap):
-    """One hypernetwork with a single embedding (or those of an ensemble) per task: the SeparatePosteriors-TC baseline."""
+    """One hypernetwork per task, with one embedding (or those of an ensemble): the SeparatePosteriors-TC baseline."""
 
     def __init__(self, num_outputs: int, make: Callable[[int, Generator], TaskMap]) -> None:
         super().__init__()

@@ -2,8 +2,9 @@
 
 An output is a linear function of the last hidden layer, out_i = a_i . h, so Var(out_i) = H * Var(a_i) * E[h^2].
 Given the target variance of each output, this fixes the variance of the output layer's rows. A row of a chunked
-hypernetwork serves one output in each chunk; it takes the mean of their target variances. Where some of them are weights of the main
-network (or their means) and others are not (their scales), weights that start too large do harm, so the mean is that of the weights alone.
+hypernetwork serves one output in each chunk; it takes the mean of their target variances. Where some of these are
+weights of the main network (or their means) and others are not (their scales), weights that start too large do harm,
+so the mean is over the weights only.
 """
 
 from math import prod, sqrt
@@ -19,7 +20,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 
 
 def activation_second_moment(activation: nn.Module, input_moment: float, layer: nn.Linear) -> float:
-    """E[phi(a)^2] where the pre-activation a = w . x is Gaussian over Xavier weights w and inputs of the given mean square."""
+    """E[phi(a)^2] for a pre-activation a = w . x, Gaussian over Xavier weights w and inputs of this mean square."""
     weight_variance = 2 / (layer.in_features + layer.out_features)  # Xavier
     scale = sqrt(layer.in_features * weight_variance * input_moment)
     values = activation(torch.from_numpy(_NODES * scale)).numpy()
@@ -31,7 +32,7 @@ def match_output_variances(
 ) -> None:
     """Draw the output layer's rows uniformly so that its outputs, chunk after chunk, have the target variances (P,).
 
-    Outputs that are ``weights`` (P,) go before others of the same row.
+    Outputs that are ``weights`` (P,) take precedence over others in the same row.
     """
     rows = layer.out_features
     shape, padding = (-1, rows), (0, -len(variances) % rows)
@@ -47,10 +48,10 @@ def match_output_variances(
 
 
 def hyperfan_variances(spec: WeightSpec, *, relu: bool) -> Tensor:
-    """Hyperfan-in [Chang2020, table 1]: variances of generated weights (W,) that keep the main network's activations stable.
+    """Hyperfan-in [Chang2020, table 1]: variances of generated weights (W,) that keep the activations stable.
 
-    Where a layer's bias is generated too, weights and biases share the variance of its output equally. A normalisation, known by a
-    weight of one dimension, has inputs of variance one, which its scale and shift share.
+    If a layer's bias is generated too, weights and biases share the variance of its output equally. A normalisation
+    layer, recognised by its one-dimensional weight, has inputs of variance one, which its scale and shift share.
     """
     gain, parts, shapes = 2.0 if relu else 1.0, [], dict(zip(spec.names, spec.shapes, strict=True))
     for name, size in zip(spec.names, spec.sizes, strict=True):

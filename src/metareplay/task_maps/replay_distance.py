@@ -1,7 +1,8 @@
 """The squared change of a hypernetwork's outputs, without generating them where that is cheaper.
 
-The L2 replay penalty [Henning2021, eq. hnet:reg:l2] sums |out - out*|^2 over old tasks; `kernels/product_distance.py` has it by small
-matrices. A task's term is weighted by the root of its weight in the output layer's inputs, old and new.
+The L2 replay penalty [Henning2021, eq. hnet:reg:l2] sums |out - out*|^2 over old tasks; `kernels/product_distance.py`
+computes it from small matrices. A task's term is weighted by multiplying the output layer's inputs, old and new, by the
+root of its weight.
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,10 @@ from metareplay.task_maps.hypernetwork import Hypernetwork
 
 
 def small_matrices_pay(task_map: TaskMap, num_tasks: int, *, stored: bool = False) -> bool:
-    """Whether the small-matrix form takes fewer multiplications: 4 width^2 against 3 rows * width per output column, or 4 where the old
-    outputs are not stored."""
+    """Whether the small-matrix form needs fewer multiplications.
+
+    It takes 4 width^2 against 3 rows * width per output column, or 4 where the old outputs are not stored.
+    """
     if isinstance(task_map, EnsembleMap):
         return small_matrices_pay(task_map.inner, num_tasks * task_map.members, stored=stored)
     hypernetwork = cast(Hypernetwork, task_map)
@@ -29,9 +32,10 @@ def small_matrices_pay(task_map: TaskMap, num_tasks: int, *, stored: bool = Fals
 
 @final
 class SquaredChange:
-    """How far a hypernetwork's outputs are from those of an old one that stays as it is.
+    """How far a hypernetwork's outputs are from those of an old, fixed one.
 
-    Of the tasks in ``stored`` the old inputs of its output layer are kept, once they are needed; of others they are computed each time.
+    For the tasks in ``stored`` the old inputs of its output layer are cached at first use; for others they are computed
+    every time.
     """
 
     def __init__(self, old: TaskMap, stored: Sequence[int] = ()) -> None:
@@ -49,15 +53,14 @@ class SquaredChange:
     ) -> Tensor:
         """Sum over tasks and outputs of the squared difference; gradients reach ``current``.
 
-        ``targets`` are the old outputs (T, P) if they were stored. ``weights`` (T,) multiply the terms of the tasks; None: all 1.
-        ``small_matrices`` forces one form or the other; by default the cheaper one is taken.
-        Of an ensemble it is the mean over its members, so that a strength means the same as without one.
+        ``targets`` are the old outputs (T, P) if they were stored. ``weights`` (T,) multiply the tasks' terms; None: 1.
+        ``small_matrices`` forces one form or the other; by default the cheaper one is used.
+        For an ensemble it is the mean over its members, so that a strength means the same as without one.
         """
         if self.members is not None:
             ensemble = cast(EnsembleMap, current)
-            targets = (
-                None if targets is None else targets.reshape(-1, ensemble.inner.num_outputs)
-            )  # (T, M P) -> (T M, P)
+            if targets is not None:
+                targets = targets.reshape(-1, ensemble.inner.num_outputs)  # (T, M P) -> (T M, P)
             weights = None if weights is None else weights.repeat_interleave(ensemble.members)  # (T,) -> (T M,)
             entries = ensemble.entries(tasks)
             inner = self.members(
@@ -99,8 +102,7 @@ class SquaredChange:
         v = self._old_layer.inputs(current.hidden(tasks))  # (T, L, K)
         v_old = self._old_inputs(tasks)
         if weights is not None:
-            v, v_old = (
-                weights.sqrt().view(-1, 1, 1) * each for each in (v, v_old)
-            )  # |root(w) (A v - A* v*)|^2 = w |A v - A* v*|^2
+            root = weights.sqrt().view(-1, 1, 1)  # (T,) -> (T, 1, 1)
+            v, v_old = root * v, root * v_old  # |root(w) (A v - A* v*)|^2 = w |A v - A* v*|^2
         layer = current.output_layer
         return product_distance(layer.weight, layer.bias, v, v_old, self._old_layer)

@@ -12,16 +12,16 @@ from metareplay.settings import Composition, Settings, Widths
 
 
 class HeadsSettings(Settings):
-    """Tasks whose weights are generated need no outputs of their own, but may have them."""
+    """Tasks whose weights are generated need no separate outputs, but may have them."""
 
     heads: Literal["single", "multi"] | None = Field(
         None,
-        description="outputs of the network: single, all tasks use the same; multi, each task adds its own; null: as the method needs them",
+        description="outputs; single: shared by all tasks; multi: each task adds its own; null: what the method needs",
     )
 
 
 class HypernetSettings(Settings):
-    """Shape and start of the hypernetwork."""
+    """Shape and initialisation of the hypernetwork."""
 
     group: ClassVar[str] = "hypernet"
     kind: Literal["plain", "chunked"] = Field("chunked", description="all of theta in one pass, or chunk by chunk")
@@ -36,35 +36,35 @@ class HypernetSettings(Settings):
     )
     chunk_embedding_size: int = Field(32, ge=1, description="length of a chunk embedding")
     chunk_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of chunk embeddings")
-    chunk_embeddings_per_task: bool = Field(False, description="every task has chunk embeddings of its own")
+    chunk_embeddings_per_task: bool = Field(False, description="every task has its own chunk embeddings")
     initialisation: Literal["xavier", "gaussian", "hyperfan"] = Field(
         "xavier",
-        description="xavier; gaussian: outputs vary like a Gaussian posterior's ordinary start; hyperfan: Chang et al. 2020",
+        description="xavier; gaussian: outputs vary like an initial Gaussian posterior; hyperfan: Chang et al. 2020",
     )
     smaller_than_posterior: bool = Field(
         False,
-        description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the posterior of one task",
+        description="refuse a hypernetwork that, with all embeddings, has more parameters than one task's posterior",
     )
 
     smaller_than_network: bool = Field(
         False,
-        description="refuse a hypernetwork that, with all tasks' embeddings, has more parameters than the main network has weights",
+        description="refuse a hypernetwork that, with all embeddings, has more parameters than the main network",
     )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """Chunks that are not made; the network's own start where the hypernetwork's own is asked for."""
+        """Chunks of a plain hypernetwork; the network's initialisation where the hypernetwork uses another."""
         unused: dict[str, str] = {}
         if self.kind == "plain":
             chunks = [f"hypernet.{name}" for name in type(self).model_fields if name.startswith("chunk_")]
             unused |= dict.fromkeys(chunks, "a plain hypernetwork has no chunks; set hypernet.kind=chunked")
         if self.initialisation == "xavier":
             unused["posterior.keep_network_init"] = (
-                "a hypernetwork with hypernet.initialisation=xavier has a start of its own; set it to gaussian"
+                "hypernet.initialisation=xavier initialises the hypernetwork differently; set it to gaussian"
             )
         return unused
 
     def check(self, composition: Composition) -> None:
-        """Hyperfan is about outputs that are weights."""
+        """Hyperfan needs outputs that are weights."""
         implicit = composition.find(ImplicitSettings)
         if self.initialisation == "hyperfan" and implicit is not None and implicit.generator_chunk_size is not None:
             raise ConfigError(
