@@ -68,15 +68,15 @@ BAD_INPUTS: list[tuple[Any, tuple[int, ...] | None, str]] = [
     ([1.0, 2.0], None, r"shape \(2,\).*reshape\(-1, 1\)"),
     (5.0, None, r"shape \(\)"),
     (np.zeros((0, 3)), None, "no inputs"),
-    (np.zeros((4, 3)), (2,), r"shape \(3,\) per example, but this model learned inputs of shape \(2,\)"),
-    (np.zeros((4, 2, 2)), (4,), r"learned inputs of shape \(4,\)"),
+    (np.zeros((4, 3)), (2,), r"shape \(3,\) per example, but this model was trained on inputs of shape \(2,\)"),
+    (np.zeros((4, 2, 2)), (4,), r"trained on inputs of shape \(4,\)"),
     ([[1.0, float("nan")]], None, r"NaN or infinite values \(first in row 0\)"),
     ([[1.0, 1.0], [1.0, float("inf")]], None, r"first in row 1"),
     (torch.tensor([[1.0], [2.0], [float("-inf")]]), None, r"first in row 2"),
-    ([["a", "b"]], None, "no array of numbers"),
-    ([[1.0], [1.0, 2.0]], None, "no array of numbers"),
-    ([[object()]], None, "no array of numbers"),
-    ({"a": 1}, None, "no array of numbers"),
+    ([["a", "b"]], None, "are not numbers"),
+    ([[1.0], [1.0, 2.0]], None, "are not numbers"),
+    ([[object()]], None, "are not numbers"),
+    ({"a": 1}, None, "are not numbers"),
 ]
 
 
@@ -104,8 +104,8 @@ def test_datasets_of_every_kind(dataset: Dataset[Any]) -> None:
 
 BAD_DATASETS: list[tuple[Dataset[Any], str]] = [
     (Pairs(), "the dataset is empty"),
-    (Pairs(torch.zeros(2)), r"pairs \(input, target\)"),
-    (Pairs((torch.zeros(2),)), r"pairs \(input, target\)"),
+    (Pairs(torch.zeros(2)), r"must be \(input, target\)"),
+    (Pairs((torch.zeros(2),)), r"must be \(input, target\)"),
     (Pairs((torch.zeros(2), 0), (torch.zeros(3), 1)), r"different shapes \(\(2,\), \(3,\)\)"),
     (Stream(), "the dataset has no length; give a map-style dataset"),
 ]
@@ -180,8 +180,8 @@ def test_several_real_targets_keep_their_columns() -> None:
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (["a"], "no array of numbers"),
-        ([[1.0], [1.0, 2.0]], "no array of numbers"),
+        (["a"], "are not numbers"),
+        ([[1.0], [1.0, 2.0]], "are not numbers"),
         (np.zeros((2, 1, 1)), r"targets have shape \(2, 1, 1\)"),
         (3.0, r"targets have shape \(\)"),
         ([1.0, float("nan")], "NaN or infinite"),

@@ -23,7 +23,7 @@ INDICES = {
 @pytest.mark.parametrize("most", [0, 1000])
 @pytest.mark.parametrize("name", INDICES)
 def test_pieces_are_what_an_index_gives(name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_blocks, "MOST_PIECES", most)
+    monkeypatch.setattr(column_blocks, "MAX_BLOCKS", most)
     index = torch.tensor(INDICES[name], dtype=torch.int64)
     x = torch.randn(2, 3, 9, generator=rng, requires_grad=True)
     found, expected = ColumnBlocks.of(index, 9).take(x), x[..., index]
@@ -37,7 +37,7 @@ def test_pieces_are_what_an_index_gives(name: str, most: int, rng: Generator, mo
 def test_pieces_are_put_where_an_index_would(
     name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(column_blocks, "MOST_PIECES", most)
+    monkeypatch.setattr(column_blocks, "MAX_BLOCKS", most)
     index = torch.tensor(INDICES[name], dtype=torch.int64)
     found, values = torch.randn(2, 9, generator=rng), torch.randn(2, len(index), generator=rng)
     expected = found.clone()

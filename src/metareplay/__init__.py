@@ -11,7 +11,7 @@ __all__ = ["ContinualClassifier", "ContinualRegressor", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the estimators when they are first used, so that ``metareplay --help`` stays quick."""
+    """Import the estimators when they are first used, so that ``metareplay --help`` stays fast."""
     if name in ("ContinualClassifier", "ContinualRegressor"):
         from metareplay import estimators
 

@@ -1,4 +1,4 @@
-"""A user's arrays, tensors and PyTorch datasets as the tensors that the library works on."""
+"""A user's arrays, tensors and PyTorch datasets, converted to the tensors that the library works on."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ Targets = npt.ArrayLike | Tensor | Sequence[Any]
 
 
 class Unpacked(NamedTuple):
-    """A dataset's items: inputs (N, ...), targets, and the third part of each item (a task label in streams), if all have one."""
+    """A dataset's items: inputs (N, ...), targets, and third elements (task labels in streams), if all have one."""
 
     x: Tensor
     y: list[Any]
@@ -28,7 +28,7 @@ def inputs_and_targets(x: Inputs, y: Targets | None, shape: tuple[int, ...] | No
     dataset = dataset_in(x)
     if dataset is not None:
         if y is not None:
-            raise DataError("a PyTorch dataset brings its own targets; leave y out")
+            raise DataError("a PyTorch dataset has its own targets; leave y out")
         x, y, _ = unpack(dataset)
     elif y is None:
         raise DataError("targets are missing; give learn_task(X, y), or a PyTorch dataset of (input, target) pairs")
@@ -36,7 +36,7 @@ def inputs_and_targets(x: Inputs, y: Targets | None, shape: tuple[int, ...] | No
 
 
 def dataset_in(x: Any) -> Any | None:
-    """The map-style dataset that something is or holds in its attribute ``dataset``, as data loaders and experiences do; else None."""
+    """The map-style dataset that ``x`` is, or has as ``x.dataset`` like data loaders and experiences; else None."""
     if isinstance(x, Dataset):
         return x
     if isinstance(x, Tensor | np.ndarray | list | tuple | str | bytes | Mapping) or hasattr(x, "__array__"):
@@ -59,15 +59,16 @@ def unpack(dataset: Any) -> Unpacked:
     for index, item in enumerate(items):
         if not isinstance(item, tuple | list) or len(item) < 2:
             raise DataError(
-                f"item {index} of the dataset is no pair; items must be pairs (input, target), or (input, target, task)"
+                f"item {index} of the dataset is not a pair; items must be (input, target) or (input, target, task)"
             )
     inputs = [_input(item[0], index) for index, item in enumerate(items)]
     shapes = {tuple(part.shape): None for part in inputs}
     if len(shapes) > 1:
         odd = next(index for index, part in enumerate(inputs) if part.shape != inputs[0].shape)
-        said = ", ".join(map(str, sorted(shapes)[:3]))
+        listed = ", ".join(map(str, sorted(shapes)[:3]))
         raise DataError(
-            f"the dataset's inputs have different shapes ({said}); item {odd} is the first that differs, they must all be equal"
+            f"the dataset's inputs have different shapes ({listed}); they must all be equal, "
+            f"and item {odd} is the first that differs"
         )
     extra = [_plain(item[2]) for item in items] if all(len(item) > 2 for item in items) else None
     return Unpacked(torch.stack(inputs), [item[1] for item in items], extra)
@@ -91,7 +92,7 @@ def _input(value: Any, index: int) -> Tensor:
     try:
         return value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
     except (TypeError, ValueError) as error:
-        raise DataError(f"the input of item {index} of the dataset is no array of numbers ({error})") from error
+        raise DataError(f"the input of item {index} of the dataset is not an array of numbers ({error})") from error
 
 
 def _plain(value: Any) -> Any:
@@ -101,30 +102,31 @@ def _plain(value: Any) -> Any:
 
 
 def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
-    """Inputs as float32 (N, ...), checked against what the model knows; of a dataset's pairs only the inputs."""
+    """Inputs as float32 (N, ...), checked against the model's input shape; a dataset's targets are dropped."""
     if (dataset := dataset_in(x)) is not None:
         x = unpack(dataset).x
     if isinstance(x, Tensor):
-        found = x.detach().cpu().float()
+        inputs = x.detach().cpu().float()
     else:
         try:
-            found = torch.from_numpy(np.array(x, dtype=np.float32))
+            inputs = torch.from_numpy(np.array(x, dtype=np.float32))
         except (TypeError, ValueError) as error:
-            raise DataError(f"the inputs are no array of numbers ({error}); give N rows of equal shape") from error
-    if found.ndim < 2:
+            raise DataError(f"the inputs are not numbers ({error}); give N rows of equal shape") from error
+    if inputs.ndim < 2:
         raise DataError(
-            f"inputs have shape {tuple(found.shape)}; give one row per example, (N, 1) for one feature: reshape(-1, 1)"
+            f"inputs have shape {tuple(inputs.shape)}; give one row per example, (N, 1) for one feature: reshape(-1, 1)"
         )
-    if len(found) == 0:
+    if len(inputs) == 0:
         raise DataError("there are no inputs (0 rows); give at least one example")
-    if shape is not None and tuple(found.shape[1:]) != shape:
+    if shape is not None and tuple(inputs.shape[1:]) != shape:
         raise DataError(
-            f"inputs have shape {tuple(found.shape[1:])} per example, but this model learned inputs of shape {shape}"
+            f"inputs have shape {tuple(inputs.shape[1:])} per example, "
+            f"but this model was trained on inputs of shape {shape}"
         )
-    if not torch.isfinite(found).all():
-        row = int((~torch.isfinite(found.flatten(1))).any(1).nonzero()[0])
+    if not torch.isfinite(inputs).all():
+        row = int((~torch.isfinite(inputs.flatten(1))).any(1).nonzero()[0])
         raise DataError(f"the inputs contain NaN or infinite values (first in row {row}); clean the data first")
-    return found
+    return inputs
 
 
 def plain_labels(y: Any) -> list[Hashable]:
@@ -146,7 +148,7 @@ def plain_labels(y: Any) -> list[Hashable]:
 
 
 def _is_hashable(value: Any) -> bool:
-    """Also looks into tuples."""
+    """Whether a value, including everything in a tuple, is hashable."""
     try:
         hash(value)
     except TypeError:
@@ -159,11 +161,11 @@ def to_real_targets(y: Any) -> Tensor:
     try:
         values = y.detach().cpu().float() if isinstance(y, Tensor) else torch.from_numpy(np.array(y, dtype=np.float32))
     except (TypeError, ValueError) as error:
-        raise DataError(f"the targets are no array of numbers ({error})") from error
+        raise DataError(f"the targets are not numbers ({error})") from error
     if values.ndim not in (1, 2):
         raise DataError(f"targets have shape {tuple(values.shape)}; give (N,) or (N, D)")
     if values.numel() == 0:
-        raise DataError(f"targets have shape {tuple(values.shape)}: there are none; give (N,) or (N, D)")
+        raise DataError(f"targets have shape {tuple(values.shape)}, so there are none; give (N,) or (N, D)")
     if not torch.isfinite(values).all():
         raise DataError("the targets contain NaN or infinite values; clean the data first")
     return values.reshape(len(values), -1)

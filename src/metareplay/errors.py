@@ -2,11 +2,11 @@
 
 
 class MetaReplayError(Exception):
-    """Base of all errors with a message for the user: what was wrong, what is allowed, what to do."""
+    """Base class of all errors with a message for the user: what was wrong, what is allowed, what to do."""
 
 
 class ConfigError(MetaReplayError):
-    """A setting is unknown, has a senseless value or does not fit the others."""
+    """A setting is unknown, has an invalid value or cannot be combined with the others."""
 
 
 class DataError(MetaReplayError):
@@ -18,7 +18,7 @@ class CheckpointError(MetaReplayError):
 
 
 class NotTrainedError(MetaReplayError):
-    """A prediction was asked of a model that has not learned any task yet."""
+    """A prediction was requested from a model that has not learned any task yet."""
 
 
 class TrainingDiverged(MetaReplayError):  # noqa: N818 (a name others rely on)

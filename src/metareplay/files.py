@@ -1,4 +1,4 @@
-"""Files that are there in full or not at all."""
+"""Files that are written completely or not at all."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ from metareplay.errors import ConfigError, MetaReplayError
 
 try:
     import fcntl
-except ImportError:  # no such locks on this system
+except ImportError:  # this system has no such locks
     fcntl = None  # type: ignore[assignment]
 
 
@@ -20,7 +20,7 @@ LOCK = ".lock"
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder: a second process that wants to write there is refused. The lock ends with the process, however it ends."""
+    """Lock a folder: a second process that wants to write there is refused. The lock ends with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("w") as file:
         if fcntl is not None:
@@ -28,7 +28,7 @@ def only_writer(folder: Path) -> Iterator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise ConfigError(
-                    f"another process is at work in {folder}; wait for it, stop it, or choose another --out"
+                    f"another process is writing to {folder}; wait for it, stop it, or choose another --out"
                 ) from error
         try:
             yield
@@ -37,7 +37,7 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes | str) -> Path:
-    """Write a file in one step, whatever happens meanwhile: readers see the old content or the new, never half of it."""
+    """Write a file in one step, even if interrupted: readers see the old content or the new, never a part of it."""
     data = content.encode() if isinstance(content, str) else content
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from metareplay.settings import Settings
 
 
 class LikelihoodSettings(Settings):
-    """Regression's likelihood."""
+    """The likelihood for regression."""
 
     group: ClassVar[str] = "posterior"
     likelihood_scale: float = Field(
@@ -23,15 +23,15 @@ class Likelihood(Protocol):
     """Mean negative log-likelihood per example, averaged over weight samples and the batch."""
 
     def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Outputs (S, B, C) and targets -> scalar; targets are classes (B,), probabilities of classes (B, C), or real numbers (B, C)."""
+        """Outputs (S, B, C) and targets -> scalar; targets are classes (B,), probabilities (B, C) or real (B, C)."""
         ...
 
     def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
-        """Mean cross-entropy from what a teacher predicts to what these outputs do: (S, B, C) and (B, C' <= C) -> scalar."""
+        """Mean cross-entropy from a teacher's predictions to these outputs: (S, B, C) and (B, C' <= C) -> scalar."""
         ...
 
     def uncertainty(self, outputs: Tensor) -> Tensor:
-        """How unsure the predictions for a batch are, on average: (S, B, C) -> scalar."""
+        """Mean uncertainty of the predictions for a batch: (S, B, C) -> scalar."""
         ...
 
 
@@ -41,9 +41,8 @@ class Categorical:
 
     def nll(self, outputs: Tensor, y: Tensor) -> Tensor:
         targets = y.repeat(outputs.shape[0], *[1] * (y.dim() - 1))  # (B, ...) -> (S*B, ...)
-        return F.cross_entropy(
-            outputs.flatten(0, 1), targets
-        )  # SM eq. nll:classification; soft: -sum_y p*(y) log p(y); (S*B, C) -> ()
+        # SM eq. nll:classification; soft: -sum_y p*(y) log p(y); (S*B, C) -> ()
+        return F.cross_entropy(outputs.flatten(0, 1), targets)
 
     def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
         """Soft targets; classes that the teacher did not know have probability zero."""
@@ -52,15 +51,14 @@ class Categorical:
 
     def uncertainty(self, outputs: Tensor) -> Tensor:
         """The entropy of the posterior predictive, the criterion Ent."""
-        log_p = outputs.double().log_softmax(-1).logsumexp(0) - log(
-            len(outputs)
-        )  # SM eq. pred:dist:mc; (S, B, C) -> (B, C)
+        log_sum = outputs.double().log_softmax(-1).logsumexp(0)  # (S, B, C) -> (B, C)
+        log_p = log_sum - log(len(outputs))  # SM eq. pred:dist:mc
         return -(log_p.exp() * log_p).sum(-1).mean()  # (B, C) -> ()
 
 
 @final
 class Gaussian:
-    """Normal with fixed standard deviation: a scaled squared error, up to a constant."""
+    """Normal with a fixed standard deviation: a scaled squared error, up to a constant."""
 
     def __init__(self, scale: float) -> None:
         self.scale = scale
@@ -70,7 +68,7 @@ class Gaussian:
         return squared.mean() / (2 * self.scale**2)  # SM eq. nll:regression, constants dropped
 
     def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
-        """Two normals of one scale: the squared error against the teacher's means, up to a constant."""
+        """Two normals of the same scale: the squared error against the teacher's means, up to a constant."""
         return self.nll(outputs, teacher)
 
     def uncertainty(self, outputs: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every optimiser needs besides its step: limits on the gradient, and its state as tensors for a checkpoint."""
+"""What every optimiser needs besides its step: gradient clipping, and its state as tensors for a checkpoint."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,13 +8,13 @@ from torch.optim import Optimizer
 
 
 def adam(parameters: Sequence[nn.Parameter], learning_rate: float) -> Optimizer:
-    """Adam, in its fused form where the device has it."""
+    """Adam, fused where the device supports it."""
     fused = all(parameter.device.type in ("cpu", "cuda", "mps") for parameter in parameters)
     return torch.optim.Adam(parameters, lr=learning_rate, fused=fused)
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], *, value: float | None, norm: float | None) -> None:
-    """Limit each element of the gradient, then the gradient's norm; None: no limit."""
+    """Clip each element of the gradient, then its norm; None: no limit."""
     if value is not None:
         nn.utils.clip_grad_value_(parameters, value)
     if norm is not None:
@@ -22,7 +22,7 @@ def clip_gradients(parameters: Sequence[nn.Parameter], *, value: float | None, n
 
 
 def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
-    """The moments and step counts of every parameter, named by its place."""
+    """The moments and step counts of every parameter, named by its position."""
     return {
         f"{index}.{name}": value
         for index, parameter in enumerate(_parameters(optimiser))
@@ -31,7 +31,7 @@ def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Continue with the moments and step counts that ``optimiser_tensors`` gave."""
+    """Continue with the moments and step counts from ``optimiser_tensors``."""
     parameters = _parameters(optimiser)
     for name, value in tensors.items():
         index, _, key = name.partition(".")

@@ -1,8 +1,8 @@
-"""Parts: what a method is made of. A part brings its settings, and says itself what it is and what it cannot be combined with.
+"""Parts: what a method is made of. A part brings its settings, and says what it is and what it cannot be combined with.
 
-A task map, posterior family, prior-matching estimator, strategy, criterion or network registers in one line beside its code,
-in the registry of its kind. Anybody's package can do the same with the ``register_*`` functions: in a module that it names
-under the entry point group ``metareplay.parts``, or before it uses the library.
+A task map, posterior family, prior-matching estimator, strategy, criterion or network is registered in one line next to
+its code, in the registry of its kind. Any other package can do the same with the ``register_*`` functions: in a module
+that it lists under the entry point group ``metareplay.parts``, or before it uses the library.
 """
 
 import difflib
@@ -16,14 +16,14 @@ from metareplay.errors import ConfigError
 from metareplay.settings import AnySettings, Part, Settings
 
 ENTRY_POINTS = "metareplay.parts"
-"""The entry point group under which a package names modules that register parts."""
+"""The entry point group under which a package lists modules that register parts."""
 
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 
 class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
-    """The parts of one kind by name, in the order in which they were registered.
+    """The parts of one kind by name, in order of registration.
 
     ``verb`` joins a method and its part in a sentence: pr-bbb *has* Gaussian posteriors.
     """
@@ -33,14 +33,14 @@ class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
         self._parts: dict[str, AnyPart] = {}
 
     def register(self, part: AnyPart) -> AnyPart:
-        """Add a part; a name is given once."""
+        """Add a part; names are unique."""
         if part.name in self._parts:
-            raise ConfigError(f"there is a {self.kind} named {part.name!r} already; choose another name for yours")
+            raise ConfigError(f"there is already a {self.kind} named {part.name!r}; choose another name")
         self._parts[part.name] = part
         return part
 
     def remove(self, name: str) -> None:
-        """Forget a part that somebody registered."""
+        """Remove a registered part."""
         del self._parts[name]
 
     def __getitem__(self, name: str) -> AnyPart:
@@ -55,7 +55,7 @@ class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
         return len(self._parts)
 
     def named(self, name: str) -> AnyPart:
-        """The part with that name; an unknown one is refused with the closest that exists."""
+        """The part with this name; for an unknown name the error suggests the closest."""
         load_plugins()
         if name in self._parts:
             return self._parts[name]
@@ -70,24 +70,24 @@ _begun = False
 
 
 def load_plugins() -> tuple[str, ...]:
-    """Import, once, the modules that installed packages name under the entry point group; the names of the entry points."""
+    """Import, once, the modules that installed packages list as entry points; the names of those entry points."""
     global _begun
     with _LOADING:
         if not _begun:
-            _begun = True  # what is imported now may look at the registries too
+            _begun = True  # modules imported here may use the registries
             for entry in entry_points(group=ENTRY_POINTS):
                 try:
                     entry.load()
                 except Exception as error:  # whatever another package does
-                    words = f"the parts of {entry.value} cannot be used: {type(error).__name__}: {error}"
-                    warnings.warn(words, stacklevel=2)
+                    message = f"the parts of {entry.value} cannot be used: {type(error).__name__}: {error}"
+                    warnings.warn(message, stacklevel=2)
                     continue
                 _PLUGINS.append(entry.name)
     return tuple(_PLUGINS)
 
 
 class Alone:
-    """A part by itself, outside any method: it finds the settings that are given here, and defaults for the others."""
+    """The composition of a part by itself, outside any method: the settings given here, and defaults for the rest."""
 
     method_name = "a part by itself"
 
@@ -95,13 +95,13 @@ class Alone:
         self.given = settings
 
     def parts(self) -> Mapping[str, Part]:
-        """No others."""
+        """No other parts."""
         return {}
 
     def find(self, settings: type[AnySettings]) -> AnySettings | None:
-        """Those that were given, if any."""
+        """The given settings of this type, if any."""
         return next((given for given in self.given if isinstance(given, settings)), None)
 
     def get(self, settings: type[AnySettings]) -> AnySettings:
-        """Those that were given, else the defaults."""
+        """The given settings of this type, else the defaults."""
         return self.find(settings) or settings()

@@ -1,4 +1,4 @@
-"""Standardisation of a user's data, fixed by the first task so that later tasks change nothing old."""
+"""Standardisation of a user's data, fixed by the first task so that later tasks do not affect earlier ones."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -11,8 +11,8 @@ from torch import Tensor
 class Scaling:
     """Means and scales; empty where nothing is scaled.
 
-    Tables are scaled column by column, images by one mean and one scale. A column that hardly varies in the first
-    task gets a tenth of the columns' mean scale, so that it cannot explode in a later one.
+    Tables are scaled per column, images by a single mean and scale. A column that barely varies in the first task gets
+    a tenth of the columns' mean scale, so that it cannot explode in a later task.
     """
 
     tensors: dict[str, Tensor]
@@ -25,10 +25,10 @@ class Scaling:
             centre, scale = x.mean(0), scale.clamp_min(0.1 * float(scale.mean()))
         else:
             centre, scale = x.mean(), x.std(correction=0)
-        found = {"x_mean": centre, "x_scale": _usable(scale)}
+        tensors = {"x_mean": centre, "x_scale": _usable(scale)}
         if regression:
-            found |= {"y_mean": y.mean(0), "y_scale": _usable(y.std(0, correction=0))}
-        return cls(found)
+            tensors |= {"y_mean": y.mean(0), "y_scale": _usable(y.std(0, correction=0))}
+        return cls(tensors)
 
     def x(self, x: Tensor) -> Tensor:
         """Scaled inputs."""

@@ -1,4 +1,4 @@
-"""Random numbers: every use has a generator of its own, derived from the run's seed and a name.
+"""Random numbers: every use has its own generator, derived from the run's seed and a name.
 
 Streams with different names are independent, so that drawing more numbers in one place
 never changes what another place draws.
@@ -17,10 +17,10 @@ def derive_seed(seed: int, *path: str | int) -> int:
 
 
 def generator_for(seed: int, *path: str | int) -> torch.Generator:
-    """A fresh generator for one purpose, e.g. ``generator_for(seed, "batches", task)``."""
+    """A new generator for one purpose, e.g. ``generator_for(seed, "batches", task)``."""
     return torch.Generator().manual_seed(derive_seed(seed, *path))
 
 
 def normal(*shape: int, generator: torch.Generator, like: Tensor) -> Tensor:
-    """Standard normal numbers of a tensor's type, on its device; drawn where the generator lives, so they are the same on every device."""
+    """Standard normal samples like ``like``, drawn on the generator's device, so they are the same on every device."""
     return torch.randn(shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)

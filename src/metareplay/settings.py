@@ -1,4 +1,4 @@
-"""Settings: typed, frozen, unknown keys refused; and what a part with settings of its own may ask of the others."""
+"""Settings: typed, frozen, unknown keys refused; and what a part with settings may ask about the other parts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ class Settings(BaseModel):
     """A part's settings; ``Field(description=...)`` explains each one where it is defined.
 
     A method's configuration is composed of the settings of its parts. Two parts may have a setting of the same name and
-    meaning; it then is one setting of the method.
+    meaning; it is then one setting of the method.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     group: ClassVar[str] = ""
-    """What stands before the dot of their keys: ``posterior`` for ``posterior.train_samples``; empty for no dot."""
+    """The part of their keys before the dot: ``posterior`` for ``posterior.train_samples``; empty for no dot."""
 
     def without_effect(self, composition: "Composition") -> Mapping[str, str]:
-        """Settings that change nothing in this composition, by their keys (of any part), each with the reason."""
+        """Settings (of any part) that have no effect in this composition, by key, with the reason."""
         return {}
 
     def check(self, composition: "Composition") -> None:
@@ -42,17 +42,17 @@ AnySettings = TypeVar("AnySettings", bound=Settings)
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One of the things that a method names; each kind of part adds how it is built."""
+    """One of the parts that a method names; each kind of part adds how it is built."""
 
     name: str
     phrase: str
-    """What a method with this part has, in the plural or with an article: ``Gaussian posteriors``, ``a hypernetwork``."""
+    """What a method with this part has, plural or with an article: ``Gaussian posteriors``, ``a hypernetwork``."""
     settings: tuple[type[Settings], ...] = ()
-    """The part's own settings; most parts have one class of them, or none."""
+    """The part's settings; most parts have one class of them, or none."""
 
 
 class Composition(Protocol):
-    """What a part may ask of the method that it is a part of."""
+    """What a part may ask about the method that it belongs to."""
 
     @property
     def method_name(self) -> str:
@@ -60,7 +60,7 @@ class Composition(Protocol):
         ...
 
     def parts(self) -> Mapping[str, Part]:
-        """The method's parts by kind: ``task map``, ``family``, ``members``, ``matching``, ``strategy``, ``network``."""
+        """Its parts by kind: ``task map``, ``family``, ``members``, ``matching``, ``strategy``, ``network``."""
         ...
 
     def find(self, settings: type[AnySettings]) -> AnySettings | None:

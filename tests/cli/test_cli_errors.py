@@ -98,15 +98,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 BAD_INPUTS: list[tuple[str, bytes, str]] = [
-    ("x.txt", b"1,2\n", "unknown ending"),
+    ("x.txt", b"1,2\n", "unknown extension"),
     ("x.npy", b"this is no array", "cannot be read as numbers"),
     ("x.npz", b"this is no archive", "cannot be read as numbers"),
     ("x.csv", b"1,2\n3\n", "cannot be read as numbers"),
-    ("x.csv", b"a,b\n1,two\n", "the cell 'two' in row 1 is no number"),
-    ("x.csv", b",2\n1,2\n", "the cell '' in row 1 is no number"),
+    ("x.csv", b"a,b\n1,two\n", "the cell 'two' in row 1 is not a number"),
+    ("x.csv", b",2\n1,2\n", "the cell '' in row 1 is not a number"),
     ("x.csv", b"\xff\xfe\x00", "cannot be read as numbers"),
     ("x.csv", b"", "inputs have shape (0,)"),
-    ("x.csv", b"1,2,3\n", "this model learned inputs of shape (2,)"),
+    ("x.csv", b"1,2,3\n", "this model was trained on inputs of shape (2,)"),
     ("x.csv", b"1,nan\n", "NaN or infinite"),
 ]
 

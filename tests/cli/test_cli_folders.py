@@ -56,7 +56,11 @@ def test_resume_finds_the_seeds_of_the_default_folder(
 
 
 def test_only_one_process_writes_to_a_folder(tmp_path: Path) -> None:
-    with only_writer(tmp_path), pytest.raises(ConfigError, match="another process is at work"), only_writer(tmp_path):
+    with (
+        only_writer(tmp_path),
+        pytest.raises(ConfigError, match="another process is writing to"),
+        only_writer(tmp_path),
+    ):
         pass
     assert not (tmp_path / LOCK).exists()
     with only_writer(tmp_path):

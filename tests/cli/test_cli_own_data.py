@@ -132,7 +132,7 @@ def test_a_table_of_real_targets(command: Command, tmp_path: Path) -> None:
     options = ["--data", tmp_path / "prices.csv", "--label", "price", "--tasks-by", "year", "--out", out]
     found = command("run", *options, "--set", "training.iterations=400", "--set", "inference.samples=10")
     assert (found.code, found.err) == (0, "")
-    assert "regression: the labels are numbers with a fraction" in found.out
+    assert "regression: the labels are non-integer numbers" in found.out
     assert "mlp-20-20" in found.out
     mse = json.loads((out / "results.json").read_text())["mse"]
     assert 0 < mse["tgiven_final"] < 60**2  # in the user's own units: prices vary by a hundred
@@ -174,19 +174,22 @@ def test_a_folder_of_images_from_run_to_predict(command: Command, tmp_path: Path
     one = answers(command("predict", out, tmp_path / "photos" / "bee" / "3.png").out)
     assert one[0]["file"] == "3.png"
     image.fromarray(np.zeros((5, 6), dtype=np.uint8)).save(tmp_path / "small.png")
-    assert "5 x 6 pixels, but the model learned images of 6 x 6" in command("predict", out, tmp_path / "small.png").err
+    assert (
+        "5 x 6 pixels, but the model was trained on images of 6 x 6"
+        in command("predict", out, tmp_path / "small.png").err
+    )
 
 
 WRONG: list[tuple[list[str], str]] = [
     (["--data", "DIR/none.csv"], "none.csv does not exist; give a CSV or parquet table"),
-    (["--data", "DIR/plants.csv"], "no column called label, target, class or y; say with --label"),
-    (["--data", "DIR/plants.csv", "--label", "kind", "--ignore", "id"], "say with --tasks-by classes:2"),
+    (["--data", "DIR/plants.csv"], "no column called label, target, class or y; name the one to predict with --label"),
+    (["--data", "DIR/plants.csv", "--label", "kind", "--ignore", "id"], "add --tasks-by classes:2"),
     (["--data", "DIR/plants.csv", "--label", "kind", "--tasks-by", "month"], "has no column 'month'"),
     (["--data", "DIR/plants.csv", "--label", "kind", "--tasks-by", "season"], "'id' has 108 different values"),
     (["split-digits", "--data", "DIR/plants.csv"], "give either the benchmark split-digits or your own --data"),
     (
         ["--tasks-by", "season"],
-        "data.tasks_by has no effect with pr-bbb: no data of your own are named; name them with --data",
+        "data.tasks_by has no effect with pr-bbb: no data of your own is given; give it with --data",
     ),
     (["custom"], "name them with --data"),
     (
@@ -218,17 +221,17 @@ PREDICT_WRONG: list[tuple[str, str, str]] = [
     (
         "new.csv",
         "height,width,colour\n1,2,pink\n",
-        "new.csv, line 2: 'pink' in column 'colour' was not in the training data; known are 'green', 'red'",
+        "new.csv, line 2: 'pink' in column 'colour' was not in the training data; known: 'green', 'red'",
     ),
     ("new.csv", "height,width,colour\n1,,red\n", "new.csv, line 2: column 'width' is missing"),
     (
         "new.csv",
         "height,width,colour\nbig,2,red\n",
-        "new.csv, line 2: column 'height' holds text, but numbers are needed",
+        "new.csv, line 2: column 'height' holds text, but must hold numbers",
     ),
     ("new.csv", "", "new.csv has no rows"),
-    ("new.doc", "x", "new.doc has an unknown ending"),
-    ("new.png", "x", "the model did not learn from image files"),
+    ("new.doc", "x", "new.doc has an unknown extension"),
+    ("new.png", "x", "the model was not trained on image files"),
 ]
 
 

@@ -257,7 +257,7 @@ MISTAKES: list[tuple[str, Callable[[ContinualClassifier], object], type[MetaRepl
         "too few features",
         lambda m: m.learn_task(np.zeros((4, 2)), [0, 1, 0, 1]),
         DataError,
-        r"learned inputs of shape \(3,\)",
+        r"trained on inputs of shape \(3,\)",
     ),
     ("flat", lambda m: m.learn_task(np.zeros(4), [0, 1, 0, 1]), DataError, r"reshape\(-1, 1\)"),
     ("missing values", lambda m: m.learn_task([[0, 1, float("nan")]] * 2, [0, 1]), DataError, "NaN or infinite"),
@@ -499,7 +499,7 @@ def test_point_estimates_cannot_infer_the_task_of_a_regression() -> None:
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (["a"] * 80, "no array of numbers"),
+        (["a"] * 80, "not numbers"),
         ([1.0], "80 inputs but 1 targets"),
         ([float("nan")] * 80, "NaN or infinite"),
         (None, "missing"),

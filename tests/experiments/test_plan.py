@@ -122,7 +122,7 @@ def test_a_known_data_set_is_read_when_it_is_needed_and_then_once(
 def test_data_that_changed_since_the_configuration_are_refused(table: Path, tmp_path: Path) -> None:
     plan = make_plan(options(table), TINY, out=tmp_path / "run")
     table.write_text(table.read_text().replace("7,7,b,summer", "7,8,b,summer").replace("8,7,b,summer", "8,8,b,summer"))
-    with pytest.raises(DataError, match="changed since the run began"):
+    with pytest.raises(DataError, match="changed since the run started"):
         Plan.of(plan.config, tmp_path / "run")
 
 

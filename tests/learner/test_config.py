@@ -146,7 +146,7 @@ def test_an_unknown_method_is_refused_with_the_closest() -> None:
 
 
 FOREIGN: list[tuple[str, str, Any, str, str]] = [
-    ("sp-bbb", "hypernet.hidden", [5], "a hypernetwork", "stores theta in separate parameters of every task"),
+    ("sp-bbb", "hypernet.hidden", [5], "a hypernetwork", "stores theta in separate parameters for every task"),
     ("fine-tuning", "hypernet.kind", "plain", "a hypernetwork", "stores theta in parameters that all tasks share"),
     ("sp-tc-bbb", "strategy.strength", 0.1, "posterior replay", "uses no measure against forgetting"),
     ("joint", "strategy.penalty", "mse", "posterior replay", "uses the data of all tasks so far"),
@@ -190,7 +190,7 @@ FOREIGN: list[tuple[str, str, Any, str, str]] = [
     ("ewc-dirac", "posterior.prior_power", 0.5, "Gaussian posteriors", "has point estimates held by EWC"),
     ("ewc-dirac", "strategy.linearised", True, "Gaussian posteriors built by EWC", "has point estimates held by EWC"),
     ("vcl", "strategy.prior_from_earlier", 0.5, "posterior replay", "uses the last posterior as the next prior"),
-    ("sp-bbb", "heads", "multi", "a hypernetwork", "stores theta in separate parameters of every task"),
+    ("sp-bbb", "heads", "multi", "a hypernetwork", "stores theta in separate parameters for every task"),
     (
         "pr-bbb",
         "total_outputs",
@@ -258,7 +258,7 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
         {},
         "posterior.keep_network_init",
         True,
-        "a hypernetwork with hypernet.initialisation=xavier has a start",
+        "hypernet.initialisation=xavier initialises the hypernetwork differently",
     ),
     ("pr-bbb", {"hypernet.kind": "plain"}, "hypernet.chunk_size", 100, "a plain hypernetwork has no chunks; set"),
     ("pr-dirac", {}, "inference.adaptive", 4.0, "it predicts with point estimates, not with weight samples"),
@@ -291,8 +291,8 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
         0.5,
         "the learning rate is not reduced on a plateau; set training.plateau_",
     ),
-    ("pr-bbb", {}, "data.label", "kind", "no data of your own are named; name them with --data"),
-    ("pr-bbb", {"data.path": "/plants.csv"}, "data_dir", "/data", "your own data are where --data says"),
+    ("pr-bbb", {}, "data.label", "kind", "no data of your own is given; give it with --data"),
+    ("pr-bbb", {"data.path": "/plants.csv"}, "data_dir", "/data", "your own data is read from --data"),
 ]
 
 

@@ -110,7 +110,7 @@ def test_random_numbers_do_not_depend_on_the_device() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"device=cuda:1: PyTorch .* finds no CUDA GPU here; choose cpu"):
+    with pytest.raises(ConfigError, match=r"device=cuda:1: PyTorch .* finds no CUDA GPU; choose cpu"):
         device_named("cuda:1")
     with pytest.raises(ConfigError, match="finds no CUDA GPU"):
         _learner("pr-bbb", "cuda")
