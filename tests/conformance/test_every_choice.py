@@ -1,4 +1,4 @@
-"""What every criterion owes to a model that lets it choose, whatever it looks at: samples, features, or what tasks stored."""
+"""What every criterion must satisfy to choose between tasks, from samples, features or task statistics."""
 
 from pathlib import Path
 

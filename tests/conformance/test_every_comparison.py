@@ -1,4 +1,4 @@
-"""What every criterion that judges by predictive samples owes to whoever lets it choose between tasks."""
+"""What every criterion based on predictive samples must satisfy to choose between tasks."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from metareplay.inference.criteria import CRITERIA, Evidence, criteria_for
 from metareplay.inference.predictive import log_likelihoods
 from metareplay.inference.settings import InferenceSettings
 
-BY_SAMPLES = [one.name for one in criteria_for("classification") if one.score is not None and one.features is None]
+BY_SAMPLES = [part.name for part in criteria_for("classification") if part.score is not None and part.features is None]
 pytestmark = pytest.mark.parametrize("name", BY_SAMPLES)
 SINGLE, MULTI = [slice(0, 3)] * 4, [slice(3 * task, 3 * task + 3) for task in range(4)]
 
@@ -16,8 +16,8 @@ SINGLE, MULTI = [slice(0, 3)] * 4, [slice(3 * task, 3 * task + 3) for task in ra
 def scores(name: str, outputs: Tensor, heads: list[slice], **settings: float) -> Tensor:
     """Outputs (T, S, B, C) -> scores (T, B)."""
     criterion = CRITERIA[name]
-    said = [criterion.score(log_likelihoods(each)) for each in outputs]  # type: ignore[misc]
-    return criterion.compare(Evidence(said, heads, InferenceSettings(**settings)))  # type: ignore[arg-type]
+    statistics = [criterion.score(log_likelihoods(samples)) for samples in outputs]  # type: ignore[misc]
+    return criterion.compare(Evidence(statistics, heads, InferenceSettings(**settings)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("heads", [SINGLE, MULTI])
@@ -50,9 +50,9 @@ def test_the_one_sure_task_among_unsure_ones_wins(name: str, heads: list[slice],
 
 def test_tasks_may_have_different_numbers_of_classes(name: str, rng: Generator) -> None:
     criterion = CRITERIA[name]
-    said = [criterion.score(log_likelihoods(torch.randn(6, 9, classes, generator=rng))) for classes in (2, 5, 3)]
+    statistics = [criterion.score(log_likelihoods(torch.randn(6, 9, classes, generator=rng))) for classes in (2, 5, 3)]
     for heads in ([slice(0, 2), slice(0, 5), slice(0, 3)], [slice(0, 2), slice(2, 7), slice(7, 10)]):
-        actual = criterion.compare(Evidence(said, heads, InferenceSettings()))
+        actual = criterion.compare(Evidence(statistics, heads, InferenceSettings()))
         assert actual.shape == (3, 9)
         assert actual.isfinite().all()
 

@@ -1,4 +1,4 @@
-"""What every task-inference criterion owes to whoever compares its scores."""
+"""What the scores of every task-inference criterion must satisfy."""
 
 from itertools import pairwise
 

@@ -130,7 +130,7 @@ def test_what_is_stored_gives_the_same_penalty_and_leaves_the_model(name: str, r
 
 
 def matched(name: str, model: ContinualModel, prior: Prior) -> tuple[Tensor, Tensor]:
-    """The matching term of the first task's posterior, and its gradient, after a step of whatever has to learn the prior first."""
+    """The matching term of the first task's posterior and its gradient, after one step of learning the estimator."""
     rng, theta = Generator().manual_seed(1), model.task_map.theta(0).detach().clone().requires_grad_()
     posterior = model.family.while_training(theta, model.spec)
     matching = build_matching(CONFIGS[name], model.spec.numel, generator=rng)
@@ -140,7 +140,7 @@ def matched(name: str, model: ContinualModel, prior: Prior) -> tuple[Tensor, Ten
 
 
 def test_what_is_stored_gives_the_same_prior(name: str, rng: Generator) -> None:
-    """It is the fixed one, or comes from earlier posteriors: then the last step has changed them, so that only the stored ones will do."""
+    """It is the fixed one, or comes from earlier posteriors, which the last step changed: the stored ones count."""
     model, strategy = learned(name, rng, step=0.001)
     other, config = build_strategy(CONFIGS[name]), CONFIGS[name]
     other.load_state(model, {key: tensor.clone() for key, tensor in strategy.state().items()})

@@ -24,7 +24,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 
 def _configs() -> dict[str, RunConfig]:
-    """Each task map by its first method, and by the first with an ensemble; those with a hypernetwork in all its kinds."""
+    """Each task map with its first method and its first ensemble method; hypernetworks in all variants."""
     actual: dict[str, RunConfig] = {}
     for method in METHODS.values():
         for kind, given in KINDS.items() if method.task_map_part.generated else [("", {})]:

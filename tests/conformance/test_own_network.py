@@ -1,4 +1,4 @@
-"""A user's convolutional network with batch normalisation and dropout, through methods of every kind: learned, stopped, saved."""
+"""A user's convolutional network with batch norm and dropout, with methods of every kind: trained, resumed, saved."""
 
 import sys
 from collections.abc import Iterator

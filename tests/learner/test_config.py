@@ -1,4 +1,4 @@
-"""Configurations: unknown, wrong and senseless settings are refused in one clear sentence."""
+"""Configurations: unknown, invalid and ineffective settings are refused in one clear sentence."""
 
 from typing import Any
 
@@ -30,16 +30,16 @@ def refusal(given: dict[str, Any], defaults: dict[str, Any] | None = None) -> st
 
 
 def test_an_unknown_key_names_the_closest_and_what_is_allowed() -> None:
-    said = refusal({"training.iteration": 5})
-    assert said.startswith("here: unknown setting 'training.iteration'; did you mean training.iterations? Allowed: ")
-    allowed = said.rpartition("Allowed: ")[2].split(", ")
+    message = refusal({"training.iteration": 5})
+    assert message.startswith("here: unknown setting 'training.iteration'; did you mean training.iterations? Allowed: ")
+    allowed = message.rpartition("Allowed: ")[2].split(", ")
     assert allowed == [key for key in setting_descriptions() if key.startswith("training.")]
 
 
 def test_a_key_like_no_other_shows_them_all() -> None:
-    said = refusal({"zzz": 5})
-    assert "did you mean" not in said
-    assert said.rpartition("Allowed: ")[2].split(", ") == list(setting_descriptions())
+    message = refusal({"zzz": 5})
+    assert "did you mean" not in message
+    assert message.rpartition("Allowed: ")[2].split(", ") == list(setting_descriptions())
 
 
 WRONG: list[tuple[str, Any]] = [
@@ -127,9 +127,9 @@ WRONG: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("key", "value"), WRONG)
 def test_a_wrong_value_names_its_key(key: str, value: Any) -> None:
     method = next(name for name in ("pr-bbb", *METHODS) if key in flatten(config_class(name, "mlp-3")().model_dump()))
-    said = refusal({"method": method, key: value})
-    assert said.startswith("here: ")
-    assert key.rpartition(".")[2] in said
+    message = refusal({"method": method, key: value})
+    assert message.startswith("here: ")
+    assert key.rpartition(".")[2] in message
 
 
 def test_a_wrong_value_shows_what_came_and_what_is_allowed() -> None:
@@ -139,10 +139,10 @@ def test_a_wrong_value_shows_what_came_and_what_is_allowed() -> None:
 
 
 def test_an_unknown_method_is_refused_with_the_closest() -> None:
-    said = refusal({"method": "pr-bb"})
-    assert "method='pr-bb' is unknown" in said
-    assert "did you mean pr-bbb?" in said
-    assert all(name in said for name in METHODS)
+    message = refusal({"method": "pr-bb"})
+    assert "method='pr-bb' is unknown" in message
+    assert "did you mean pr-bbb?" in message
+    assert all(name in message for name in METHODS)
 
 
 FOREIGN: list[tuple[str, str, Any, str, str]] = [
@@ -205,10 +205,10 @@ FOREIGN: list[tuple[str, str, Any, str, str]] = [
 def test_a_setting_of_other_parts_is_refused_in_the_words_of_both(
     method: str, key: str, value: Any, owner: str, own: str
 ) -> None:
-    said = refusal({"method": method, key: value})
-    assert said.startswith(f"here: {key} belongs to {owner}")
-    assert f"; {method} {own}. Remove it, or choose a method such as " in said
-    example = said.rpartition(" ")[2]
+    message = refusal({"method": method, key: value})
+    assert message.startswith(f"here: {key} belongs to {owner}")
+    assert f"; {method} {own}. Remove it, or choose a method such as " in message
+    example = message.rpartition(" ")[2]
     assert key in flatten(config_class(example, "mlp-3")().model_dump())
     assert build_config({"method": method, key: value}, {}, "here") == build_config({"method": method}, {}, "here")
 
@@ -300,8 +300,8 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
 def test_a_setting_without_effect_is_refused_with_the_reason(
     method: str, also: dict[str, Any], key: str, value: Any, reason: str
 ) -> None:
-    said = refusal({"method": method, **also, key: value})
-    assert said.startswith(f"here: {key} has no effect with {method}: {reason}")
+    message = refusal({"method": method, **also, key: value})
+    assert message.startswith(f"here: {key} has no effect with {method}: {reason}")
     config = build_config({"method": method, **also, key: value}, {}, "here")  # as a recipe may have it
     assert key not in flatten(config.dump())
     assert config.fingerprint() == build_config({"method": method, **also}, {}, "here").fingerprint()
@@ -418,7 +418,7 @@ def test_yaml_gives_the_same_configuration_back(method: str) -> None:
 
 
 def test_the_settings_of_a_method_are_those_of_its_parts() -> None:
-    """Whatever a method is made of: no key of another part, none of its own missing."""
+    """For every method: no key of another part, and none of its own missing."""
     for method in METHODS.values():
         config = build_config({}, {"method": method.name}, "here")
         parts = [*method.parts().values(), NETWORKS["mlp"], *CRITERIA.values()]

@@ -1,4 +1,4 @@
-"""Devices: every method computes where the model lives. A GPU is not needed: PyTorch's meta device has shapes and no numbers."""
+"""Devices: every method computes where the model lives. No GPU is needed: PyTorch's meta device has shapes only."""
 
 import pytest
 import torch
@@ -83,7 +83,7 @@ def test_so_are_the_penalties(penalty: str) -> None:
 def test_so_are_statistics_of_batch_normalisation(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def same_place(first: torch.Tensor, second: torch.Tensor) -> bool:
         assert first.device == second.device == META
-        return False  # without numbers nobody knows: they are replaced
+        return False  # unknown without numbers: they are replaced
 
     config = build_config({}, {"method": method, "network": "resnet-32", "training.batch_size": 4}, "test")
     learner = ContinualLearner(config, "classification", Scenario.CLASS, (3, 8, 8))

@@ -1,4 +1,4 @@
-"""Ensembles as methods: the same loss as their members have on average, every member used, every criterion at hand."""
+"""Ensembles as methods: the mean loss of their members, every member used, every criterion available."""
 
 from itertools import islice
 from typing import Any
@@ -144,9 +144,9 @@ def test_every_point_is_used_once_and_all_criteria_apply() -> None:
     outputs = predictive_outputs(learner.model, x, 0, 100, generator=Generator().manual_seed(0))
     assert len(outputs) == MEMBERS
     assert learner.predictor.criteria() == criteria_for("classification")
-    said = learner.predictor.statistics(x, [0], {"agree": disagreement})[0]
+    scores = learner.predictor.statistics(x, [0], {"agree": disagreement})[0]
     by_hand = outputs.double().softmax(-1).std(0, correction=0).mean(-1)
-    torch.testing.assert_close(said["agree"], by_hand)
+    torch.testing.assert_close(scores["agree"], by_hand)
     assert (by_hand > 0).all()
 
 

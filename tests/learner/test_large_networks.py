@@ -1,4 +1,4 @@
-"""One step of pr-bbb in the second task with networks of the paper's largest size, in a process of its own whose memory is measured."""
+"""One step of pr-bbb in the second task with the paper's largest networks, in a separate process to measure memory."""
 
 import json
 import subprocess

@@ -34,7 +34,7 @@ GENERATED = [recipe for recipe in IMAGES if METHODS[recipe.method].task_map_part
 
 
 def resolved(recipe: Recipe) -> RunConfig:
-    """A recipe as if the user had given every line of it, so that senseless settings are refused."""
+    """A recipe as if the user had given every line of it, so that settings without effect are refused."""
     given = {"benchmark": recipe.benchmark, "method": recipe.method, "network": recipe.network, **recipe.settings}
     return build_config({}, given, recipe.name)
 
@@ -45,7 +45,7 @@ def frozen(value: Any) -> Any:
 
 
 def sizes(config: RunConfig) -> tuple[int, int, int]:
-    """Parameters of the hypernetwork with the embeddings of all tasks, of one task's posterior, and of the main network."""
+    """Parameters of the hypernetwork with all tasks' embeddings, of one task's posterior, and of the main network."""
     info = BENCHMARKS[config.benchmark].with_settings(config.tasks)
     heads = (config.find(HeadsSettings) or HeadsSettings()).heads
     outputs = (info.num_classes // info.num_tasks or 10) * (info.num_tasks if heads == "multi" else 1)

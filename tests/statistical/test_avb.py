@@ -1,4 +1,4 @@
-"""Adversarial Variational Bayes against log-density ratios that are known. Seeds are fixed; tolerances are said in each test."""
+"""Adversarial Variational Bayes against known log-density ratios. Seeds are fixed; each test states its tolerances."""
 
 from math import log
 
@@ -65,7 +65,7 @@ def log_ratio(weights: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("by_samples", [False, True], ids=["density", "samples-alone"])
 def test_the_discriminator_is_the_log_ratio(by_samples: bool, rng: Generator) -> None:
-    """At samples of q: root mean square error below 0.25, where the ratio's own deviation is 0.68; the mean within 0.15 of the KL, 0.55."""
+    """At samples of q: RMSE below 0.25, where the ratio's deviation is 0.68; the mean within 0.15 of the KL, 0.55."""
     settings, q = posterior_of(MATRIX, avb_contrast_samples=100 if by_samples else None)
     prior = GaussianPrior(VARIANCE)
     p: Prior = OnlySamples(prior.over(2)) if by_samples else prior  # without a density the contrast is left out
@@ -77,7 +77,7 @@ def test_the_discriminator_is_the_log_ratio(by_samples: bool, rng: Generator) ->
 
 
 def test_the_adaptive_contrast_leaves_only_what_no_gaussian_has(rng: Generator) -> None:
-    """A q with independent weights is its own contrast: the discriminator finds a ratio within 0.15 of 0, the term the KL within 0.15."""
+    """A q with independent weights is its own contrast: ratio within 0.15 of 0, term within 0.15 of the KL."""
     settings, q = posterior_of(MATRIX, avb_contrast_samples=2000)
     prior = GaussianPrior(VARIANCE)
     matching = learned(settings, q, prior, rng)
@@ -102,9 +102,10 @@ def test_the_contrast_misses_correlations_and_the_discriminator_adds_them(rng: G
 
 
 def test_with_batch_statistics_the_ratio_is_that_of_the_whole_batch(rng: Generator) -> None:
-    """Mean and deviation say all about a Gaussian batch, so the logit is the sum of its samples' log-ratios, the same for all of them.
+    """Mean and deviation determine a Gaussian batch, so all samples share a logit: the sum of their log-ratios.
 
-    Batches of 3, after 1,000 steps: the mean over batches of q is within 35 % of three times the KL, and the term within 35 % of it.
+    Batches of 3, after 1,000 steps: the mean over batches of q is within 35 % of three times the KL, the term within
+    35 % of the KL.
     """
     settings, q = posterior_of(
         MATRIX,
@@ -135,9 +136,10 @@ def test_with_batch_statistics_and_contrast_the_term_is_the_kl(rng: Generator) -
 
 @pytest.mark.parametrize(("contrast", "size"), [(None, 2), (2000, 1), (2000, 2)])
 def test_a_chunked_discriminator_is_the_log_ratio(contrast: int | None, size: int, rng: Generator) -> None:
-    """Three weights, in three chunks or in two, one of them half empty; the first and the last weight are dependent (rho = 0.8).
+    """Three weights in three chunks, or in two of which one is half empty; the first and last weights correlate (0.8).
 
-    At samples of q: root mean square error below 0.25, where the ratio's own deviation is above 0.7; the term within 0.15 of the KL, 1.08.
+    At samples of q: RMSE below 0.25, where the ratio's standard deviation is above 0.7; the term within 0.15 of the KL,
+    1.08.
     """
     matrix, offset = torch.tensor([[0.9, 0.0, 0.0], [0.0, 0.8, 0.0], [0.6, 0.0, 0.45]]), torch.tensor([0.4, -0.5, 0.3])
     steps, rate = (400, 0.02) if contrast else (600, 0.04)

@@ -108,7 +108,7 @@ def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None
 
 @pytest.mark.parametrize("local", [False, True])
 def test_training_finds_the_best_product_of_a_correlated_posterior(local: bool, rng: Generator) -> None:
-    """argmin_q KL(q || N(m, L^-1)) over products has the means m and the variances 1 / L_ii, narrower than the marginals (L^-1)_ii."""
+    """The best factorised q for N(m, L^-1) has means m and variances 1 / L_ii, below the marginals' (L^-1)_ii."""
     data = _data(rng)
     data = TaskData(data.x + 1.2, data.y)  # no longer centred: weight and bias depend on each other
     q = _found(data, Objective(train_samples=20, local_reparametrisation=local), rng)

@@ -50,7 +50,7 @@ def test_the_density_integrates_to_one_by_importance_sampling(rng: Generator) ->
 
 
 def fitted(target: Density, weights: int, scale: float, steps: int, rng: Generator, *, coupled: bool = True) -> Flow:
-    """Minimise KL(q || target) by Monte Carlo, as the training loop does with a prior; uncoupled it is a mean-field Gaussian."""
+    """Minimise KL(q || target) by Monte Carlo, as in training with a prior; uncoupled it is a mean-field Gaussian."""
     layers = couplings(weights, 4, (16,), "tanh")
     mean, rho = torch.zeros(weights, requires_grad=True), torch.full((weights,), scale).log().requires_grad_()
     own = (coupled * layers.initial_stds * torch.randn(layers.spec.numel, generator=rng)).requires_grad_()

@@ -1,4 +1,4 @@
-"""Samples and closed forms of Gaussian posteriors against Monte Carlo. Seeds are fixed; tolerances are five standard errors."""
+"""Samples and closed forms of Gaussian posteriors against Monte Carlo; fixed seeds, tolerance five standard errors."""
 
 import math
 
@@ -16,7 +16,7 @@ ERRORS = 5
 
 
 def assert_mean_is(draws: Tensor, expected: Tensor) -> None:
-    """The mean over the first dimension lies within five standard errors, and those are small enough to mean something."""
+    """The mean over the first dimension is within five standard errors, which are small enough to be meaningful."""
     error = draws.std(0) / math.sqrt(len(draws))
     assert (error < 0.02 * (1 + expected.abs())).all()
     assert ((draws.mean(0) - expected).abs() < ERRORS * error).all()

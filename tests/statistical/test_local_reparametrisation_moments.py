@@ -1,4 +1,4 @@
-"""Sampling pre-activations has the distribution of sampling weights. Seeds are fixed; tolerances are five standard errors."""
+"""Sampling pre-activations is equivalent to sampling weights; fixed seeds, tolerance five standard errors."""
 
 import math
 

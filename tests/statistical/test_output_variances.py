@@ -30,22 +30,22 @@ NETWORK = MLP((6,), (5,), 3)
 SPEC = WeightSpec.of(NETWORK)
 
 
-def _assert_variances(thetas: Tensor, wished: Tensor, groups: list[Tensor]) -> None:
-    """Mean squares of groups of elements, over hypernetworks (N, P), equal the wished ones (P,)."""
+def _assert_variances(thetas: Tensor, targets: Tensor, groups: list[Tensor]) -> None:
+    """Mean squares of groups of elements, over hypernetworks (N, P), equal the targets (P,)."""
     for group in groups:
-        ratios = (thetas[:, group].square() / wished[group]).mean(1)  # one independent number per hypernetwork
+        ratios = (thetas[:, group].square() / targets[group]).mean(1)  # one independent number per hypernetwork
         error = float(ratios.std()) / math.sqrt(len(ratios))
         assert error < 0.08
         assert abs(float(ratios.mean()) - 1) < 5 * error + 0.03
 
 
 def _generated(
-    make: Callable[..., Hypernetwork], size: int, wished: Tensor, rng: Generator, **options: object
+    make: Callable[..., Hypernetwork], size: int, targets: Tensor, rng: Generator, **options: object
 ) -> Tensor:
     thetas = []
     for _ in range(HYPERNETWORKS):
         hypernetwork = make(size, hidden=HIDDEN, generator=rng, **options)
-        hypernetwork.add_task(Start(torch.zeros(size), wished), generator=rng)
+        hypernetwork.add_task(Start(torch.zeros(size), targets), generator=rng)
         thetas.append(hypernetwork.theta(0).detach())
     return torch.stack(thetas)  # (N, P)
 
@@ -53,33 +53,33 @@ def _generated(
 @pytest.mark.parametrize("activation", ["relu", "sigmoid", "tanh"])
 @pytest.mark.parametrize("kind", ["gaussian", "hyperfan"])
 def test_plain(activation: str, kind: str, rng: Generator) -> None:
-    wished = GaussianFamily().initial_variances(NETWORK, SPEC)
+    targets = GaussianFamily().initial_variances(NETWORK, SPEC)
     if kind == "hyperfan":
-        wished[: SPEC.numel] = hyperfan_variances(SPEC, relu=activation == "relu")
+        targets[: SPEC.numel] = hyperfan_variances(SPEC, relu=activation == "relu")
     thetas = _generated(
         PlainHypernetwork,
-        len(wished),
-        wished,
+        len(targets),
+        targets,
         rng,
         activation=activation,
         task_embedding_size=20,
         task_embedding_std=0.7,
     )
-    layers = list(torch.arange(len(wished)).split([*SPEC.sizes, *SPEC.sizes]))
-    _assert_variances(thetas, wished, layers)
+    layers = list(torch.arange(len(targets)).split([*SPEC.sizes, *SPEC.sizes]))
+    _assert_variances(thetas, targets, layers)
 
 
 @pytest.mark.parametrize(
     ("activation", "per_task"), [("relu", False), ("sigmoid", False), ("tanh", False), ("relu", True)]
 )
 def test_chunked(activation: str, per_task: bool, rng: Generator) -> None:
-    wished = torch.tensor([0.01] * 8 + [0.5] * 8 + [4.0] * 4).repeat(4)[
+    targets = torch.tensor([0.01] * 8 + [0.5] * 8 + [4.0] * 4).repeat(4)[
         :70
     ]  # the same in every chunk; the last one is cut
     thetas = _generated(
         ChunkedHypernetwork,
-        len(wished),
-        wished,
+        len(targets),
+        targets,
         rng,
         activation=activation,
         chunk_size=20,
@@ -89,34 +89,34 @@ def test_chunked(activation: str, per_task: bool, rng: Generator) -> None:
         chunk_embedding_std=0.3,
         chunk_embeddings_per_task=per_task,
     )
-    _assert_variances(thetas, wished, [(wished == value).nonzero()[:, 0] for value in (0.01, 0.5, 4.0)])
+    _assert_variances(thetas, targets, [(targets == value).nonzero()[:, 0] for value in (0.01, 0.5, 4.0)])
 
 
 def test_outputs_that_are_added_later(rng: Generator) -> None:
-    small, wished = (
+    small, targets = (
         torch.full((30,), 0.2),
         torch.tensor([0.01, 0.2, 0.2, 4.0]).repeat(15),
     )  # new ones stand between the old
-    kept = (wished == 0.2).nonzero()[:, 0]
+    kept = (targets == 0.2).nonzero()[:, 0]
     thetas = []
     for _ in range(HYPERNETWORKS):
         hypernetwork = PlainHypernetwork(30, hidden=HIDDEN, task_embedding_size=20, generator=rng)
         hypernetwork.add_task(Start(torch.zeros(30), small), generator=rng)
-        hypernetwork.grow(kept, Start(torch.zeros(60), wished), generator=rng)
+        hypernetwork.grow(kept, Start(torch.zeros(60), targets), generator=rng)
         thetas.append(hypernetwork.theta(0).detach())
-    _assert_variances(torch.stack(thetas), wished, [(wished == value).nonzero()[:, 0] for value in (0.01, 0.2, 4.0)])
+    _assert_variances(torch.stack(thetas), targets, [(targets == value).nonzero()[:, 0] for value in (0.01, 0.2, 4.0)])
 
 
 def _mean_squares(activation: str, *, hyperfan: bool, rng: Generator) -> Tensor:
-    """Mean square of what each layer of a generated network passes on, averaged over hypernetworks, for inputs of mean square one."""
+    """Mean square of each layer's outputs in a generated network, over hypernetworks, for inputs of mean square one."""
     network = MLP((30,), (30, 30, 30, 30), 30, activation)
     spec = WeightSpec.of(network)
-    wished = hyperfan_variances(spec, relu=activation == "relu") if hyperfan else None
+    targets = hyperfan_variances(spec, relu=activation == "relu") if hyperfan else None
     phi = ACTIVATIONS[activation]()
     actual = []
     for _ in range(20):
         hypernetwork = PlainHypernetwork(spec.numel, hidden=(200,), task_embedding_size=50, generator=rng)
-        hypernetwork.add_task(Start(torch.zeros(spec.numel), wished), generator=rng)
+        hypernetwork.add_task(Start(torch.zeros(spec.numel), targets), generator=rng)
         weights = spec.unflatten(hypernetwork.theta(0).detach())
         h, squares = torch.randn(50, 30, generator=rng), []
         for layer in range(5):
@@ -138,20 +138,22 @@ def test_hyperfan_keeps_activations_stable_over_depth(activation: str, rng: Gene
 
 
 def test_a_row_of_weights_and_scales_starts_as_its_weights_should(rng: Generator) -> None:
-    """Three chunks of four rows: weights in the first five outputs, so that the first row serves two of them, and scales after them."""
-    wished, weights = torch.tensor([0.01, 0.02, 0.03, 0.04, 0.05] + [4.0] * 7), torch.arange(12) < 5
+    """Three chunks of four rows: the first five outputs are weights (the first row serves two), the others scales."""
+    targets, weights = torch.tensor([0.01, 0.02, 0.03, 0.04, 0.05] + [4.0] * 7), torch.arange(12) < 5
     layer = nn.Linear(2000, 4)
-    match_output_variances(layer, 0.5, wished, rng, weights)
+    match_output_variances(layer, 0.5, targets, rng, weights)
     actual = layer.weight.detach().var(1) * layer.in_features * 0.5
     torch.testing.assert_close(actual, torch.tensor([0.03, 0.02, 0.03, 0.04]), rtol=0.1, atol=0)
-    match_output_variances(layer, 0.5, wished[4:], rng, torch.zeros(8, dtype=torch.bool))  # no weights: the mean of all
+    match_output_variances(
+        layer, 0.5, targets[4:], rng, torch.zeros(8, dtype=torch.bool)
+    )  # no weights: the mean of all
     actual = layer.weight.detach().var(1) * layer.in_features * 0.5
     torch.testing.assert_close(actual, torch.tensor([2.025, 4.0, 4.0, 4.0]), rtol=0.1, atol=0)
 
 
 @pytest.mark.parametrize("method", ["pr-bbb", "pr-radial", "pr-ensemble-bbb"])
 def test_means_start_as_those_of_a_gaussian_network(method: str) -> None:
-    """Uniform in [-0.1, 0.1] without a hypernetwork, so with a variance of 0.1^2 / 3, though the rows that make them also make scales."""
+    """Variance 0.1^2 / 3, as without a hypernetwork (uniform in [-0.1, 0.1]), though their rows also make scales."""
     given = {
         "hypernet.kind": "chunked",
         "hypernet.chunk_size": 300,

@@ -101,7 +101,7 @@ class GivenNoise:
 def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
     given: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Noise at right angles to the samples with one sign and the other: the same products, and their mean gradient is the one found."""
+    """Noise orthogonal to the samples, with either sign, gives the same products; the mean gradient is the estimate."""
     monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
     matching, q = posterior(generator_chunk_size=97, generator_hidden=(6,), support_noise=0.3, **given)
     actual = slope(matching, q, Generator().manual_seed(4))
@@ -130,7 +130,7 @@ def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
 
 
 def test_noisy_products_have_the_law_of_those_of_noisy_samples() -> None:
-    """Means and covariances of all products, over 20,000 draws of 3 samples of 60 weights; one of them is a multiple of another."""
+    """Means and covariances of all products over 20,000 draws of 3 samples of 60 weights, two of them collinear."""
     samples = torch.randn(3, 60, generator=Generator().manual_seed(5), dtype=torch.float64)
     samples[2] = 2 * samples[1]
     products, rows, columns = samples @ samples.T, *torch.triu_indices(3, 3)

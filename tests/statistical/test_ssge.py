@@ -1,4 +1,4 @@
-"""The spectral Stein gradient estimator against densities whose score is known. Seeds are fixed; tolerances are said in each test."""
+"""The spectral Stein gradient estimator against known scores. Seeds are fixed; each test states its tolerances."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def gaussian(size: int, count: int, rng: Generator) -> tuple[Tensor, Tensor, Ten
 @pytest.mark.parametrize("own", [True, False], ids=["own-samples", "other-points"])
 @pytest.mark.parametrize(("size", "count", "width"), [(1, 200, 1.0), (2, 200, None), (5, 100, None), (10, 100, 5.0)])
 def test_the_score_of_a_gaussian(size: int, count: int, width: float | None, own: bool) -> None:
-    """Means over ten draws: correlation above 0.9, slope within 0.15 of 1, squared error below 0.2 of the score's own square."""
+    """Means over ten draws: correlation above 0.9, slope within 0.15 of 1, squared error below 0.2 of the score's."""
     figures = []
     for seed in range(10):
         samples, others, (mean, scale) = gaussian(size, count, Generator().manual_seed(seed))
@@ -63,7 +63,7 @@ def test_far_from_the_samples_the_score_vanishes_or_is_a_gaussians(rng: Generato
 
 
 def test_around_a_gaussian_the_score_of_one_is_better() -> None:
-    """At points moved by two deviations, where plain SSGE knows little: mean squared error below a third of the plain one's."""
+    """At points shifted by two standard deviations: mean squared error below a third of that of plain SSGE."""
     errors = []
     for around in (False, True):
         each = []
@@ -216,7 +216,7 @@ def ssge(prior_samples: int, ssge_samples: int = 200) -> SSGEMatching:
 
 
 def test_the_prior_term_has_the_gradient_of_the_kl(rng: Generator) -> None:
-    """KL(N(b, A A') || N(0, v I)) has the gradients A / v - A^-T and b / v; the estimate's mean is within 15 % of them."""
+    """KL(N(b, A A') || N(0, v I)) has gradients A / v - A^-T and b / v; the mean estimate is within 15 % of them."""
     matrix, offset, prior = torch.tensor([[1.0, 0.3], [-0.4, 0.7]]), torch.tensor([0.5, -1.0]), GaussianPrior(2.0)
     family, spec, theta = linear_generator(matrix, offset)
     exact = torch.cat([(matrix / prior.variance - torch.linalg.inv(matrix).T).flatten(), offset / prior.variance])
@@ -230,7 +230,7 @@ def test_the_prior_term_has_the_gradient_of_the_kl(rng: Generator) -> None:
 
 @pytest.mark.parametrize("samples", [1, 300])
 def test_the_prior_term_is_taken_at_the_samples_of_the_estimate(samples: int) -> None:
-    """At least S of them, however few the prior asks for, and the first S are those from which the score is estimated."""
+    """At least S of them, however few the prior needs; the score is estimated from the first S."""
     family, spec, theta = linear_generator(torch.tensor([[1.0, 0.3], [-0.4, 0.7]]), torch.tensor([0.5, -1.0]))
     posterior, prior = family.at(theta, spec), GaussianPrior(2.0)
     term = ssge(samples).term(posterior, prior, generator=Generator().manual_seed(5))

@@ -1,4 +1,4 @@
-"""Coresets: what is held back, what training sees, the loss of an update by hand, who is kept, what survives a restart."""
+"""Coresets: what is held out, what training sees, an update's loss by hand, which tasks are protected, restarts."""
 
 from typing import Any, cast
 
@@ -104,7 +104,7 @@ def gaussian(theta: Tensor) -> MeanFieldGaussian:
 @pytest.mark.parametrize(("changes", "scale"), [({}, 0.3), ({"strategy__finetune_prior_scale": 2.0}, 2.0)])
 @pytest.mark.parametrize("targets", ["stored", "recomputed"])
 def test_the_loss_of_fine_tuning_by_hand(changes: dict[str, Any], scale: float, targets: str) -> None:
-    """Batches hold every coreset whole, so only the weights are random: sum over tasks of |C~| NLL + scale KL(q || q~)."""
+    """Batches hold entire coresets, so only the weights are random: sum over tasks of |C~| NLL + scale KL(q || q~)."""
     learner = learned(strategy__targets=targets, **changes)
     before, strategy = thetas(learner), coresets(learner)
     kept = [strategy.coresets[task] for task in range(3)]

@@ -90,7 +90,7 @@ def test_the_empirical_fisher_of_a_linear_gaussian_model_is_its_squared_residual
 
 
 def importance_at(truth: Tensor, model: ContinualModel, strategy: OnlineEWC, data: TaskData) -> tuple[Tensor, Tensor]:
-    """Importance after a task whose weights were found exactly, as its precision says and as the next task takes it; without the prior."""
+    """Importance after an exactly solved task, without the prior: from its precision and as used in the next task."""
     model.task_map.trained_theta(0).data[:] = truth
     strategy.before_task(model, 0)
     strategy.after_task(model, 0, data)
@@ -104,7 +104,7 @@ def importance_at(truth: Tensor, model: ContinualModel, strategy: OnlineEWC, dat
 
 
 def test_the_importance_of_a_linear_gaussian_model_is_the_analytic_fisher_information() -> None:
-    """X'X / sigma^2, within 5 %, by 40,000 targets that the model itself draws: an estimate with a standard deviation of 1 %."""
+    """X'X / sigma^2 within 5 %, from 40,000 targets drawn from the model: a standard deviation of 1 %."""
     rng, scale = Generator().manual_seed(0), 0.5
     given = {"posterior.likelihood_scale": scale, "posterior.prior_variance": VARIANCE}
     config = build_config({"method": "ewc-multihead", "network": "mlp"}, given, "test")
@@ -142,7 +142,7 @@ def test_the_importance_of_a_softmax_of_a_linear_model_is_the_analytic_fisher_in
 
 
 class Normalised(nn.Module):
-    """Three inputs through batch normalisation: while it trains, its output and statistics depend on the whole batch."""
+    """Three inputs through batch normalisation: in training, outputs and statistics depend on the whole batch."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ def test_training_uses_a_point_and_prediction_the_gaussian(rng: Generator) -> No
 
 @pytest.mark.parametrize("count", [1, 4, 7])
 def test_samples_of_gaussian_outputs_come_in_pairs(count: int, rng: Generator) -> None:
-    """The mean prediction of the pairs names the mean's class, and the samples have the Gaussian's moments, a singular one's too."""
+    """The pairs' mean prediction is the mean's class, samples have the Gaussian's moments, even a singular one's."""
     mean = torch.tensor([[1.0, -2.0], [0.5, 0.1]])
     covariance = torch.tensor([[[4.0, 1.0], [1.0, 9.0]], [[1.0, 2.0], [2.0, 4.0]]])
     draws = output_samples(mean, covariance, count, generator=rng)
@@ -263,7 +263,7 @@ def test_predictions_of_the_gaussian_in_the_network_itself(rng: Generator) -> No
 def test_linearised_outputs_are_those_of_linearised_weight_samples(
     rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their moments are those of f(m) + J (w - m) over 50,000 weight samples within 3 %, however many inputs are done at once."""
+    """Their moments are those of f(m) + J (w - m) over 50,000 weight samples within 3 %, for any batch size."""
     model, _ = parts()
     for classes in (2, 3):
         model.add_task(classes, generator=rng)
@@ -300,7 +300,7 @@ def test_an_mlp_takes_the_short_way_to_the_same_outputs(
 
 
 def test_the_predictive_variance_of_a_linear_model_is_exact() -> None:
-    """y = w x + b: the variance of the output is x^2 / precision_w + 1 / precision_b, within 5 % over 20,000 samples."""
+    """y = w x + b: the output's variance is x^2 / precision_w + 1 / precision_b, within 5 % over 20,000 samples."""
     config = build_config({"method": "ewc-multihead", "network": "mlp"}, {"posterior.likelihood_scale": 0.5}, "test")
     model, strategy = build_model(config, "regression", Scenario.DOMAIN, (1,)), cast(OnlineEWC, build_strategy(config))
     model.add_task(1, generator=Generator().manual_seed(0))

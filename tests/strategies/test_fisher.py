@@ -159,7 +159,7 @@ def test_the_information_of_a_flow_comes_from_its_density(rng: Generator) -> Non
 
 
 def by_hand(model: ContinualModel, task: int, data: TaskData, samples: int, prior_variance: float, seed: int) -> Tensor:
-    """Ordinary backward passes: one for each example, and one for each weight, the rows of the Jacobian, for the prior."""
+    """Ordinary backward passes: one per example, and for the prior one per weight (the rows of the Jacobian)."""
     leaf = model.task_map.theta(task).detach().repeat(samples, 1).requires_grad_()  # (S, P)
     weights = model.family.at(leaf, model.spec).rsample(1, generator=Generator().manual_seed(seed))[0]  # (S, W)
     total = torch.zeros_like(leaf)
@@ -200,7 +200,7 @@ def test_the_information_of_a_generator_equals_a_hand_computation(name: str, rng
     settings = FisherSettings(fisher_weight_samples=1000)
     actual = posterior_information(model, 0, data, settings, 1e-4, generator=Generator().manual_seed(1))
     expected = by_hand(model, 0, TaskData(data.x[:0], data.y[:0]), 1000, 1e-4, seed=1)
-    # the prior's part dominates; a square of a sum with random signs has a standard deviation of at most root(2) times its mean
+    # the prior dominates; the square of a sum with random signs has a standard deviation of at most sqrt(2) its mean
     assert float(((actual - expected).abs() / expected.clamp_min(1e-3)).max()) < 6 * (2 / 1000) ** 0.5
 
 

@@ -71,7 +71,7 @@ KINDS = [{}, {"posterior.support_noise": 0.5}, {"posterior.generator_chunk_size"
 
 @pytest.mark.parametrize("given", KINDS, ids=["plain", "noisy", "chunked"])
 def test_old_weights_follow_the_last_implicit_posterior(given: dict[str, Any], rng: Generator) -> None:
-    """Means and covariances of 4,000 samples each, within 0.1 of the largest variance; the new head is the fixed prior."""
+    """Means and covariances of 4,000 samples within 0.1 of the largest variance; the new head has the fixed prior."""
     model, strategy, before = grown_twice(given, rng)
     prior = strategy.prior_for(2)
     assert isinstance(prior, LastPosterior)
@@ -93,7 +93,7 @@ def test_old_weights_follow_the_last_implicit_posterior(given: dict[str, Any], r
 def test_the_order_of_the_weights_does_not_matter_to_ssge(
     given: dict[str, Any], rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights as they are generated, where that saves moving them, or as they stand in the network: the same value and gradient."""
+    """Weights in the order of generation (which saves reordering) or of the network: the same value and gradient."""
     model, strategy, _ = grown_twice(given, rng)
     posterior, prior, actual = model.posterior(2), strategy.prior_for(2), []
     assert isinstance(posterior, Implicit)
@@ -173,7 +173,7 @@ SECOND = torch.tensor([[1.2], [-1.2], [0.8], [-0.8]]), torch.tensor([[5.2], [-0.
 
 
 def exact(prior: float, first: float) -> tuple[Tensor, Tensor]:
-    """Mean and scale of the posterior of weight and bias that counts the fixed prior and the first task's data so often.
+    """Mean and scale of the posterior of weight and bias that counts fixed prior and first task's data this often.
 
     y = w x + b with noise, and inputs that sum to zero in each task: w and b are independent.
     """

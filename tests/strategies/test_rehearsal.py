@@ -52,7 +52,7 @@ def shake(model: ContinualModel, rng: Generator) -> None:
 def learned(
     strategy: ExperienceReplay, rng: Generator, classes: Sequence[int] = CLASSES, size: int = 40
 ) -> tuple[ContinualModel, Tensor]:
-    """A model that moves with each task, in the midst of the last; and all outputs for any input as they were before the last."""
+    """A model that changes with each task, during the last one; and its outputs for any input before the last task."""
     model = make_model()
     probe = torch.cat([data(task, size).x for task in range(len(classes))])
     before = torch.empty(0)
@@ -126,8 +126,8 @@ def test_the_penalty_is_the_scaled_mean_cross_entropy(strength: float, rng: Gene
     assert penalty is not None
     torch.testing.assert_close(penalty, expected)
     (actual,) = torch.autograd.grad(penalty, model.task_map.trained_parameters(3))
-    (wished,) = torch.autograd.grad(expected, model.task_map.trained_parameters(3))
-    torch.testing.assert_close(actual, wished)
+    (expected_gradient,) = torch.autograd.grad(expected, model.task_map.trained_parameters(3))
+    torch.testing.assert_close(actual, expected_gradient)
     assert actual.any()
 
 

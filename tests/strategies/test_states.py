@@ -50,7 +50,7 @@ def learner_of(
 
 
 class PathIntegral(QuietStrategy):
-    """Adds up gradient times change along the way, and holds each parameter as firmly as that says; random numbers join in."""
+    """Sums gradient times change over steps and protects each parameter accordingly, with added random numbers."""
 
     sees_steps = True
 

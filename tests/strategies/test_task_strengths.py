@@ -1,4 +1,4 @@
-"""Strengths per task: by age and by hand, for every penalty, with all old tasks or a random few, and what they do to forgetting."""
+"""Strengths per task, by age or explicit: every penalty, all old tasks or a random few, the effect on forgetting."""
 
 from pathlib import Path
 from typing import Any

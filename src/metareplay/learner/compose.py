@@ -94,13 +94,13 @@ def refusal(key: str, method: str, parts: Mapping[str, Part]) -> str:
     parts_with_key = list(owners(key))
     phrases = list(dict.fromkeys(owner.part.phrase for owner in parts_with_key))
     phrases = phrases if len(phrases) <= MOST_PHRASES else [*phrases[: MOST_PHRASES - 1], "others"]
-    words = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+    owners_phrase = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
     registry = parts_with_key[0].registry
     kind = "family" if registry is MATCHINGS and parts["matching"].name == "direct" else registry.kind
     has = f"; {method} {FAMILIES.verb if registry is MATCHINGS else registry.verb} {parts[kind].phrase}"
     example = next((name for name, other in METHODS.items() if _has(other, key)), None)
     hint = f", or choose a method such as {example}" if example is not None else ""
-    return f"{key} belongs to {words}{has if kind in parts else ''}. Remove it{hint}"
+    return f"{key} belongs to {owners_phrase}{has if kind in parts else ''}. Remove it{hint}"
 
 
 def _has(method: Method, key: str) -> bool:

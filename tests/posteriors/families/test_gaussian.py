@@ -79,9 +79,9 @@ def test_theta_starts_uniform(network: MLP, rng: Generator) -> None:
     for part, bound in ((mean, 0.1), (rho, 0.5)):
         assert 0.99 * bound < float(part.max()) <= bound
         assert -bound <= float(part.min()) < -0.99 * bound
-    wished = family.initial_variances(network, spec)
-    assert torch.allclose(wished[: spec.numel], torch.tensor(0.2**2 / 12))
-    assert torch.allclose(wished[spec.numel :], torch.tensor(1 / 12))
+    variances = family.initial_variances(network, spec)
+    assert torch.allclose(variances[: spec.numel], torch.tensor(0.2**2 / 12))
+    assert torch.allclose(variances[spec.numel :], torch.tensor(1 / 12))
     # The two agree within five standard errors.
     assert abs(float(mean.square().mean()) - 0.2**2 / 12) < 5 * _uniform_variance_error(0.1, spec.numel)
     assert abs(float(rho.square().mean()) - 1 / 12) < 5 * _uniform_variance_error(0.5, spec.numel)
@@ -93,12 +93,12 @@ def test_means_can_start_where_the_network_does(network: MLP, rng: Generator) ->
     assert torch.equal(theta[: spec.numel], spec.flatten(network))
     other = GaussianFamily().initial(network, spec, generator=Generator().manual_seed(0))
     assert torch.equal(theta[spec.numel :], other[spec.numel :])  # rho does not depend on it
-    wished = spec.unflatten(family.initial_variances(network, spec)[: spec.numel])
+    variances = spec.unflatten(family.initial_variances(network, spec)[: spec.numel])
     for name, weight in network.named_parameters():
-        assert len(wished[name].unique()) == 1
-        torch.testing.assert_close(wished[name].mean(), weight.detach().square().mean())
-    assert float(wished["layers.0.weight"].mean()) > 0
-    assert not wished["layers.1.bias"].any()
+        assert len(variances[name].unique()) == 1
+        torch.testing.assert_close(variances[name].mean(), weight.detach().square().mean())
+    assert float(variances["layers.0.weight"].mean()) > 0
+    assert not variances["layers.1.bias"].any()
 
 
 def test_growth_moves_means_and_scales_alike() -> None:
