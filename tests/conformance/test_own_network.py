@@ -262,7 +262,7 @@ def test_estimators_take_a_name_or_a_function(tmp_path: Path, digits: Benchmark)
         f"model.statistics.0.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
     }
     assert (loaded.predict_proba(x) == given.predict_proba(x)).all()
-    with pytest.raises(ConfigError, match="defined at the top of a module"):
+    with pytest.raises(ConfigError, match="defined at the top level of a module"):
         ContinualClassifier("pr-bbb", lambda outputs: torch.nn.Linear(64, outputs))
 
 
