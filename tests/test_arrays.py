@@ -1,4 +1,4 @@
-"""A user's data in all their kinds, and what is refused with which words."""
+"""A user's data in every form, and the message for what is refused."""
 
 from collections.abc import Hashable, Iterator
 from typing import Any
@@ -16,7 +16,7 @@ ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
 
 class Pairs(Dataset[Any]):
-    """A map-style dataset of whatever it is given."""
+    """A map-style dataset of the given items."""
 
     def __init__(self, *items: Any) -> None:
         self.items = items
@@ -51,17 +51,17 @@ KINDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("x", KINDS.values(), ids=KINDS)
 def test_inputs_of_every_kind(x: Any) -> None:
-    found = to_inputs(x, None)
-    assert found.dtype == torch.float32
-    assert not found.requires_grad
-    assert found.tolist() == ROWS
+    actual = to_inputs(x, None)
+    assert actual.dtype == torch.float32
+    assert not actual.requires_grad
+    assert actual.tolist() == ROWS
 
 
 def test_inputs_are_copied() -> None:
     x = np.array(ROWS, dtype=np.float32)
-    found = to_inputs(x, (2,))
+    actual = to_inputs(x, (2,))
     x[:] = 0
-    assert found.tolist() == ROWS
+    assert actual.tolist() == ROWS
 
 
 BAD_INPUTS: list[tuple[Any, tuple[int, ...] | None, str]] = [
@@ -142,9 +142,9 @@ LABELS: list[tuple[Any, list[Hashable]]] = [
 
 @pytest.mark.parametrize(("y", "expected"), LABELS)
 def test_labels_become_plain_values(y: Any, expected: list[Hashable]) -> None:
-    found = plain_labels(y)
-    assert found == expected
-    assert [type(label) for label in found] == [type(label) for label in expected]
+    actual = plain_labels(y)
+    assert actual == expected
+    assert [type(label) for label in actual] == [type(label) for label in expected]
 
 
 BAD_LABELS: list[tuple[Any, str]] = [
@@ -168,9 +168,9 @@ TARGETS: list[Any] = [[1, 2, 3], np.array([1.0, 2.0, 3.0]), torch.tensor([[1], [
 
 @pytest.mark.parametrize("y", TARGETS)
 def test_real_targets_of_every_kind(y: Any) -> None:
-    found: Tensor = to_real_targets(y)
-    assert found.dtype == torch.float32
-    assert found.tolist() == [[1.0], [2.0], [3.0]]
+    actual: Tensor = to_real_targets(y)
+    assert actual.dtype == torch.float32
+    assert actual.tolist() == [[1.0], [2.0], [3.0]]
 
 
 def test_several_real_targets_keep_their_columns() -> None:

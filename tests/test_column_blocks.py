@@ -1,4 +1,4 @@
-"""Columns in pieces are the columns that an index gives, and so are their gradients."""
+"""Column blocks select the same columns as an index, with the same gradients."""
 
 import pytest
 import torch
@@ -22,28 +22,28 @@ INDICES = {
 
 @pytest.mark.parametrize("most", [0, 1000])
 @pytest.mark.parametrize("name", INDICES)
-def test_pieces_are_what_an_index_gives(name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_equal_an_index(name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_blocks, "MAX_BLOCKS", most)
     index = torch.tensor(INDICES[name], dtype=torch.int64)
     x = torch.randn(2, 3, 9, generator=rng, requires_grad=True)
-    found, expected = ColumnBlocks.of(index, 9).take(x), x[..., index]
-    assert torch.equal(found, expected)
-    slopes = torch.randn(found.shape, generator=rng)
-    assert torch.equal(*(torch.autograd.grad(each, x, slopes)[0] for each in (found, expected)))
+    actual, expected = ColumnBlocks.of(index, 9).take(x), x[..., index]
+    assert torch.equal(actual, expected)
+    slopes = torch.randn(actual.shape, generator=rng)
+    assert torch.equal(*(torch.autograd.grad(each, x, slopes)[0] for each in (actual, expected)))
 
 
 @pytest.mark.parametrize("most", [0, 1000])
 @pytest.mark.parametrize("name", INDICES)
-def test_pieces_are_put_where_an_index_would(
+def test_blocks_are_put_where_an_index_would(
     name: str, most: int, rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(column_blocks, "MAX_BLOCKS", most)
     index = torch.tensor(INDICES[name], dtype=torch.int64)
-    found, values = torch.randn(2, 9, generator=rng), torch.randn(2, len(index), generator=rng)
-    expected = found.clone()
+    actual, values = torch.randn(2, 9, generator=rng), torch.randn(2, len(index), generator=rng)
+    expected = actual.clone()
     expected[:, index] = values
-    ColumnBlocks.of(index, 9).put(found, values)
-    assert torch.equal(found, expected)
+    ColumnBlocks.of(index, 9).put(actual, values)
+    assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize("name", INDICES)
@@ -64,7 +64,7 @@ def test_one_row_is_put_into_all(rng: Generator) -> None:
     assert torch.equal(x[1, :3], x[0, :3])
 
 
-def test_long_runs_make_few_pieces() -> None:
+def test_long_runs_make_few_blocks() -> None:
     made = ColumnBlocks.of(torch.cat([torch.arange(100, 1000), torch.arange(100)]), 1000)
     assert made.sizes == [100, 900]
     assert made.chosen == [1, 0]

@@ -28,7 +28,7 @@ def config_of(method: str, seed: int = 0) -> RunConfig:
 
 
 def outcome(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """The figures but the time and memory they took, and every logged loss."""
+    """The figures except time and memory, and every logged loss."""
     results = json.loads((folder / "results.json").read_text())
     return {key: value for key, value in results.items() if key not in ("seconds", "peak_memory_mib")}, (
         folder / "metrics.jsonl"
@@ -78,15 +78,15 @@ def test_a_run_leaves_the_global_generator_alone(tmp_path: Path) -> None:
 
 def test_estimators_draw_only_from_their_seed() -> None:
     x, y = torch.randn(20, 3, generator=torch.Generator().manual_seed(1)), [0, 1] * 10
-    found = []
+    predictions = []
     for number, seed in enumerate((5, 5, 6)):
         torch.manual_seed(number)
         model = ContinualClassifier(
             "pr-bbb", "mlp-5", seed=seed, settings={"training.iterations": 5, "inference.samples": 3}
         )
-        found.append(model.learn_task(x, y).predict_proba(x))
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
+        predictions.append(model.learn_task(x, y).predict_proba(x))
+    assert np.array_equal(predictions[0], predictions[1])
+    assert not np.array_equal(predictions[0], predictions[2])
 
 
 def test_predicting_changes_nothing() -> None:

@@ -32,17 +32,17 @@ class Block(NamedTuple):
 
 
 def blocks(text: str) -> list[Block]:
-    found = []
+    parsed = []
     for match in FENCE.finditer(text):
         before = text[: match.start()].rstrip()
-        found.append(
+        parsed.append(
             Block(match[2].lower(), match[3], text[: match.start(3)].count("\n") + 1, not before.endswith(NO_RUN))
         )
-    return found
+    return parsed
 
 
 def command_lines(code: str) -> list[list[str]]:
-    """The arguments of every call of `metareplay` in a block of shell lines; prompts, comments and pipes are understood."""
+    """The arguments of every call of `metareplay` in shell lines; prompts, comments and pipes are understood."""
     calls = []
     for line in code.replace("\\\n", " ").splitlines():
         lexer = shlex.shlex(line.strip().removeprefix("$ "), posix=True, punctuation_chars=True)
@@ -86,7 +86,7 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
             code = compile(
                 "\n" * (block.line - 1) + block.code, str(path), "exec"
             )  # errors then name the document's own line
-            if block.run and path.name != "add_a_method.md":  # a package of its own, see test_add_a_method.py
+            if block.run and path.name != "add_a_method.md":  # a separate package, see test_add_a_method.py
                 exec(code, namespace)
 
 

@@ -42,7 +42,7 @@ print(int(known), int(give_back_freed_memory()), before - resident(), int(sum(fl
 
 
 def printed(script: str, *words: str, **variables: str) -> list[int]:
-    """The numbers that a process of its own prints."""
+    """The numbers that a separate process prints."""
     environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY_USER} | variables
     found = subprocess.run(
         [sys.executable, "-c", script, *words], env=environment, check=True, capture_output=True, text=True

@@ -114,7 +114,7 @@ def forbidden_uses(source: str) -> list[str]:
 
 
 def surplus_statements(source: str, *, top: bool) -> list[str]:
-    """Statements of an `__init__.py` besides docstring, imports, `__all__`, and at the top `__version__` and lazy imports."""
+    """Statements of an `__init__.py` besides docstring, imports, `__all__`, and `__version__` and lazy imports."""
     surplus = []
     for number, node in enumerate(ast.parse(source).body):
         names = {ast.unparse(target) for target in node.targets} if isinstance(node, ast.Assign) else set()
@@ -153,7 +153,7 @@ def test_folders_reexport_only_their_own() -> None:
     assert not {name: others for name, others in foreign.items() if others}
 
 
-def test_imports_form_no_cycle() -> None:
+def test_imports_have_no_cycles() -> None:
     graph = {name: own_imports(path) for name, path in MODULES.items()}
     try:
         TopologicalSorter(graph).prepare()

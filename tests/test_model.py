@@ -98,7 +98,7 @@ def test_growth_keeps_what_old_tasks_predict(layout: HeadLayout, variant: str, r
 
 
 def _old_outputs(model: ContinualModel, task: int) -> tuple[Tensor, ...]:
-    """What does not depend on how many random numbers a sample takes: outputs at the mean, and at the mean plus one deviation.
+    """Outputs that do not depend on how many random numbers a sample takes: at the mean, and one deviation above it.
 
     Implicit posteriors are given the noise itself, of which old weights take the first numbers.
     """
@@ -188,7 +188,7 @@ def test_a_task_that_was_not_learned_is_refused(rng: Generator) -> None:
             model.posterior(task)
 
 
-def test_the_start_depends_on_the_generator_alone() -> None:
+def test_the_start_depends_on_the_generator_only() -> None:
     def theta(seed: int, global_seed: int) -> Tensor:
         torch.manual_seed(global_seed)
         return model_with_tasks("pr-bbb", Generator().manual_seed(seed)).task_map.thetas([0, 1, 2])

@@ -31,7 +31,7 @@ def files_of(walk: str) -> list[str]:
 
 @contextmanager
 def entered(last: str) -> Iterator[list[str]]:
-    """The package's files in the order in which a function of theirs is first called, up to one; imports do not count."""
+    """The package's files in the order in which a function of theirs is first called, up to one, without imports."""
     files: list[str] = []
     known: set[str] = set()
 

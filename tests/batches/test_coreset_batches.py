@@ -1,4 +1,4 @@
-"""Modified coresets: own examples keep their labels, others get targets that know nothing; shares, sizes, resuming."""
+"""Modified coresets: own examples keep their labels, others get uninformative targets; shares, sizes, resuming."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ def test_own_examples_keep_their_labels_and_others_are_uniform(share: float | No
         assert torch.equal(y[~own], torch.full((int((~own).sum()), CLASSES[task]), 1 / CLASSES[task]))
 
 
-def test_random_labels_are_drawn_anew_in_each_batch() -> None:
+def test_random_labels_are_redrawn_for_each_batch() -> None:
     source = batches("random", size=20)
     labels = []
     for _ in range(40):

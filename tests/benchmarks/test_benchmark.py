@@ -23,7 +23,7 @@ def _names(benchmark: Benchmark) -> list[str]:
     return [task.name for task in benchmark]
 
 
-def test_iterating_builds_each_task_when_it_is_asked_for() -> None:
+def test_iterating_builds_each_task_on_demand() -> None:
     made: list[int] = []
     stream = iter(_benchmark(made))
     assert made == []
@@ -96,7 +96,7 @@ def test_targets_must_be_indices_of_classes(part: str, wrong: int) -> None:
         Task("outside", splits["train"], splits["test"], classes=(7, 9))
 
 
-def test_what_a_benchmark_says_of_its_tasks_needs_no_data() -> None:
+def test_what_a_benchmark_says_about_its_tasks_needs_no_data() -> None:
     made: list[int] = []
     plain = _benchmark(made)
     assert [outline.name for outline in plain.task_infos()] == _names(plain)

@@ -13,7 +13,7 @@ from metareplay.errors import ConfigError, DataError
 
 
 def examples(labels: list[Any], tasks: list[str] | None = None, **more: Any) -> Examples:
-    """Ten examples of each label; inputs tell the example, and tasks are given label by label."""
+    """Ten examples of each label; inputs identify the example, and tasks are given per label."""
     known = sorted(set(labels))
     y = torch.tensor([known.index(label) for label in labels]).repeat_interleave(10)
     x = torch.arange(len(y) * 2, dtype=torch.float32).view(-1, 2)
@@ -28,10 +28,10 @@ def real(count: int = 40) -> Examples:
     return Examples(5 + 3 * x, 100 * x[:, :1].double(), (), (Place("row ", range(count)),), task, ("odd", "even"))
 
 
-def made(found: Examples, **settings: Any) -> Any:
+def made(data: Examples, **settings: Any) -> Any:
     scenario = settings.pop("scenario", None)
     return benchmark_of(
-        found, DataSettings(**settings), "custom:rows", 11, None if scenario is None else Scenario(scenario)
+        data, DataSettings(**settings), "custom:rows", 11, None if scenario is None else Scenario(scenario)
     )
 
 
@@ -39,48 +39,48 @@ NINE = list("abcdefghi")
 
 
 def test_tasks_of_different_sizes_by_classes() -> None:
-    found = made(examples(NINE), tasks_by="classes:2,3,4")
-    assert [task.name for task in found] == ["classes-a-b", "classes-c-d-e", "classes-f-g-h-i"]
-    assert [task.classes for task in found] == [("a", "b"), ("c", "d", "e"), ("f", "g", "h", "i")]
-    assert (found.problem, found.scenario, found.input_shape) == ("classification", Scenario.CLASS, (2,))
-    for task in found:
+    benchmark = made(examples(NINE), tasks_by="classes:2,3,4")
+    assert [task.name for task in benchmark] == ["classes-a-b", "classes-c-d-e", "classes-f-g-h-i"]
+    assert [task.classes for task in benchmark] == [("a", "b"), ("c", "d", "e"), ("f", "g", "h", "i")]
+    assert (benchmark.problem, benchmark.scenario, benchmark.input_shape) == ("classification", Scenario.CLASS, (2,))
+    for task in benchmark:
         assert len(task.test.x) == 2 * len(task.classes)
         assert task.test.y.bincount().tolist() == [2] * len(task.classes)  # a fifth of each class
         assert task.train.y.bincount().tolist() == [8] * len(task.classes)
 
 
 def test_tasks_by_a_column_keep_their_own_classes_and_names() -> None:
-    found = made(examples([3, 1, 2, 1], ["june", "june", "may", "may"]), task_order=["may", "june"])
-    assert [(task.name, task.classes) for task in found] == [("may", (1, 2)), ("june", (1, 3))]
-    assert found.scenario is Scenario.CLASS
+    benchmark = made(examples([3, 1, 2, 1], ["june", "june", "may", "may"]), task_order=["may", "june"])
+    assert [(task.name, task.classes) for task in benchmark] == [("may", (1, 2)), ("june", (1, 3))]
+    assert benchmark.scenario is Scenario.CLASS
 
 
 def test_tasks_with_the_same_classes_are_domains() -> None:
-    found = examples(["x", "y", "x", "y"], ["june", "june", "may", "may"])
-    assert made(found).scenario is Scenario.DOMAIN
-    assert made(found, scenario="task").scenario is Scenario.TASK
+    data = examples(["x", "y", "x", "y"], ["june", "june", "may", "may"])
+    assert made(data).scenario is Scenario.DOMAIN
+    assert made(data, scenario="task").scenario is Scenario.TASK
 
 
 def test_the_order_of_classes_can_be_given() -> None:
-    found = made(examples(NINE[:4]), tasks_by="classes:2", task_order="d,a,c,b")
-    assert [task.classes for task in found] == [("a", "d"), ("b", "c")]
+    benchmark = made(examples(NINE[:4]), tasks_by="classes:2", task_order="d,a,c,b")
+    assert [task.classes for task in benchmark] == [("a", "d"), ("b", "c")]
 
 
 def test_inputs_and_targets_are_standardised_by_the_first_task() -> None:
-    found = made(real())
-    first = found[0].train
-    assert found.problem == "regression"
+    benchmark = made(real())
+    first = benchmark[0].train
+    assert benchmark.problem == "regression"
     assert torch.allclose(first.x.mean(0), torch.zeros(3), atol=1e-5)
     assert torch.allclose(first.x.std(0, correction=0), torch.ones(3), atol=1e-5)
     assert float(first.y.std(correction=0)) == pytest.approx(1, abs=1e-5)
-    again = found[1].train.x * found.scaling.tensors["x_scale"] + found.scaling.tensors["x_mean"]
+    again = benchmark[1].train.x * benchmark.scaling.tensors["x_scale"] + benchmark.scaling.tensors["x_mean"]
     assert abs(float(again.mean()) - 5) < 2
 
 
 def test_pixels_are_standardised_by_one_mean() -> None:
     pixels = torch.randint(0, 256, (40, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    found = examples(NINE[:4])
-    task = made(Examples(pixels, found.y, found.labels, found.places), tasks_by="classes:2")[0]
+    data = examples(NINE[:4])
+    task = made(Examples(pixels, data.y, data.labels, data.places), tasks_by="classes:2")[0]
     assert task.train.x.dtype == torch.float32
     assert abs(float(task.train.x.mean())) < 1e-5
 
@@ -112,16 +112,16 @@ def test_the_fingerprint_sees_every_change() -> None:
         made(data, tasks_by="classes:4"),
         made(data, tasks_by="classes:2", test_share=0.3),
     ]
-    assert len({found.fingerprint for found in variants}) == len(variants)
+    assert len({benchmark.fingerprint for benchmark in variants}) == len(variants)
 
 
 def test_gaps_are_filled_with_the_first_tasks_mean() -> None:
     data = examples(NINE[:4], test=torch.arange(40) % 10 == 3)
     data.x[[0, 25], 1] = torch.nan
-    found = made(data, tasks_by="classes:2")
-    assert all(bool(part.x.isfinite().all()) for task in found for part in (task.train, task.test))
+    benchmark = made(data, tasks_by="classes:2")
+    assert all(bool(part.x.isfinite().all()) for task in benchmark for part in (task.train, task.test))
     rows = [row for row in range(1, 20) if row % 10 != 3]
-    assert found.inputs["fill"][1] == pytest.approx(float(data.x[rows, 1].mean()))
+    assert benchmark.inputs["fill"][1] == pytest.approx(float(data.x[rows, 1].mean()))
     data.x[:20, 0] = torch.nan
     with pytest.raises(DataError, match="input 0 has no values in the first task"):
         made(data, tasks_by="classes:2")
@@ -136,15 +136,15 @@ def test_gaps_are_filled_with_the_first_tasks_mean() -> None:
     ],
 )
 def test_the_problem_follows_from_the_labels(labels: list[Any], problem: str, words: str) -> None:
-    found = made(examples(labels), tasks_by="classes:2")
-    assert found.problem == problem
-    assert f"{problem}: {words}" in found.notes[0]
+    benchmark = made(examples(labels), tasks_by="classes:2")
+    assert benchmark.problem == problem
+    assert f"{problem}: {words}" in benchmark.notes[0]
 
 
-def test_whole_numbers_can_be_real_targets_and_real_ones_classes() -> None:
+def test_integers_can_be_real_targets_and_real_ones_classes() -> None:
     numbers = examples([1, 2, 3, 4], ["a", "a", "b", "b"])
-    found = made(numbers, problem="regression")
-    assert (found.problem, found[0].train.y.shape[1]) == ("regression", 1)
+    benchmark = made(numbers, problem="regression")
+    assert (benchmark.problem, benchmark[0].train.y.shape[1]) == ("regression", 1)
     halves = Examples(numbers.x, numbers.y.double().unsqueeze(1) / 2, (), numbers.places)
     assert made(halves, problem="classification", tasks_by="classes:2")[0].classes == (0.0, 0.5)
 

@@ -1,4 +1,4 @@
-"""Permuted images: one permutation per task, the same for every image, made when asked for."""
+"""Permuted images: one permutation per task, the same for every image, made on demand."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_each_task_has_all_classes_and_its_pixels_in_another_order() -> None:
         assert not any(torch.equal(inputs, other) for other in seen[index:])
 
 
-def test_every_image_and_channel_is_permuted_alike() -> None:
+def test_every_image_and_channel_is_permuted_the_same_way() -> None:
     images = _images(channels=3)
     images.train_x[1:] = images.train_x[:1]
     images.train_x[:, 1:] = images.train_x[:, :1]
@@ -40,7 +40,7 @@ def test_every_image_and_channel_is_permuted_alike() -> None:
     assert torch.equal(x, x[:1, :1].expand_as(x))
 
 
-def test_training_and_test_inputs_are_permuted_alike() -> None:
+def test_training_and_test_inputs_are_permuted_the_same_way() -> None:
     task = permute_images("mine", _images(), 3, seed=0)[2]
     assert torch.equal(task.test.x, task.train.x[:6])
 
@@ -69,11 +69,11 @@ def test_a_hundred_tasks_keep_one_copy_of_the_pixels() -> None:
     assert before[99] == "permutation-100"
     first, again = benchmark[99].train.x, benchmark[99].train.x
     assert torch.equal(first, again)
-    assert first.untyped_storage().data_ptr() != again.untyped_storage().data_ptr()  # made anew, kept by nobody
+    assert first.untyped_storage().data_ptr() != again.untyped_storage().data_ptr()  # re-created, nothing is cached
 
 
 @pytest.mark.parametrize(("num_tasks", "padding"), [(0, 0), (1, -1)])
-def test_senseless_numbers_are_refused(num_tasks: int, padding: int) -> None:
+def test_invalid_numbers_are_refused(num_tasks: int, padding: int) -> None:
     with pytest.raises(ConfigError, match="num_tasks must be at least 1 and padding at least 0"):
         permute_images("mine", _images(), num_tasks, seed=0, padding=padding)
 

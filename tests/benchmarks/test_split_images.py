@@ -42,7 +42,7 @@ def test_inputs_are_float_and_targets_are_indices() -> None:
         assert task.train.y.unique().tolist() == [0, 1]
 
 
-def test_inputs_are_made_for_the_task_that_is_asked_for_alone() -> None:
+def test_inputs_are_made_only_for_the_requested_task() -> None:
     asked: list[int] = []
 
     def prepare(pixels: torch.Tensor) -> torch.Tensor:
@@ -71,7 +71,7 @@ def test_classes_come_in_the_order_that_was_given(order: ClassOrder) -> None:
         assert task.name == "classes-" + "-".join(map(str, task.classes))
 
 
-def test_a_drawn_order_depends_on_the_seed_alone() -> None:
+def test_a_drawn_order_depends_on_the_seed_only() -> None:
     images = _images(labels=tuple(range(8)))
     first, same, other = (split_images("mine", images, 2, order="seeded", seed=seed).task_infos() for seed in (1, 1, 2))
     assert first == same
@@ -86,8 +86,8 @@ def test_an_order_that_is_not_one_of_all_classes_is_refused(order: tuple[int, ..
 
 def test_colours_are_standardised_one_by_one() -> None:
     pixels = torch.tensor([[[[0, 255]], [[51, 102]]]], dtype=torch.uint8)  # (1, 2, 1, 2)
-    found = Preparation(255.0, (0.5, 0.2), (0.25, 0.1))(pixels)
-    torch.testing.assert_close(found, torch.tensor([[[[-2.0, 2.0]], [[0.0, 2.0]]]]))
+    actual = Preparation(255.0, (0.5, 0.2), (0.25, 0.1))(pixels)
+    torch.testing.assert_close(actual, torch.tensor([[[[-2.0, 2.0]], [[0.0, 2.0]]]]))
     assert pixels.dtype == torch.uint8  # the pixels are shared, and untouched
     assert pixels.max() == 255
 
@@ -109,7 +109,7 @@ def test_no_images_at_all_are_refused() -> None:
 
 
 @pytest.mark.parametrize("scale", [0, -255])
-def test_a_senseless_scale_is_refused(scale: float) -> None:
+def test_an_invalid_scale_is_refused(scale: float) -> None:
     with pytest.raises(ConfigError, match="scale must be the positive"):
         split_images("mine", _images(), 2, scale)
 
@@ -134,8 +134,8 @@ def test_split_digits_uses_the_whole_range_of_its_pixels() -> None:
         torch.testing.assert_close(task.train.x * 16, (task.train.x * 16).round())
 
 
-def test_pixels_are_not_copied_before_a_task_is_asked_for() -> None:
-    """A process that shares a file's memory with others shares it for all tasks: what the file says later is what a task holds."""
+def test_pixels_are_not_copied_before_a_task_is_requested() -> None:
+    """All tasks share the pixels' memory, so a task built later sees what the file holds by then."""
     images = _images()
     benchmarks = split_images("mine", images, 2), permute_images("mine", images, 2, seed=0)
     images.train_x.zero_()

@@ -27,7 +27,7 @@ class Experience:
 
 
 class Plain:
-    """A map-style dataset that is no subclass of PyTorch's."""
+    """A map-style dataset that is not a subclass of PyTorch's."""
 
     def __init__(self, inner: TensorDataset) -> None:
         self.inner = inner
@@ -70,29 +70,29 @@ STREAMS: dict[str, Any] = {
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_of_every_kind(name: str) -> None:
     stream = STREAMS[name]
-    found = stream_benchmark(
+    benchmark = stream_benchmark(
         stream() if callable(stream) else stream, test=[dataset((0, 1), size=2), dataset((2, 3), size=2)]
     )
-    assert isinstance(found, Benchmark)
-    assert [(task.name, task.classes) for task in found] == [("task-0", (0, 1)), ("task-1", (2, 3))]
-    assert found.scenario is Scenario.CLASS
-    assert [len(task.train.x) for task in found] == [20, 20]
-    assert [len(task.test.x) for task in found] == [4, 4]
-    assert abs(float(found[0].train.x.mean())) < 1e-5  # standardised by the first task
+    assert isinstance(benchmark, Benchmark)
+    assert [(task.name, task.classes) for task in benchmark] == [("task-0", (0, 1)), ("task-1", (2, 3))]
+    assert benchmark.scenario is Scenario.CLASS
+    assert [len(task.train.x) for task in benchmark] == [20, 20]
+    assert [len(task.test.x) for task in benchmark] == [4, 4]
+    assert abs(float(benchmark[0].train.x.mean())) < 1e-5  # standardised by the first task
 
 
 def test_a_share_is_kept_for_testing_without_a_test_stream() -> None:
-    found = stream_benchmark([dataset((0, 1)), dataset((2, 3))], standardise=False, test_share=0.3)
-    assert [task.test.y.bincount().tolist() for task in found] == [[3, 3], [3, 3]]
-    together = torch.cat([found[0].train.x, found[0].test.x])
+    benchmark = stream_benchmark([dataset((0, 1)), dataset((2, 3))], standardise=False, test_share=0.3)
+    assert [task.test.y.bincount().tolist() for task in benchmark] == [[3, 3], [3, 3]]
+    together = torch.cat([benchmark[0].train.x, benchmark[0].test.x])
     assert torch.equal(together.sort(0).values, dataset((0, 1)).tensors[0].sort(0).values)
 
 
 def test_test_sets_are_found_by_their_task_labels() -> None:
-    found = stream_benchmark(
+    benchmark = stream_benchmark(
         [dataset((0, 1), 3), dataset((2, 3), 5)], test=[dataset((2, 3), 5, size=2), dataset((0, 1), 3, size=4)]
     )
-    assert [len(task.test.x) for task in found] == [8, 4]
+    assert [len(task.test.x) for task in benchmark] == [8, 4]
 
 
 def test_an_unknown_scenario_is_refused() -> None:
@@ -101,24 +101,24 @@ def test_an_unknown_scenario_is_refused() -> None:
 
 
 def test_a_stream_of_real_targets() -> None:
-    found = stream_benchmark([(np.eye(6), np.arange(6.0)), (np.eye(6), np.arange(6.0))], problem="regression")
-    assert (found.problem, found.scenario) == ("regression", Scenario.DOMAIN)
-    assert found[0].train.y.shape[1] == 1
+    benchmark = stream_benchmark([(np.eye(6), np.arange(6.0)), (np.eye(6), np.arange(6.0))], problem="regression")
+    assert (benchmark.problem, benchmark.scenario) == ("regression", Scenario.DOMAIN)
+    assert benchmark[0].train.y.shape[1] == 1
 
 
 def test_one_dataset_is_split_by_classes() -> None:
     data = ConcatDataset([dataset((0, 1)), dataset((2, 3))])
-    found = dataset_benchmark(data, tasks_by="classes:2", task_order=["3", "0", "1", "2"])
-    assert [task.classes for task in found] == [(0, 3), (1, 2)]
+    benchmark = dataset_benchmark(data, tasks_by="classes:2", task_order=["3", "0", "1", "2"])
+    assert [task.classes for task in benchmark] == [(0, 3), (1, 2)]
     given = dataset_benchmark(data, test=dataset((0, 1)), tasks_by="classes:4")
     assert len(given[0].test.x) == 20
 
 
 def test_pillow_images_come_as_torchvision_gives_them() -> None:
     image = pytest.importorskip("PIL.Image").fromarray(np.full((3, 4, 3), 255, dtype=np.uint8))
-    found = stream_benchmark(_pairs(image), standardise=False)
-    assert found.input_shape == (3, 3, 4)
-    assert float(found[0].train.x.max()) == 1.0
+    benchmark = stream_benchmark(_pairs(image), standardise=False)
+    assert benchmark.input_shape == (3, 3, 4)
+    assert float(benchmark[0].train.x.max()) == 1.0
 
 
 def _pairs(image: Any) -> Any:

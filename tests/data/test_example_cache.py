@@ -61,7 +61,7 @@ def damage_the_cache(photos: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [change_pixels, move_to_another_class, damage_the_cache])
-def test_whatever_changes_is_read_anew(change: object, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_changes_is_read_again(change: object, photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read(photos)
     assert callable(change)
     change(photos)
@@ -72,7 +72,7 @@ def test_whatever_changes_is_read_anew(change: object, photos: Path, monkeypatch
     assert len(calls) == 1
 
 
-def test_other_tasks_of_the_same_examples_are_not_read_anew(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tasks_of_the_same_examples_are_not_read_again(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading.read_examples(DataSettings(path=str(photos)))
     monkeypatch.setattr(reading, "read_folder", lambda *_: pytest.fail("decoded again"))
     reading.read_examples(
@@ -80,12 +80,12 @@ def test_other_tasks_of_the_same_examples_are_not_read_anew(photos: Path, monkey
     )
 
 
-def test_other_settings_are_read_anew(photos: Path) -> None:
+def test_other_settings_are_read_again(photos: Path) -> None:
     assert reading.read_examples(DataSettings(path=str(photos))).x.shape[2:] == (3, 4)
     assert reading.read_examples(DataSettings(path=str(photos), image_size=(2, 2))).x.shape[2:] == (2, 2)
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(
+def test_a_cache_that_cannot_be_written_is_not_an_error(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")

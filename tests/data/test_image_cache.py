@@ -1,4 +1,4 @@
-"""Decoded images are kept between runs; whatever happens to the cache, the data come out right."""
+"""Decoded images are kept between runs; whatever happens to the cache, the data is correct."""
 
 import os
 import shutil
@@ -50,7 +50,7 @@ def test_a_corrupt_cache_is_rebuilt(
     assert sources.load_mnist(folder).checksums() == images.checksums()
 
 
-def test_an_unwritable_cache_is_no_error(
+def test_an_unwritable_cache_is_not_an_error(
     folder: Path, images: LabelledImages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
@@ -58,7 +58,7 @@ def test_an_unwritable_cache_is_no_error(
     assert sources.load_mnist(folder).checksums() == images.checksums()
 
 
-def test_a_full_disk_is_no_error_and_leaves_nothing_behind(
+def test_a_full_disk_is_not_an_error_and_leaves_nothing_behind(
     images: LabelledImages, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def full(*_: object) -> None:

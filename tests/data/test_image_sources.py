@@ -137,7 +137,7 @@ def test_images_of_different_sizes_are_refused(
 @pytest.mark.parametrize(
     "labels", [["zero", "one", "two", "three", "four"], [0, 1, None, 0, 1]], ids=["words", "missing"]
 )
-def test_labels_that_are_no_integers_are_refused(
+def test_labels_that_are_not_integers_are_refused(
     labels: list[object], folder: Path, columns: Columns, write_test_file: Write
 ) -> None:
     write_test_file(columns | {"label": labels})

@@ -9,7 +9,7 @@ from metareplay.errors import DataError
 
 def _images(**changes: torch.Tensor) -> LabelledImages:
     x, y = torch.arange(24, dtype=torch.uint8).reshape(6, 1, 2, 2), torch.arange(6)
-    return replace(LabelledImages(x, y, x[:2], y[:2]), **changes)  # type: ignore[arg-type]  # checks again what it is given
+    return replace(LabelledImages(x, y, x[:2], y[:2]), **changes)  # type: ignore[arg-type]  # runs the checks again
 
 
 @pytest.mark.parametrize(

@@ -48,13 +48,13 @@ def test_what_enters_the_layers_of_an_mlp(rng: Generator) -> None:
 def test_feature_maps_are_averaged_or_flattened(pooled: bool, rng: Generator) -> None:
     module, x = LeNet((1, 16, 16), 2).eval(), torch.randn(3, 1, 16, 16, generator=rng)
     spec, weights = weights_of(module, 2, rng)
-    found = layer_features(module, spec, weights, x, layers=["conv1", "head"], pooled=pooled)
+    features = layer_features(module, spec, weights, x, layers=["conv1", "head"], pooled=pooled)
     named = spec.unflatten(weights[1])
     maps = nn.functional.conv2d(x, named["conv1.weight"], named["conv1.bias"])  # (B, 20, 12, 12)
     torch.testing.assert_close(
-        found["conv1"][1], maps.mean((2, 3)) if pooled else maps.flatten(1), rtol=1e-4, atol=1e-5
+        features["conv1"][1], maps.mean((2, 3)) if pooled else maps.flatten(1), rtol=1e-4, atol=1e-5
     )
-    assert found["head"].shape == (2, 3, 2)
+    assert features["head"].shape == (2, 3, 2)
 
 
 def test_each_sample_has_its_set_of_buffers(rng: Generator) -> None:

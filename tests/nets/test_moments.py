@@ -53,18 +53,18 @@ def test_against_a_hundred_thousand_samples(
     hidden: tuple[int, ...], activation: str, tolerance: float, rng: Generator
 ) -> None:
     mlp, spec, mean, scale, x = gaussian_mlp(hidden, activation, rng)
-    found_mean, found = mlp_output_moments(mlp, spec, mean, scale, x)
+    found_mean, actual = mlp_output_moments(mlp, spec, mean, scale, x)
     true_mean, true = sampled_moments(mlp, spec, mean, scale, x, rng)
     std = true.diagonal(dim1=1, dim2=2).sqrt()  # (B, C)
     assert float(((found_mean - true_mean) / std).abs().max()) < tolerance
-    assert float(((found - true) / (std.unsqueeze(1) * std.unsqueeze(2))).abs().max()) < tolerance
+    assert float(((actual - true) / (std.unsqueeze(1) * std.unsqueeze(2))).abs().max()) < tolerance
 
 
 @pytest.mark.parametrize("hidden", [(), (4,), (4, 3)])
 def test_linear_networks_are_exact(hidden: tuple[int, ...], rng: Generator) -> None:
     """E and Cov of W_3 W_2 W_1 x, worked out with the full covariances of every layer."""
     mlp, spec, mean, scale, x = gaussian_mlp(hidden, "linear", rng)
-    found_mean, found = mlp_output_moments(mlp, spec, mean, scale, x)
+    found_mean, actual = mlp_output_moments(mlp, spec, mean, scale, x)
     weights, variances = spec.unflatten(mean), spec.unflatten(scale.square())
     for row in range(len(x)):
         h, covariance = x[row], torch.zeros(5, 5, dtype=torch.float64)
@@ -74,16 +74,16 @@ def test_linear_networks_are_exact(hidden: tuple[int, ...], rng: Generator) -> N
             covariance = weights[weight] @ covariance @ weights[weight].T + own.diag()
             h = weights[weight] @ h + weights[bias]
         torch.testing.assert_close(found_mean[row], h)
-        torch.testing.assert_close(found[row], covariance)
+        torch.testing.assert_close(actual[row], covariance)
 
 
 def test_scales_near_zero_leave_the_linearised_network(rng: Generator) -> None:
     mlp, spec, mean, scale, x = gaussian_mlp((12, 10), "relu", rng)
     mlp, mean, scale, x = mlp.float(), mean.float(), 1e-4 * scale.float(), x.float()
-    found = mlp_output_moments(mlp, spec, mean, scale, x)
+    actual = mlp_output_moments(mlp, spec, mean, scale, x)
     expected = linearised_mlp_outputs(mlp, spec, mean, scale, x)
-    torch.testing.assert_close(found[0], expected[0], rtol=0, atol=1e-5)
-    torch.testing.assert_close(found[1], expected[1], rtol=1e-3, atol=1e-3 * float(expected[1].abs().max()))
+    torch.testing.assert_close(actual[0], expected[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(actual[1], expected[1], rtol=1e-3, atol=1e-3 * float(expected[1].abs().max()))
 
 
 def test_some_outputs_alone(rng: Generator) -> None:
@@ -106,15 +106,15 @@ def test_moments_of_activations(name: str, mean: float, std: float) -> None:
     first = (masses * values).sum()
     expected = torch.stack([first, (masses * (values - first).square()).sum(), (masses * slope).sum()])
     at = torch.full((1, 1), mean, dtype=torch.float64), torch.full((1, 1), std**2, dtype=torch.float64)
-    found = torch.stack([part.squeeze() for part in activation_moments(activation, *at)])
+    actual = torch.stack([part.squeeze() for part in activation_moments(activation, *at)])
     exact = name in ("relu", "linear")
     torch.testing.assert_close(
-        found, expected, rtol=0, atol=1e-4 if exact else 1e-3 if std <= 1 and name != "elu" else 0.1
+        actual, expected, rtol=0, atol=1e-4 if exact else 1e-3 if std <= 1 and name != "elu" else 0.1
     )
 
 
 def test_single_precision_keeps_small_variances() -> None:
     """Var[max(0, a)] = E[..^2] - E[..]^2 would lose all digits where a is far above zero."""
     mean, variance = torch.tensor([[100.0, 1000.0, -100.0]]), torch.tensor([[1e-4, 1e-2, 1e-4]])
-    found = activation_moments(nn.ReLU(), mean, variance)[1]
-    torch.testing.assert_close(found, torch.tensor([[1e-4, 1e-2, 0.0]]))
+    actual = activation_moments(nn.ReLU(), mean, variance)[1]
+    torch.testing.assert_close(actual, torch.tensor([[1e-4, 1e-2, 0.0]]))

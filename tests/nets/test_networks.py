@@ -1,4 +1,4 @@
-"""Networks by name, their ordinary start, and where its random numbers come from."""
+"""Networks by name, their initialisation, and where its random numbers come from."""
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_weights_start_xavier_uniform_and_biases_at_zero() -> None:
         assert not layer.bias.any()
 
 
-def test_the_start_depends_on_the_generator_alone() -> None:
+def test_the_start_depends_on_the_generator_only() -> None:
     factory = network_factory("mlp-8", (3,))
 
     def start(global_seed: int, generator: Generator) -> torch.Tensor:

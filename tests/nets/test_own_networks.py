@@ -1,4 +1,4 @@
-"""A user's own network by the name of a function: every way to fail is told in one sentence."""
+"""A user's own network by the name of a function: every failure is reported in one sentence."""
 
 import sys
 from collections.abc import Callable
@@ -207,6 +207,6 @@ def test_growth_that_changes_earlier_outputs_is_refused(zeros: bool) -> None:
         (nn.Linear(3, 2), nn.Conv1d(3, 4, 1), r"'weight' of shape \(2, 3\) then has shape \(4, 3, 1\)"),
     ],
 )
-def test_weights_that_are_no_leading_corner_are_refused(small: nn.Module, large: nn.Module, words: str) -> None:
+def test_weights_that_are_not_a_leading_corner_are_refused(small: nn.Module, large: nn.Module, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         WeightSpec.of(small).positions_in(WeightSpec.of(large))

@@ -159,7 +159,7 @@ def test_what_a_module_draws_comes_from_the_generator() -> None:
     first, second, again = drawn(generator), drawn(generator), drawn(Generator().manual_seed(3))
     assert torch.equal(first, again)
     assert not torch.equal(first, second)
-    assert not torch.equal(first[0], first[1])  # each weight sample drops units of its own
+    assert not torch.equal(first[0], first[1])  # each weight sample drops different units
     assert torch.equal(torch.get_rng_state(), state)
 
 

@@ -72,7 +72,7 @@ def test_tied_weights_are_refused() -> None:
         WeightSpec.of(module)
 
 
-def test_buffers_are_no_weights() -> None:
+def test_buffers_are_not_weights() -> None:
     assert WeightSpec.of(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))).numel == 12 + 6
 
 

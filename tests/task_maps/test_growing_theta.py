@@ -41,9 +41,9 @@ TASK_MAPS: dict[str, Callable[[int, Generator], TaskMap]] = {
     "shared": lambda size, rng: SharedParameters(size),
 }
 FIRST = torch.tensor([3, 4, 6, 7, 8, 0, 10, 11, 12, 13])
-"""Where the first ten elements stand among sixteen: neither in order nor at an end."""
+"""Positions of the first ten elements among sixteen: neither in order nor at an end."""
 SECOND = torch.tensor([*range(10), *range(11, 17)])
-"""Where those sixteen stand among nineteen."""
+"""Positions of those sixteen among nineteen."""
 
 
 @pytest.fixture(params=TASK_MAPS)
@@ -110,10 +110,10 @@ def test_new_outputs_of_a_hypernetwork_differ_from_each_other(name: str, rng: Ge
     task_map.add_task(_start(10, False), generator=rng)
     task_map.grow(FIRST, _start(16, False), generator=rng)
     theta: Tensor = task_map.theta(0)
-    assert len(theta.unique()) == 16  # every element has a slot of its own
+    assert len(theta.unique()) == 16  # every element has its own slot
 
 
-def test_the_order_of_grown_outputs_is_found_anew_when_it_changes() -> None:
+def test_the_order_of_grown_outputs_is_recomputed_when_it_changes() -> None:
     """After growth, in a copy, and when other numbers are loaded into the same place."""
     generator = torch.Generator().manual_seed(0)
     hypernetwork = PlainHypernetwork(4, hidden=[3], generator=generator)

@@ -112,7 +112,7 @@ def test_chunk_embeddings_are_shared_or_not(rng: Generator) -> None:
 
 
 @pytest.mark.parametrize(("task_std", "chunk_std"), [(1.0, 0.1), (0.2, 3.0)])
-def test_embeddings_have_the_wished_standard_deviation(task_std: float, chunk_std: float, rng: Generator) -> None:
+def test_embeddings_have_the_requested_standard_deviation(task_std: float, chunk_std: float, rng: Generator) -> None:
     hypernetwork = ChunkedHypernetwork(
         2000,
         hidden=(2,),
@@ -146,7 +146,7 @@ def test_a_new_task_leaves_the_old_ones_exactly_as_they_were(kind: str, rng: Gen
 
 
 @pytest.mark.parametrize("kind", HYPERNETWORKS)
-def test_the_start_depends_on_the_generator_alone(kind: str) -> None:
+def test_the_start_depends_on_the_generator_only(kind: str) -> None:
     def theta(seed: int, global_seed: int) -> Tensor:
         torch.manual_seed(global_seed)
         return with_tasks(HYPERNETWORKS[kind], 10, 1, Generator().manual_seed(seed)).theta(0)

@@ -28,24 +28,24 @@ def test_second_moments_by_sampling(name: str, rng: Generator) -> None:
     assert abs(activation_second_moment(activation, moment, layer) - float(draws.mean())) < 5 * error
 
 
-def test_rows_get_the_wished_variances(rng: Generator) -> None:
+def test_rows_get_the_target_variances(rng: Generator) -> None:
     layer = nn.Linear(10_000, 3)
-    wished = torch.tensor([0.0, 1.0, 4.0])
-    match_output_variances(layer, 2.0, wished, rng)
-    found = 10_000 * 2.0 * layer.weight.detach().square().mean(1)  # H * Var(a) * E[h^2]
-    assert float(found[0]) == 0
+    target = torch.tensor([0.0, 1.0, 4.0])
+    match_output_variances(layer, 2.0, target, rng)
+    actual = 10_000 * 2.0 * layer.weight.detach().square().mean(1)  # H * Var(a) * E[h^2]
+    assert float(actual[0]) == 0
     torch.testing.assert_close(
-        found, wished, rtol=5 * math.sqrt(0.8 / 10_000), atol=0
+        actual, target, rtol=5 * math.sqrt(0.8 / 10_000), atol=0
     )  # five standard errors of a uniform's mean square
     assert not layer.bias.any()
 
 
-def test_a_row_takes_the_mean_of_what_its_chunks_wish(rng: Generator) -> None:
+def test_a_row_takes_the_mean_of_its_chunks_target_variances(rng: Generator) -> None:
     layer = nn.Linear(10_000, 3)
-    wished = torch.tensor([1.0, 2.0, 3.0, 5.0, 0.0])  # the second chunk has two elements
-    match_output_variances(layer, 1.0, wished, rng)
-    found = 10_000 * layer.weight.detach().square().mean(1)
-    torch.testing.assert_close(found, torch.tensor([3.0, 1.0, 3.0]), rtol=5 * math.sqrt(0.8 / 10_000), atol=0)
+    target = torch.tensor([1.0, 2.0, 3.0, 5.0, 0.0])  # the second chunk has two elements
+    match_output_variances(layer, 1.0, target, rng)
+    actual = 10_000 * layer.weight.detach().square().mean(1)
+    torch.testing.assert_close(actual, torch.tensor([3.0, 1.0, 3.0]), rtol=5 * math.sqrt(0.8 / 10_000), atol=0)
 
 
 def test_rows_that_no_chunk_uses_are_zero(rng: Generator) -> None:

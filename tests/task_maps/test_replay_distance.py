@@ -146,5 +146,5 @@ def test_of_an_ensemble_it_is_the_mean_over_members_in_both_forms(kind: str, wei
     expected = (by_task if weights is None else weights * by_task).sum()
     for small in (True, False, None):
         for targets in (None, old.thetas(tasks).detach()):
-            found = SquaredChange(old)(current, tasks, targets=targets, weights=weights, small_matrices=small)
-            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+            actual = SquaredChange(old)(current, tasks, targets=targets, weights=weights, small_matrices=small)
+            torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)

@@ -24,20 +24,20 @@ def saved(folder: Path, **arrays: Any) -> Path:
 
 
 def test_inputs_labels_and_tasks(tmp_path: Path) -> None:
-    found = read(saved(tmp_path, X=X, y=Y, task=np.array(["b", "b", "a", "a"])))
-    assert found.x.tolist() == X.tolist()
-    assert (found.labels, found.y.tolist()) == ((1, 3), [1, 0, 1, 0])
-    assert found.tasks == ("b", "a")  # in the order of appearance
-    assert found.where(2).endswith("data.npz, row 2")
+    examples = read(saved(tmp_path, X=X, y=Y, task=np.array(["b", "b", "a", "a"])))
+    assert examples.x.tolist() == X.tolist()
+    assert (examples.labels, examples.y.tolist()) == ((1, 3), [1, 0, 1, 0])
+    assert examples.tasks == ("b", "a")  # in the order of appearance
+    assert examples.where(2).endswith("data.npz, row 2")
 
 
 def test_a_test_set_inside_or_in_another_file(tmp_path: Path) -> None:
     inside = read(saved(tmp_path, x_train=X, y_train=Y, x_test=X[:1], y_test=Y[:1]))
     np.savez(tmp_path / "test.npz", x=X[:1], y=Y[:1])
     outside = read(saved(tmp_path, x=X, y=Y), test_path=str(tmp_path / "test.npz"))
-    for found in (inside, outside):
-        assert found.test is not None
-        assert found.test.tolist() == [False] * 4 + [True]
+    for examples in (inside, outside):
+        assert examples.test is not None
+        assert examples.test.tolist() == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_a_test_set_inside_or_in_another_file(tmp_path: Path) -> None:
     [((4, 6, 5), (1, 6, 5)), ((4, 6, 5, 3), (3, 6, 5)), ((4, 3, 6, 5), (3, 6, 5)), ((4, 5), (5,))],
 )
 def test_pixels_come_with_the_channels_first(shape: tuple[int, ...], expected: tuple[int, ...], tmp_path: Path) -> None:
-    found = read(saved(tmp_path, x=np.zeros(shape, dtype=np.uint8), y=Y))
-    assert tuple(found.x.shape[1:]) == expected
+    examples = read(saved(tmp_path, x=np.zeros(shape, dtype=np.uint8), y=Y))
+    assert tuple(examples.x.shape[1:]) == expected
 
 
 def test_several_real_targets(tmp_path: Path) -> None:

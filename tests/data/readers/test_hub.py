@@ -30,11 +30,11 @@ def test_a_saved_data_set_has_its_class_names_and_test_set(
 ) -> None:
     flowers.save_to_disk(str(tmp_path / "flowers"))
     capfd.readouterr()
-    found = read_examples(DataSettings(path=str(tmp_path / "flowers")))
-    assert found.x.tolist() == [[1], [2], [3], [4]]
-    assert [found.labels[index] for index in found.y] == ["tulip", "rose", "tulip", "rose"]
-    assert found.test is not None
-    assert found.test.tolist() == [False, False, False, True]
+    examples = read_examples(DataSettings(path=str(tmp_path / "flowers")))
+    assert examples.x.tolist() == [[1], [2], [3], [4]]
+    assert [examples.labels[index] for index in examples.y] == ["tulip", "rose", "tulip", "rose"]
+    assert examples.test is not None
+    assert examples.test.tolist() == [False, False, False, True]
     assert capfd.readouterr() == ("", "")
 
 
@@ -54,9 +54,9 @@ def test_a_damaged_saved_data_set_is_named(flowers: Any, tmp_path: Path) -> None
 def test_parquet_files_written_by_the_library(flowers: Any, tmp_path: Path) -> None:
     for split, part in flowers.items():
         part.to_parquet(str(tmp_path / f"{split}-00000-of-00001.parquet"))
-    found = read_examples(DataSettings(path=str(tmp_path)))
-    assert found.labels == ("rose", "tulip")
-    assert found.test is not None
+    examples = read_examples(DataSettings(path=str(tmp_path)))
+    assert examples.labels == ("rose", "tulip")
+    assert examples.test is not None
 
 
 def test_a_name_of_the_hub_is_handed_on(flowers: Any, monkeypatch: pytest.MonkeyPatch) -> None:

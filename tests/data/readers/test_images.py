@@ -30,41 +30,41 @@ def test_folders_by_class(tmp_path: Path) -> None:
         draw(tmp_path / name, index)
     (tmp_path / "notes.txt").write_text("nothing")
     (tmp_path / ".hidden").mkdir()
-    found = read(tmp_path)
-    assert found.x.shape == (3, 1, 3, 4)
-    assert found.x[:, 0, 0, 0].tolist() == [0, 1, 2]
-    assert [found.labels[index] for index in found.y] == ["cat", "cat", "dog"]
-    assert (found.task, found.test) == (None, None)
-    assert found.where(2) == str(tmp_path / "dog" / "1.PNG")
+    examples = read(tmp_path)
+    assert examples.x.shape == (3, 1, 3, 4)
+    assert examples.x[:, 0, 0, 0].tolist() == [0, 1, 2]
+    assert [examples.labels[index] for index in examples.y] == ["cat", "cat", "dog"]
+    assert (examples.task, examples.test) == (None, None)
+    assert examples.where(2) == str(tmp_path / "dog" / "1.PNG")
 
 
 def test_folders_by_task_and_class_with_a_test_set(tmp_path: Path) -> None:
     for split in ("train", "test"):
         for name in ("may/10/a.png", "may/9/a.png", "june/10/a.png"):
             draw(tmp_path / split / name)
-    found = read(tmp_path)
-    assert found.labels == ("9", "10")  # in the order of numbers
-    assert found.tasks == ("june", "may")
-    assert found.test is not None
-    assert found.test.tolist() == [False] * 3 + [True] * 3
+    examples = read(tmp_path)
+    assert examples.labels == ("9", "10")  # in the order of numbers
+    assert examples.tasks == ("june", "may")
+    assert examples.test is not None
+    assert examples.test.tolist() == [False] * 3 + [True] * 3
 
 
 def test_a_test_folder_elsewhere(tmp_path: Path) -> None:
     draw(tmp_path / "a" / "cat" / "1.png")
     draw(tmp_path / "b" / "cat" / "1.png")
-    found = read(tmp_path / "a", test_path=str(tmp_path / "b"))
-    assert found.test is not None
-    assert found.test.tolist() == [False, True]
+    examples = read(tmp_path / "a", test_path=str(tmp_path / "b"))
+    assert examples.test is not None
+    assert examples.test.tolist() == [False, True]
 
 
 def test_one_colour_image_makes_all_colour(tmp_path: Path) -> None:
     draw(tmp_path / "cat" / "1.png", 7)
     draw(tmp_path / "cat" / "2.png", 9, mode="RGB")
     draw(tmp_path / "dog" / "1.png", 8, mode="RGBA")
-    found = read(tmp_path)
-    assert found.x.shape == (3, 3, 3, 4)
-    assert found.x[:, :, 0, 0].tolist() == [[7] * 3, [9] * 3, [8] * 3]
-    assert found.inputs["mode"] == "RGB"
+    examples = read(tmp_path)
+    assert examples.x.shape == (3, 3, 3, 4)
+    assert examples.x[:, :, 0, 0].tolist() == [[7] * 3, [9] * 3, [8] * 3]
+    assert examples.inputs["mode"] == "RGB"
 
 
 def test_mixed_sizes_are_refused_or_resized(tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_mixed_sizes_are_refused_or_resized(tmp_path: Path) -> None:
     draw(tmp_path / "cat" / "2.png", 5, size=(6, 4))
     with pytest.raises(DataError, match=r"2\.png has 6 x 4 pixels .*1\.png 3 x 4; .*data\.image_size=\[3,4\]"):
         read(tmp_path)
-    found = read(tmp_path, image_size=8)
-    assert found.x.shape == (2, 1, 8, 8)
-    assert found.x.unique().tolist() == [5]
-    assert found.inputs["resize"] is True
+    examples = read(tmp_path, image_size=8)
+    assert examples.x.shape == (2, 1, 8, 8)
+    assert examples.x.unique().tolist() == [5]
+    assert examples.inputs["resize"] is True
 
 
 def test_broken_and_deep_images_are_named(tmp_path: Path) -> None:

@@ -30,15 +30,18 @@ def table(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def test_numbers_stay_and_text_becomes_one_input_per_value(table: Callable[[str], Path]) -> None:
-    found = read(table(GOOD))
-    assert found.x.tolist() == [[1, 0, 1], [2.5, 1, 0], [3, 0, 1], [4, 0, 1]]  # a, colour=blue, colour=red
-    assert found.inputs == {"kind": "table", "columns": [{"name": "a"}, {"name": "colour", "values": ["blue", "red"]}]}
-    assert [found.labels[index] for index in found.y] == ["x", "y", "x", "z"]
-    assert found.task is not None
-    assert [found.tasks[index] for index in found.task] == ["spring", "spring", "autumn", "autumn"]
-    assert found.test is None
-    assert found.where(1).endswith("plants.csv, line 3")
-    assert "colour (2)" in found.notes[0]
+    examples = read(table(GOOD))
+    assert examples.x.tolist() == [[1, 0, 1], [2.5, 1, 0], [3, 0, 1], [4, 0, 1]]  # a, colour=blue, colour=red
+    assert examples.inputs == {
+        "kind": "table",
+        "columns": [{"name": "a"}, {"name": "colour", "values": ["blue", "red"]}],
+    }
+    assert [examples.labels[index] for index in examples.y] == ["x", "y", "x", "z"]
+    assert examples.task is not None
+    assert [examples.tasks[index] for index in examples.task] == ["spring", "spring", "autumn", "autumn"]
+    assert examples.test is None
+    assert examples.where(1).endswith("plants.csv, line 3")
+    assert "colour (2)" in examples.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -58,31 +61,31 @@ def test_labels_are_sorted_and_keep_their_kind(
     if labels[0] == "10":
         rows = rows.replace("9", "nine", 1)
         labels = ("10", "nine", "x")
-    found = read(table("a,y\n" + rows), label=None, tasks_by=None)
-    assert found.labels == labels
+    examples = read(table("a,y\n" + rows), label=None, tasks_by=None)
+    assert examples.labels == labels
 
 
 def test_codes_that_begin_with_a_zero_are_names_as_labels_and_tasks_and_numbers_as_inputs(
     table: Callable[[str], Path], tmp_path: Path
 ) -> None:
     (tmp_path / "more.csv").write_text("month,y,task\n03,2,7\n")
-    found = read(
+    examples = read(
         table("month,y,task\n01,02,007\n02,1,7\n12,02,007\n"),
         label="y",
         tasks_by="task",
         test_path=str(tmp_path / "more.csv"),
     )
-    assert found.x.tolist() == [[1], [2], [12], [3]]
-    assert [found.labels[index] for index in found.y] == ["02", "1", "02", "2"]
-    assert found.task is not None
-    assert [found.tasks[index] for index in found.task] == ["007", "7", "007", "7"]
+    assert examples.x.tolist() == [[1], [2], [12], [3]]
+    assert [examples.labels[index] for index in examples.y] == ["02", "1", "02", "2"]
+    assert examples.task is not None
+    assert [examples.tasks[index] for index in examples.task] == ["007", "7", "007", "7"]
 
 
 def test_labels_with_a_fraction_are_real_targets(table: Callable[[str], Path]) -> None:
-    found = read(table("a,target\n1,0.5\n2,1\n"), label=None, tasks_by=None)
-    assert found.labels == ()
-    assert found.y.tolist() == [[0.5], [1.0]]
-    assert found.task is None
+    examples = read(table("a,target\n1,0.5\n2,1\n"), label=None, tasks_by=None)
+    assert examples.labels == ()
+    assert examples.y.tolist() == [[0.5], [1.0]]
+    assert examples.task is None
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
@@ -149,24 +152,24 @@ NUMBERED = "a,kind,season,id\n" + "".join(
 
 
 def test_labels_tasks_and_ignored_columns_may_be_mostly_numbers(table: Callable[[str], Path]) -> None:
-    found = read(table(NUMBERED.replace("y,3", "y,3b")), ignore=["id"])
-    assert found.labels == ("1", "2", "3", "x")
-    assert found.tasks == ("5", "6", "7", "y")
-    assert found.x.tolist() == [[0], [1], [2], [3]]
+    examples = read(table(NUMBERED.replace("y,3", "y,3b")), ignore=["id"])
+    assert examples.labels == ("1", "2", "3", "x")
+    assert examples.tasks == ("5", "6", "7", "y")
+    assert examples.x.tolist() == [[0], [1], [2], [3]]
 
 
-def test_a_test_file_may_lack_the_one_label_that_is_no_number(table: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_test_file_may_lack_the_one_label_that_is_not_a_number(table: Callable[[str], Path], tmp_path: Path) -> None:
     other = tmp_path / "test.csv"
     other.write_text(NUMBERED.rpartition("3,x")[0], encoding="utf-8")
-    found = read(table(NUMBERED), test_path=str(other), ignore=["id"])
-    assert found.labels == ("1", "2", "3", "x")
-    assert found.y.tolist() == [0, 1, 2, 3, 0, 1, 2]
+    examples = read(table(NUMBERED), test_path=str(other), ignore=["id"])
+    assert examples.labels == ("1", "2", "3", "x")
+    assert examples.y.tolist() == [0, 1, 2, 3, 0, 1, 2]
     other.write_text(NUMBERED.replace("3,x", "many,x"), encoding="utf-8")
     with pytest.raises(DataError, match=r"test\.csv, line 5: the cell 'many' in column 'a' is not a number"):
         read(table(NUMBERED), test_path=str(other), ignore=["id"])
 
 
-def test_endings_may_be_in_capitals(table: Callable[[str], Path], tmp_path: Path) -> None:
+def test_extensions_may_be_upper_case(table: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "PLANTS.CSV").write_text(GOOD, encoding="utf-8")
     assert torch.equal(read(tmp_path / "PLANTS.CSV").x, read(table(GOOD)).x)
 
@@ -189,19 +192,19 @@ def test_missing_values_can_be_dropped_or_filled(table: Callable[[str], Path]) -
 
 
 def test_a_column_tells_training_from_test(table: Callable[[str], Path]) -> None:
-    found = read(table("a,kind,season,part\n1,x,s,train\n2,y,s,Test\n"), split_by="part")
-    assert found.test is not None
-    assert found.test.tolist() == [False, True]
-    assert found.x.shape == (2, 1)
+    examples = read(table("a,kind,season,part\n1,x,s,train\n2,y,s,Test\n"), split_by="part")
+    assert examples.test is not None
+    assert examples.test.tolist() == [False, True]
+    assert examples.x.shape == (2, 1)
 
 
 def test_a_test_file_has_the_same_columns(table: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "test.csv").write_text("season,a,colour,kind\nspring,9,green,y\n")
-    found = read(table(GOOD), test_path=str(tmp_path / "test.csv"))
-    assert found.test is not None
-    assert found.test.tolist() == [False] * 4 + [True]
-    assert found.x[4].tolist() == [9, 0, 1, 0]  # blue, green, red
-    assert found.where(4).endswith("test.csv, line 2")
+    examples = read(table(GOOD), test_path=str(tmp_path / "test.csv"))
+    assert examples.test is not None
+    assert examples.test.tolist() == [False] * 4 + [True]
+    assert examples.x[4].tolist() == [9, 0, 1, 0]  # blue, green, red
+    assert examples.where(4).endswith("test.csv, line 2")
     (tmp_path / "test.csv").write_text("season,a,kind\nspring,9,y\n")
     with pytest.raises(DataError, match=r"test\.csv has no column 'colour'"):
         read(table(GOOD), test_path=str(tmp_path / "test.csv"))
@@ -227,18 +230,18 @@ def test_parquet_holds_the_same_as_csv(table: Callable[[str], Path], tmp_path: P
         kind=["x", "y", "x", "z"],
         season=["spring", "spring", "autumn", "autumn"],
     )
-    found, same = read(path), read(table(GOOD))
-    assert torch.equal(found.x, same.x)
-    assert torch.equal(found.y, same.y)
-    assert (found.labels, found.tasks, found.inputs) == (same.labels, same.tasks, same.inputs)
-    assert found.where(1).endswith("plants.parquet, row 1")
+    examples, same = read(path), read(table(GOOD))
+    assert torch.equal(examples.x, same.x)
+    assert torch.equal(examples.y, same.y)
+    assert (examples.labels, examples.tasks, examples.inputs) == (same.labels, same.tasks, same.inputs)
+    assert examples.where(1).endswith("plants.parquet, row 1")
 
 
-def test_truth_values_are_labels_and_inputs(tmp_path: Path) -> None:
-    found = read(write_parquet(tmp_path / "t.parquet", a=[True, False], kind=[False, True], season=[1, 2]))
-    assert found.x.tolist() == [[1], [0]]
-    assert found.labels == (False, True)
-    assert found.tasks == ("1", "2")
+def test_booleans_are_labels_and_inputs(tmp_path: Path) -> None:
+    examples = read(write_parquet(tmp_path / "t.parquet", a=[True, False], kind=[False, True], season=[1, 2]))
+    assert examples.x.tolist() == [[1], [0]]
+    assert examples.labels == (False, True)
+    assert examples.tasks == ("1", "2")
 
 
 def test_columns_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
@@ -264,9 +267,9 @@ def test_a_corrupt_parquet_file_is_named(tmp_path: Path) -> None:
 def test_a_folder_of_tables_has_train_and_test(tmp_path: Path) -> None:
     for split, size in (("train", 3), ("test", 2)):
         write_parquet(tmp_path / f"{split}-0.parquet", a=list(range(size)), kind=["x"] * size, season=["s"] * size)
-    found = read(tmp_path)
-    assert found.test is not None
-    assert found.test.tolist() == [False] * 3 + [True] * 2
+    examples = read(tmp_path)
+    assert examples.test is not None
+    assert examples.test.tolist() == [False] * 3 + [True] * 2
     (tmp_path / "more.csv").write_text(GOOD)
     with pytest.raises(DataError, match="tables in different formats"):
         read(tmp_path)
@@ -275,9 +278,9 @@ def test_a_folder_of_tables_has_train_and_test(tmp_path: Path) -> None:
 def test_a_table_of_images(tmp_path: Path, png: Callable[[torch.Tensor], dict[str, object]]) -> None:
     pixels = torch.arange(2 * 3 * 4, dtype=torch.uint8).view(2, 3, 4)
     path = write_parquet(tmp_path / "t.parquet", image=[png(image) for image in pixels], label=["x", "y"])
-    found = read(path, label=None, tasks_by=None)
-    assert torch.equal(found.x, pixels.unsqueeze(1))
-    assert found.inputs == {"kind": "images", "mode": "L", "size": [3, 4], "resize": False}
+    examples = read(path, label=None, tasks_by=None)
+    assert torch.equal(examples.x, pixels.unsqueeze(1))
+    assert examples.inputs == {"kind": "images", "mode": "L", "size": [3, 4], "resize": False}
     broken = write_parquet(
         tmp_path / "b.parquet", image=[png(pixels[0]), {"bytes": b"nothing", "path": None}], label=["x", "y"]
     )
@@ -285,7 +288,7 @@ def test_a_table_of_images(tmp_path: Path, png: Callable[[torch.Tensor], dict[st
         read(broken, label=None, tasks_by=None)
 
 
-def test_what_is_no_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_data_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, message in (("notes.doc", "is not in a known format"), ("cat.png", "is one image")):
         (tmp_path / name).write_bytes(b"x")
@@ -306,5 +309,5 @@ def test_a_shared_folder_is_searched(
 
 
 def test_float64_is_read_exactly_before_rounding(table: Callable[[str], Path]) -> None:
-    found = read(table("a,kind,season\n0.1,x,s\n123456.789,y,s\n"))
-    assert np.array_equal(found.x[:, 0].numpy(), np.array([0.1, 123456.789], dtype=np.float32))
+    examples = read(table("a,kind,season\n0.1,x,s\n123456.789,y,s\n"))
+    assert np.array_equal(examples.x[:, 0].numpy(), np.array([0.1, 123456.789], dtype=np.float32))
