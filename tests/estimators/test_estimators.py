@@ -114,9 +114,9 @@ def test_labels_of_every_kind(labels: list[Hashable], tmp_path: Path) -> None:
     given = [labels[index] for index in y]
     model = classifier("sp-dirac", training__iterations=100, training__learning_rate=0.05).learn_task(x, given)
     assert set(model.classes_) == set(labels)
-    found = model.predict(x)
-    assert found.shape == (60,)
-    assert found.tolist() == given
+    actual = model.predict(x)
+    assert actual.shape == (60,)
+    assert actual.tolist() == given
     assert model.score(x, given) == 1.0
     model.save(tmp_path)
     again = ContinualClassifier.load(tmp_path)
@@ -172,8 +172,8 @@ def test_everything_a_prediction_says(trained: ContinualClassifier, task: str | 
 def test_the_criterion_chooses_the_task(trained: ContinualClassifier, criterion: str) -> None:
     x = np.concatenate([blobs(task=0)[0], blobs(task=1)[0]])
     outputs = [trained.learner.predictor.outputs(trained._inputs(x), task) for task in range(2)]  # type: ignore[union-attr]
-    said = [CRITERIA[criterion].score(values.double().log_softmax(-1)) for values in outputs]
-    scores = CRITERIA[criterion].compare(Evidence(said, trained.learner.model.heads, trained.config.inference))  # type: ignore[union-attr]
+    task_scores = [CRITERIA[criterion].score(values.double().log_softmax(-1)) for values in outputs]
+    scores = CRITERIA[criterion].compare(Evidence(task_scores, trained.learner.model.heads, trained.config.inference))  # type: ignore[union-attr]
     names = [trained.task_names[index] for index in scores.argmin(0).tolist()]
     assert trained.predict_task(x, criterion=criterion) == names
     halves = [trained.task_names[int(scores[:, part].mean(1).argmin())] for part in (slice(0, 60), slice(60, 120))]
@@ -296,13 +296,13 @@ MISTAKES: list[tuple[str, Callable[[ContinualClassifier], object], type[MetaRepl
         "unknown label",
         lambda m: m.score(blobs()[0], ["a"] * 60),
         DataError,
-        "the label 'a' was never learned; known are 0",
+        "the label 'a' was never learned; known labels are 0",
     ),
     (
         "label of another task",
         lambda m: m.score(*blobs(), task="summer"),
         DataError,
-        "the label 0 was never learned; known are 10, 11",
+        "the label 0 was never learned; known labels are 10, 11",
     ),
     ("rows of the score", lambda m: m.score(blobs()[0], [0]), DataError, "60 inputs but 1 labels"),
 ]
@@ -444,7 +444,7 @@ def test_everything_a_regression_says() -> None:
     assert np.array_equal(model.predict(x, "piece-1"), model.predict(x, 1))
     assert len(set(model.predict_task(x, batch_wise=80))) == 1
     given = [model.predict_full(x, task) for task in (0, 1)]
-    lowest = np.stack([found.std[:, 0] for found in given]).argmin(0)
+    lowest = np.stack([actual.std[:, 0] for actual in given]).argmin(0)
     assert answer.task == [f"piece-{index}" for index in lowest]
 
 

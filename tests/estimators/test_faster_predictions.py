@@ -57,15 +57,14 @@ def test_infinite_patience_predicts_the_same_bit_for_bit(criterion: str, folder:
 )
 def test_faster_ways_decide_alike(way: dict[str, Any], folder: Path, x: Array) -> None:
     plain, fast = loaded(folder), loaded(folder, **way)
-    expected = (
-        loaded(folder, samples=2000) if "predictive" in way else plain
-    )  # 40 weight samples alone agree in 80 % with 2000
+    # 40 weight samples alone agree in 80 % with 2000
+    expected = loaded(folder, samples=2000) if "predictive" in way else plain
     assert np.mean(expected.predict(x) == fast.predict(x)) >= 0.9
     assert np.mean(plain.predict(x[:60], task=0) == fast.predict(x[:60], task=0)) >= 0.98
     assert fast.predict_task(x, batch_wise=60) == plain.predict_task(x, batch_wise=60)
-    found = fast.predict_full(x)
-    assert np.abs(found.probabilities.sum(1) - 1).max() < 1e-9
-    assert np.abs(found.total - plain.predict_full(x).total).mean() < 0.05
+    actual = fast.predict_full(x)
+    assert np.abs(actual.probabilities.sum(1) - 1).max() < 1e-9
+    assert np.abs(actual.total - plain.predict_full(x).total).mean() < 0.05
 
 
 @pytest.mark.parametrize("way", [{"adaptive": 4.0}, {"predictive": "moments"}], ids=["adaptive", "moments"])
@@ -80,8 +79,8 @@ def test_the_evaluation_takes_the_same_way(way: dict[str, Any], folder: Path) ->
     ]
     plain, fast = (judge.inferred(tests) for judge in judges)
     assert plain.keys() == fast.keys()
-    for name, found in fast.items():
-        assert abs(found.score - plain[name].score) < 8, name
+    for name, actual in fast.items():
+        assert abs(actual.score - plain[name].score) < 8, name
     assert abs(judges[1].given(0, tests[0]) - judges[0].given(0, tests[0])) < 4
 
 

@@ -22,9 +22,9 @@ PEAKS = torch.tensor(
 
 
 def test_thresholds_lie_between_the_lowest_boundary_and_the_highest_rest() -> None:
-    found = thresholds(PEAKS, window=2, grace=3)
-    assert found == Thresholds(at_boundaries=7.0, elsewhere=1.5, lowest=0.5, highest=9.0)
-    assert found.viable_share == pytest.approx(100 * 5.5 / 8.5)
+    actual = thresholds(PEAKS, window=2, grace=3)
+    assert actual == Thresholds(at_boundaries=7.0, elsewhere=1.5, lowest=0.5, highest=9.0)
+    assert actual.viable_share == pytest.approx(100 * 5.5 / 8.5)
 
 
 def test_a_signal_that_does_not_rise_has_no_viable_threshold() -> None:
@@ -54,8 +54,8 @@ def test_short_tasks_are_judged_by_their_last_window() -> None:
 
 
 def test_over_runs_the_narrowest_range_counts() -> None:
-    found = over_runs([Thresholds(7, 1, 0, 9), Thresholds(8, 2, -1, 8)])
-    assert found == Thresholds(7, 2, -1, 9)
+    actual = over_runs([Thresholds(7, 1, 0, 9), Thresholds(8, 2, -1, 8)])
+    assert actual == Thresholds(7, 2, -1, 9)
 
 
 def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> No
 def test_recording_changes_nothing_else(tmp_path: Path) -> None:
     given = {"training.iterations": 5, "inference.samples": 3, "benchmark": "split-digits", "method": "pr-bbb"}
     plain, watched = (build_config(given, extra, "test") for extra in ({}, {"training.record_signals": True}))
-    found = [
+    actual = [
         Run(Plan.of(config, tmp_path / name)).execute() for name, config in (("plain", plain), ("watched", watched))
     ]
-    assert found[0].tgiven_matrix == found[1].tgiven_matrix
+    assert actual[0].tgiven_matrix == actual[1].tgiven_matrix
     assert not (tmp_path / "plain" / "signals").exists()
     with pytest.raises(DataError, match="record_signals"):
         read_signals(tmp_path / "plain")

@@ -66,7 +66,10 @@ def split(x: list[float], y: list[int]) -> TaskData:
 
 @pytest.fixture
 def two_tasks() -> ContinualModel:
-    """Task 0 answers by the sign of x, with margin 2|x|; task 1 always answers 0, with margin 2. So task 0 is surer where |x| > 1."""
+    """Task 0 predicts the sign of x, with margin 2|x|; task 1 always predicts 0, with margin 2.
+
+    So task 0 is more confident where |x| > 1.
+    """
     model = linear_model(1, DiracFamily(), [2, 2])
     set_theta(model, 0, [1.0, -1.0, 0.0, 0.0])  # weights (2, 1), then biases
     set_theta(model, 1, [0.0, 0.0, 1.0, -1.0])
@@ -74,12 +77,10 @@ def two_tasks() -> ContinualModel:
 
 
 TESTS = [
-    split(
-        [2.0, -2.0, 0.5, -3.0], [0, 1, 0, 0]
-    ),  # task 0 is right on three; the third looks like task 1, which would be right too
-    split(
-        [0.1, 0.2, 5.0, -0.3, 0.4], [0, 1, 0, 0, 0]
-    ),  # task 1 is right on four; the third looks like task 0, which would be right too
+    # task 0 is right on three; the third looks like task 1, which would be right too
+    split([2.0, -2.0, 0.5, -3.0], [0, 1, 0, 0]),
+    # task 1 is right on four; the third looks like task 0, which would be right too
+    split([0.1, 0.2, 5.0, -0.3, 0.4], [0, 1, 0, 0, 0]),
 ]
 
 
@@ -91,16 +92,16 @@ def test_accuracy_with_the_task_given(two_tasks: ContinualModel) -> None:
 
 @pytest.mark.parametrize("criterion", ["ent", "conf"])
 def test_a_wrong_task_is_a_wrong_answer(two_tasks: ContinualModel, criterion: str) -> None:
-    found = evaluator(two_tasks).inferred(TESTS)[criterion]
-    assert found.confusion == [[75.0, 25.0], [20.0, 80.0]]
-    assert [sum(row) for row in found.confusion] == [100.0, 100.0]
-    assert found.right_task == pytest.approx((75 + 80) / 2)
-    assert found.score == pytest.approx((50 + 60) / 2)  # of the right tasks' inputs, one each is misclassified
+    actual = evaluator(two_tasks).inferred(TESTS)[criterion]
+    assert actual.confusion == [[75.0, 25.0], [20.0, 80.0]]
+    assert [sum(row) for row in actual.confusion] == [100.0, 100.0]
+    assert actual.right_task == pytest.approx((75 + 80) / 2)
+    assert actual.score == pytest.approx((50 + 60) / 2)  # of the right tasks' inputs, one each is misclassified
 
 
 def test_batches_are_given_to_one_task(two_tasks: ContinualModel) -> None:
-    found = evaluator(two_tasks, batch_wise=100).inferred(TESTS)["ent"]
-    assert found.batch_wise == pytest.approx((75 + 80) / 2)  # each test set as a whole looks like its own task
+    actual = evaluator(two_tasks, batch_wise=100).inferred(TESTS)["ent"]
+    assert actual.batch_wise == pytest.approx((75 + 80) / 2)  # each test set as a whole looks like its own task
     single = evaluator(two_tasks, batch_wise=1).inferred(TESTS)["ent"]
     assert single.batch_wise == single.score
 
@@ -145,12 +146,12 @@ def test_regression_errors(two_lines: ContinualModel) -> None:
 
 def test_regression_counts_the_error_of_the_inferred_task(two_lines: ContinualModel) -> None:
     tests = [_line([0.0, 1.0], [1.0, 4.0]), _line([0.0, 1.0], [0.0, -1.0])]
-    found = evaluator(two_lines, regression=True, samples=50).inferred(tests)
-    assert list(found) == ["variance"]
-    assert found["variance"].confusion == [[100.0, 0.0], [100.0, 0.0]]  # the certain task wins everywhere
-    assert found["variance"].right_task == 50.0
-    assert found["variance"].score == pytest.approx((1 / 2 + (1 + 16) / 2) / 2, rel=1e-4)
-    assert found["variance"].batch_wise is None
+    actual = evaluator(two_lines, regression=True, samples=50).inferred(tests)
+    assert list(actual) == ["variance"]
+    assert actual["variance"].confusion == [[100.0, 0.0], [100.0, 0.0]]  # the certain task wins everywhere
+    assert actual["variance"].right_task == 50.0
+    assert actual["variance"].score == pytest.approx((1 / 2 + (1 + 16) / 2) / 2, rel=1e-4)
+    assert actual["variance"].batch_wise is None
 
 
 def test_regression_with_several_targets() -> None:
@@ -174,12 +175,11 @@ def test_one_softmax_over_all_classes() -> None:
 
 
 def test_one_softmax_does_not_know_the_task_by_its_batch_norm_statistics() -> None:
-    """Inputs are 5 or 7; with the statistics of the last task (mean 6) they are told apart, with the first one's (mean 0) not."""
+    """Inputs are 5 or 7: the last task's statistics (mean 6) separate them, those of the first task (mean 0) do not."""
     make = lambda outputs: nn.Sequential(nn.BatchNorm1d(1, affine=False), nn.Linear(1, outputs))  # noqa: E731
     model = linear_model(1, DiracFamily(), [2, 2], task_map=SharedParameters, layout=HeadLayout.GROWING, factory=make)
-    set_theta(
-        model, 0, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -9.0, -9.0]
-    )  # the sign of the normalised input decides between classes 0 and 1
+    # the sign of the normalised input decides between classes 0 and 1
+    set_theta(model, 0, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, -9.0, -9.0])
     for buffers in model.buffers(1):
         next(value for name, value in buffers.items() if "mean" in name).fill_(6.0)
     first = TaskData(torch.tensor([[5.0], [7.0]]), torch.tensor([0, 1]))
@@ -202,9 +202,11 @@ def test_summaries_of_the_matrix() -> None:
 def test_hits_and_errors_are_counted_per_input() -> None:
     log_p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]).log()
     assert Accuracy().values({LOG_PREDICTIVE: log_p}, torch.tensor([0, 0, 1])).tolist() == [100.0, 0.0, 100.0]
-    said, y = {"mean": torch.tensor([[1.0, 2.0]])}, torch.tensor([[0.0, 4.0]])
-    assert SquaredError().values(said, y).tolist() == [(1 + 4) / 2]
-    assert SquaredError(torch.tensor([1.0, 10.0])).values(said, y).tolist() == [(1 + 400) / 2]  # in the user's units
+    statistics, y = {"mean": torch.tensor([[1.0, 2.0]])}, torch.tensor([[0.0, 4.0]])
+    assert SquaredError().values(statistics, y).tolist() == [(1 + 4) / 2]
+    assert SquaredError(torch.tensor([1.0, 10.0])).values(statistics, y).tolist() == [
+        (1 + 400) / 2
+    ]  # in the user's units
 
 
 def test_where_tasks_share_their_classes_a_wrong_task_may_give_the_right_one(two_tasks: ContinualModel) -> None:
@@ -214,9 +216,8 @@ def test_where_tasks_share_their_classes_a_wrong_task_may_give_the_right_one(two
     )
     assert by_class.right_task == by_domain.right_task
     assert by_class.confusion == by_domain.confusion
-    assert by_class.score == pytest.approx(
-        (50 + 50) / 2
-    )  # task 0: the two inputs that it is surer of; task 1: the second
+    # task 0: the two inputs that it is more confident about; task 1: the second
+    assert by_class.score == pytest.approx((50 + 50) / 2)
     assert by_domain.score == pytest.approx((75 + 100) / 2)  # 0.5 is class 0 to both tasks, 3.0 as well
     assert by_domain.batch_wise == pytest.approx(by_domain.score)
 
@@ -227,17 +228,16 @@ def test_where_tasks_are_known_none_is_inferred(two_tasks: ContinualModel) -> No
 
 
 def test_calibration_with_the_task_given(two_tasks: ContinualModel) -> None:
-    found = evaluator(two_tasks).tested(
-        1, TESTS[1]
-    )  # always class 0 with probability sigmoid(2) = 0.88; four of five are right
-    assert found.score == 80.0
-    assert found.reliability is not None
-    inputs, confidence, right = found.reliability
+    # always class 0 with probability sigmoid(2) = 0.88; four of five are right
+    actual = evaluator(two_tasks).tested(1, TESTS[1])
+    assert actual.score == 80.0
+    assert actual.reliability is not None
+    inputs, confidence, right = actual.reliability
     place = int(torch.sigmoid(torch.tensor(2.0)) * CONFIDENCE_BINS)
     assert (inputs[place], right[place]) == (5, 4)
     assert inputs.sum() == 5
     assert confidence[place] == pytest.approx(5 / (1 + math.exp(-2)))
-    assert calibration_error(found.reliability) == pytest.approx(100 * (1 / (1 + math.exp(-2)) - 0.8))
+    assert calibration_error(actual.reliability) == pytest.approx(100 * (1 / (1 + math.exp(-2)) - 0.8))
 
 
 def test_regression_has_no_calibration() -> None:
@@ -249,5 +249,5 @@ def test_scores_are_counted_apart_for_own_and_other_inputs(two_tasks: ContinualM
     counts = evaluator(two_tasks).inferred(TESTS)["conf"].counts  # (own or other, posterior, bins)
     assert counts.sum(-1).tolist() == [[4, 5], [5, 4]]  # each posterior judges its own inputs and the other task's
     constant = int(torch.bucketize(1 / (1 + math.exp(2)), EDGES, right=True)) - 1
-    assert counts[:, 1, constant].tolist() == [5, 4]  # task 1 is as sure of every input
+    assert counts[:, 1, constant].tolist() == [5, 4]  # task 1 is equally confident about every input
     assert (counts[:, 0] > 0).sum() > 4

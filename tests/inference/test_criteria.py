@@ -99,19 +99,18 @@ def test_equal_samples_leave_no_knowledge_uncertainty(rng: Generator) -> None:
 
 def test_likelihoods_have_double_precision(rng: Generator) -> None:
     outputs = torch.randn(2, 50, 3, generator=rng)
-    found = log_likelihoods(outputs)
-    assert found.dtype == torch.float64
-    torch.testing.assert_close(found.exp().sum(-1), torch.ones(2, 50, dtype=torch.float64), rtol=1e-14, atol=0)
-    torch.testing.assert_close(found, outputs.double().log_softmax(-1), rtol=1e-14, atol=0)
+    actual = log_likelihoods(outputs)
+    assert actual.dtype == torch.float64
+    torch.testing.assert_close(actual.exp().sum(-1), torch.ones(2, 50, dtype=torch.float64), rtol=1e-14, atol=0)
+    torch.testing.assert_close(actual, outputs.double().log_softmax(-1), rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize("criterion", ["ent", "conf"])
 @pytest.mark.parametrize("samples", [1, 3])
 def test_confident_predictions_stay_apart(criterion: str, samples: int) -> None:
     margins = torch.tensor([20.0, 40.0, 60.0, 70.0, 100.0, 300.0])
-    outputs = torch.stack([margins, torch.zeros_like(margins)], dim=-1).expand(
-        samples, -1, -1
-    )  # float32, as networks give them
+    # float32, as networks give them
+    outputs = torch.stack([margins, torch.zeros_like(margins)], dim=-1).expand(samples, -1, -1)
     scores = CRITERIA[criterion].score(log_likelihoods(outputs))
     assert (scores.diff() < 0).all()
     assert (scores > 0).all()
@@ -137,9 +136,9 @@ def test_small_disagreements_stay_apart() -> None:
 def test_the_predictive_distribution_is_the_mean_over_samples(rng: Generator) -> None:
     logits = torch.randn(6, 8, 3, generator=rng)
     expected = logits.double().softmax(-1).mean(0)
-    found = log_predictive(log_likelihoods(logits))
-    assert found.dtype == torch.float64
-    torch.testing.assert_close(found.exp(), expected)
+    actual = log_predictive(log_likelihoods(logits))
+    assert actual.dtype == torch.float64
+    torch.testing.assert_close(actual.exp(), expected)
 
 
 def test_predictive_variance_by_hand() -> None:
@@ -175,30 +174,33 @@ def predictions(rng: Generator, tasks: int = 4) -> list[Tensor]:
     return [(3 * torch.randn(7, 3, generator=rng, dtype=torch.float64)).log_softmax(-1) for _ in range(tasks)]
 
 
-def mixture_entropy(said: list[Tensor], v: Tensor) -> Tensor:
+def mixture_entropy(log_predictives: list[Tensor], v: Tensor) -> Tensor:
     """Plainly: the entropy of sum_t softmax(v)_t p_t over shared outputs; (B,)."""
-    mixed = sum(weight.unsqueeze(-1) * log_p.exp() for weight, log_p in zip(v.softmax(0), said, strict=True))
+    mixed = sum(weight.unsqueeze(-1) * log_p.exp() for weight, log_p in zip(v.softmax(0), log_predictives, strict=True))
     assert isinstance(mixed, Tensor)
     return -(mixed * mixed.log()).sum(-1)
 
 
 @pytest.mark.parametrize(("steps", "rate"), [(1, 1.0), (5, 0.3)])
 def test_grad_takes_gradient_steps_on_the_mixing_coefficients(steps: int, rate: float, rng: Generator) -> None:
-    said = predictions(rng)
+    log_predictives = predictions(rng)
     v = torch.zeros(4, 7, dtype=torch.float64)
     for _ in range(steps):
         v.requires_grad_()
-        v = (v - rate * torch.autograd.grad(mixture_entropy(said, v).sum(), v)[0]).detach()
-    found = entropy_gradient(Evidence(said, [slice(0, 3)] * 4, GradSettings(grad_steps=steps, grad_rate=rate)))
-    torch.testing.assert_close(
-        -found.log_softmax(0), -(-v).log_softmax(0)
-    )  # what is the same for all tasks is left out
+        v = (v - rate * torch.autograd.grad(mixture_entropy(log_predictives, v).sum(), v)[0]).detach()
+    actual = entropy_gradient(
+        Evidence(log_predictives, [slice(0, 3)] * 4, GradSettings(grad_steps=steps, grad_rate=rate))
+    )
+    # what is the same for all tasks is left out
+    torch.testing.assert_close(-actual.log_softmax(0), -(-v).log_softmax(0))
 
 
 def test_grad_lowers_the_entropy_of_the_mixture(rng: Generator) -> None:
-    said, heads = predictions(rng), [slice(0, 3)] * 4
+    log_predictives, heads = predictions(rng), [slice(0, 3)] * 4
     values = [
-        mixture_entropy(said, -entropy_gradient(Evidence(said, heads, GradSettings(grad_steps=steps))))
+        mixture_entropy(
+            log_predictives, -entropy_gradient(Evidence(log_predictives, heads, GradSettings(grad_steps=steps)))
+        )
         for steps in (1, 3, 10, 50)
     ]
     assert all((after < before).all() for before, after in pairwise(values))
@@ -207,19 +209,20 @@ def test_grad_lowers_the_entropy_of_the_mixture(rng: Generator) -> None:
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("margins", [(40.0, 60.0, 50.0), (40.0, 45.0, 44.0), (150.0, 90.0, 200.0), (3.0, 60.0, 61.0)])
 def test_grad_tells_confident_predictions_apart(margins: tuple[float, ...], shared: bool) -> None:
-    """The surest of some very sure tasks wins, whether their outputs are shared or not, as by entropy."""
-    said = [torch.tensor([[margin, 0.0]], dtype=torch.float64).log_softmax(-1) for margin in margins]
+    """The most confident of several confident tasks wins, with shared outputs or not, as with entropy."""
+    log_predictives = [torch.tensor([[margin, 0.0]], dtype=torch.float64).log_softmax(-1) for margin in margins]
     heads = [slice(0, 2)] * 3 if shared else [slice(0, 2), slice(2, 4), slice(4, 6)]
-    for steps in (1, 3) if min(margins) > 30 else (1,):  # beside an unsure task later steps round such differences away
-        found = entropy_gradient(Evidence(said, heads, GradSettings(grad_steps=steps))).squeeze(1)
-        assert found.unique().numel() == 3
-        assert int(found.argmin()) == int(torch.tensor(margins).argmax())
+    # next to an uncertain task, later steps lose such differences to rounding
+    for steps in (1, 3) if min(margins) > 30 else (1,):
+        actual = entropy_gradient(Evidence(log_predictives, heads, GradSettings(grad_steps=steps))).squeeze(1)
+        assert actual.unique().numel() == 3
+        assert int(actual.argmin()) == int(torch.tensor(margins).argmax())
 
 
 def test_grad_is_ent_where_no_two_tasks_share_an_output(rng: Generator) -> None:
     """H(mixture) = H(alpha) + sum_t alpha_t H_t then, so the steepest fall is that of the lowest entropy."""
-    said, heads = predictions(rng), [slice(3 * task, 3 * task + 3) for task in range(4)]
-    entropies = torch.stack([total_entropy(log_p.unsqueeze(0)) for log_p in said])
+    log_predictives, heads = predictions(rng), [slice(3 * task, 3 * task + 3) for task in range(4)]
+    entropies = torch.stack([total_entropy(log_p.unsqueeze(0)) for log_p in log_predictives])
     for steps in (1, 4):
-        found = entropy_gradient(Evidence(said, heads, GradSettings(grad_steps=steps)))
-        assert torch.equal(found.argsort(0), entropies.argsort(0))
+        actual = entropy_gradient(Evidence(log_predictives, heads, GradSettings(grad_steps=steps)))
+        assert torch.equal(actual.argsort(0), entropies.argsort(0))

@@ -79,11 +79,11 @@ def test_no_inputs_give_no_outputs(rng: Generator) -> None:
 def test_moments_predict_like_many_samples(x: Tensor, rng: Generator) -> None:
     model = make_model(GaussianFamily(), rng)
     drawn = predictive_outputs(model, x, 0, 20_000, generator=rng)
-    found = predictive_outputs(model, x, 0, 20_000, generator=rng, moments=True)
-    assert found.shape == drawn.shape
-    torch.testing.assert_close(found.mean(0), drawn.mean(0), rtol=0, atol=0.02)
-    torch.testing.assert_close(found.var(0), drawn.var(0), rtol=0.1, atol=1e-3)
-    probabilities = [outputs.softmax(-1).mean(0) for outputs in (found, drawn)]
+    actual = predictive_outputs(model, x, 0, 20_000, generator=rng, moments=True)
+    assert actual.shape == drawn.shape
+    torch.testing.assert_close(actual.mean(0), drawn.mean(0), rtol=0, atol=0.02)
+    torch.testing.assert_close(actual.var(0), drawn.var(0), rtol=0.1, atol=1e-3)
+    probabilities = [outputs.softmax(-1).mean(0) for outputs in (actual, drawn)]
     torch.testing.assert_close(*probabilities, rtol=0, atol=0.01)
 
 

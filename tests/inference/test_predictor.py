@@ -50,7 +50,10 @@ def set_theta(model: ContinualModel, task: int, values: list[float]) -> None:
 
 @pytest.fixture
 def two_tasks() -> ContinualModel:
-    """Task 0 answers by the sign of x, with margin 2|x|; task 1 always answers 0 of three, by about 2. Task 0 is surer where |x| > 1."""
+    """Task 0 predicts the sign of x, with margin 2|x|; task 1 always predicts class 0 of three, with margin 2.
+
+    So task 0 is more confident where |x| > 1.
+    """
     model = linear_model(1, DiracFamily(), [2, 3])
     set_theta(model, 0, [1.0, -1.0, 0.0, 0.0, 0.0, 0.0])  # weights (3, 1), then biases
     set_theta(model, 1, [0.0, 0.0, 0.0, 1.0, -1.0, -9.0])
@@ -83,9 +86,8 @@ def test_the_task_is_inferred_for_each_input(two_tasks: ContinualModel) -> None:
     assert torch.equal(answer.scores.argmin(0), answer.task)
     p = torch.sigmoid(torch.tensor(4.0, dtype=torch.float64))
     torch.testing.assert_close(answer.total[0], -(p * p.log() + (1 - p) * (1 - p).log()), rtol=1e-6, atol=0)
-    assert torch.equal(
-        answer.total, answer.scores.gather(0, answer.task.unsqueeze(0)).squeeze(0)
-    )  # ent scores the total uncertainty
+    # ent scores the total uncertainty
+    assert torch.equal(answer.total, answer.scores.gather(0, answer.task.unsqueeze(0)).squeeze(0))
     assert answer.epistemic.tolist() == [0.0] * 4  # of a point estimate
 
 

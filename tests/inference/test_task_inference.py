@@ -31,9 +31,8 @@ def test_the_lowest_score_wins() -> None:
     ],
 )
 def test_one_task_per_batch(total: int, size: int, bounds: list[int], rng: Generator) -> None:
-    scores = torch.rand(
-        40, total, generator=rng, dtype=torch.float64
-    )  # many tasks: neighbouring batches rarely agree by chance
+    # many tasks: neighbouring batches rarely agree by chance
+    scores = torch.rand(40, total, generator=rng, dtype=torch.float64)
     chosen = infer_tasks_batch_wise(scores, size)
     assert chosen.shape == (total,)
     expected = []

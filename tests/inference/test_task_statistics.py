@@ -27,7 +27,7 @@ SETTINGS: dict[str, Any] = {"training.iterations": 20, "inference.samples": 3}
 
 
 def class_means(learned: LearnedTask) -> Sequence[Stored]:
-    """The means of the first layer's features of each class (C, F); of earlier tasks also how many tasks came after them."""
+    """Class means of the first layer's features (C, F); for earlier tasks also how many tasks came after them."""
     features, y = learned.features(learned.data.x, learned.task)[LAYER][0], learned.data.y  # (S, N, F) -> (N, F)
     means = torch.stack([features[y == label].mean(0) for label in y.unique()])
     before = [{**stored, "later": stored["later"] + 1} for stored in learned.stored]
@@ -150,7 +150,7 @@ def test_a_criterion_that_fails_leaves_the_model_as_it_was(means: Criterion) -> 
     before = {name: tensor.clone() for name, tensor in model.learner.tensors(training=False).items()}
     CRITERIA.remove("means")
     register_criterion(Criterion(name="means", description="none", compare=nearest_mean, fit=lambda learned: []))
-    with pytest.raises(ConfigError, match="stored something of 0 tasks, not of all 4"):
+    with pytest.raises(ConfigError, match="returned statistics of 0 tasks, but 4 have been learned"):
         model.learn_task(*blobs(3))
     after = model.learner.tensors(training=False)
     assert before.keys() == after.keys()
@@ -175,5 +175,5 @@ def test_a_dropped_task_takes_its_statistics_along() -> None:
     again = TaskStatistics()
     again.restore(statistics.tensors())
     assert torch.equal(again.of("one", 2)[1]["a"], numbers + 1)
-    with pytest.raises(CheckpointError, match="name no task"):
+    with pytest.raises(CheckpointError, match="does not name a task"):
         again.restore({"one.a": numbers})

@@ -263,7 +263,7 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
     ("pr-bbb", {"hypernet.kind": "plain"}, "hypernet.chunk_size", 100, "a plain hypernetwork has no chunks; set"),
     ("pr-dirac", {}, "inference.adaptive", 4.0, "it predicts with point estimates, not with weight samples"),
     ("pr-ensemble", {}, "inference.adaptive", 4.0, "it predicts with point estimates, not with weight samples"),
-    ("vcl-growing", {}, "inference.adaptive", 4.0, "one softmax spans all tasks, so that no task is inferred"),
+    ("vcl-growing", {}, "inference.adaptive", 4.0, "one softmax spans all tasks, so no task is inferred"),
     ("ewc-multihead", {}, "inference.adaptive", 4.0, "it predicts with the linearised network"),
     ("ewc-multihead", {}, "inference.autocast", True, "it predicts with the linearised network"),
     ("pr-bbb", {"inference.predictive": "moments"}, "inference.adaptive", 4.0, "inference.predictive=moments needs no"),

@@ -1,4 +1,4 @@
-"""What classifier and regressor share: learning, storing, and knowing their tasks."""
+"""What classifier and regressor share: learning, storing, and keeping track of their tasks."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ TaskName = str | int
 
 
 class ContinualEstimator:
-    """What classifier and regressor share: learning, storing, and knowing their tasks."""
+    """The base of classifier and regressor."""
 
     problem: Problem
     scenario: Scenario
@@ -44,28 +44,25 @@ class ContinualEstimator:
         settings = dict(settings or {})
         method, network = settings.get("method", method), settings.get("network", network or self.default_network)
         network = network if isinstance(network, str) else name_of(network)
-        if wrong := [
-            key
-            for key in settings
-            if key in ("benchmark", "data_dir", "data_seed", "threads") or key.startswith("data.")
-        ]:
+        of_runs = ("benchmark", "data_dir", "data_seed", "threads")
+        if wrong := [key for key in settings if key in of_runs or key.startswith("data.")]:
             raise ConfigError(
-                f"{wrong[0]} is a setting of runs, not of estimators; leave it out (threads: torch.set_num_threads)"
+                f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
             )
         own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
         defaults, _ = default_settings(own_data, method, network)
-        given = {**({} if seed is None else {"seed": seed}), **settings}
-        self.config = build_config(defaults, given, type(self).__name__)
+        chosen = {**({} if seed is None else {"seed": seed}), **settings}
+        self.config = build_config(defaults, chosen, type(self).__name__)
         self.standardise = standardise
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
         self.scaling = Scaling({})
         self.inputs: Mapping[str, Any] = {}
-        """How files become inputs, if ``metareplay run --data`` made the model."""
+        """How files are turned into inputs, if the model comes from ``metareplay run --data``."""
 
     @property
     def task_names(self) -> list[str]:
-        """The learned tasks, in the order in which they were learned."""
+        """The names of the tasks, in the order in which they were learned."""
         return [task.name for task in self.tasks]
 
     @property
@@ -74,11 +71,10 @@ class ContinualEstimator:
         return self._trained().input_shape
 
     def _learn(self, x: Tensor, y: Tensor, info: TaskInfo, width: int, progress: bool) -> None:
-        """Train on a new task; whatever goes wrong, the model stays what it was before."""
+        """Train on a new task; if anything goes wrong, the model is left unchanged."""
         if info.name in self.task_names:
-            raise ConfigError(
-                f"a task named {info.name!r} was learned already; choose another name (known: {', '.join(self.task_names)})"
-            )
+            known = ", ".join(self.task_names)
+            raise ConfigError(f"a task named {info.name!r} was learned already; choose another name (known: {known})")
         fresh = self.learner is None
         if self.learner is None:
             self.scaling = (
@@ -101,7 +97,7 @@ class ContinualEstimator:
         progress: bool,
         new: TaskData | None = None,
     ) -> None:
-        """Train to the end, and finish the task if it is a new one; whatever goes wrong, the learner stays what it was before."""
+        """Train to the end, and finish the task if it is new; if anything goes wrong, the learner is left unchanged."""
         before = (learner.facts(), {key: tensor.clone() for key, tensor in self._tensors().items()})
         observer: Observer = _terminal_progress() if progress else NullObserver()
         try:
@@ -116,19 +112,19 @@ class ContinualEstimator:
             raise
         finally:
             observer.close()
-        learner.trainer = None  # the optimiser and the data are not needed any more
+        learner.trainer = None  # the optimiser and the data are no longer needed
 
     def fine_tune(self, *, again: bool = False, progress: bool = False) -> Self:
-        """Update all tasks on the coresets that a method with the suffix -cs keeps, to tell the tasks better apart.
+        """Update all tasks on the coresets that a method with the suffix -cs keeps, to tell the tasks apart better.
 
-        More tasks can be learned afterwards. A coreset is new evidence only once: ``again`` allows to use it a second time.
+        More tasks can be learned afterwards. A coreset is new evidence only once: ``again`` allows it to be used again.
         """
         learner = self._trained()
         self._train(learner, lambda: learner.begin_update(again=again), "coresets of all tasks", progress)
         return self
 
     def refresh_task(self, task: TaskName, *, again: bool = False, progress: bool = False) -> Self:
-        """Update one task on its own coreset: the plain Bayesian update. The other tasks are kept by posterior replay."""
+        """Update one task on its own coreset: the plain Bayesian update. Posterior replay preserves the other tasks."""
         learner, index = self._trained(), self._task_index(task)
         self._train(learner, lambda: learner.begin_update(index, again=again), self.tasks[index].name, progress)
         return self
@@ -143,7 +139,7 @@ class ContinualEstimator:
         return self.learner
 
     def _task_index(self, task: TaskName) -> int:
-        """A task by its name, or by its number."""
+        """The index of a task, by its name or number."""
         if isinstance(task, np.integer):
             task = int(task)
         if isinstance(task, int) and -len(self.tasks) <= task < len(self.tasks):
@@ -156,7 +152,7 @@ class ContinualEstimator:
         return self.scaling.x(to_inputs(x, self._trained().input_shape))
 
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
-        """The learner's answer, tasks and classes being numbers."""
+        """The learner's answer, in which tasks and classes are indices."""
         learner, index = self._trained(), None if task is None else self._task_index(task)
         return learner.predictor.predict(self._inputs(x), index, criterion=criterion, batch_wise=batch_wise)
 
@@ -169,19 +165,18 @@ class ContinualEstimator:
 
     @classmethod
     def load(cls, folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> Self:
-        """Read a model that ``save`` or ``metareplay run`` wrote; it predicts the same, bit for bit.
+        """Load a model written by ``save`` or ``metareplay run``; it makes the same predictions, bit for bit.
 
-        ``settings`` may replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
+        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
         """
         return cls.of(load_model(Path(folder), settings))
 
     @classmethod
     def of(cls, stored: StoredModel) -> Self:
-        """The estimator of a model that ``load_model`` has read."""
-        if stored.learner.problem != cls.problem:
-            raise CheckpointError(
-                f"{stored.folder} holds a {stored.learner.problem} model; load it with {_CLASSES[stored.learner.problem]}"
-            )
+        """The estimator for a model that ``load_model`` has read."""
+        problem = stored.learner.problem
+        if problem != cls.problem:
+            raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
         estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))
         estimator.config, estimator.learner, estimator.tasks = stored.learner.config, stored.learner, stored.tasks
         estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs

@@ -16,7 +16,7 @@ from metareplay.inference.answers import ClassAnswer
 
 @dataclass(frozen=True)
 class ClassPrediction:
-    """Everything a classifier says about some inputs, one row each. Uncertainties are entropies in nats."""
+    """A classifier's predictions, one row per input. Uncertainties are entropies in nats."""
 
     labels: Array
     task: list[str]
@@ -25,7 +25,7 @@ class ClassPrediction:
     total: Array
     """Total uncertainty: the entropy of the posterior predictive."""
     aleatoric: Array
-    """The part that is in the data: the mean entropy of single networks."""
+    """The part inherent in the data: the mean entropy of the individual networks."""
     epistemic: Array
     """The part that more data would remove: how much the networks differ (zero for Dirac posteriors)."""
 
@@ -53,9 +53,10 @@ class ContinualClassifier(ContinualEstimator):
             raise DataError(f"{len(x)} inputs but {len(labels)} labels; both need one row per example")
         classes = tuple(dict.fromkeys(_ordered(labels)))
         if len(classes) < 2:
-            found = f"only {classes[0]!r}" if classes else "none"
+            present = f"only {classes[0]!r}" if classes else "none"
             raise DataError(
-                f"a classification task needs at least two classes, this one has {found}; collect examples of another class"
+                f"a classification task needs at least two classes, this one has {present}; "
+                "collect examples of another class"
             )
         position = {label: index for index, label in enumerate(classes)}
         targets = torch.tensor([position[label] for label in labels])
@@ -119,28 +120,27 @@ class ContinualClassifier(ContinualEstimator):
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).probabilities
 
     def predict_task(self, X: Inputs, *, criterion: str | None = None, batch_wise: int | None = None) -> list[str]:
-        """The name of the task each input is taken to belong to."""
+        """The name of the inferred task of each input."""
         return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
 
     def score(
         self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None
     ) -> float:
-        """Share of right labels."""
+        """Accuracy: the fraction of correct labels."""
         inputs, raw = inputs_and_targets(X, y, self._trained().input_shape)
         labels = plain_labels(raw)
         if len(labels) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")
         known = set(self.classes_ if task is None else self.tasks[self._task_index(task)].classes)
         if unknown := [label for label in dict.fromkeys(labels) if label not in known]:
-            raise DataError(
-                f"the label {unknown[0]!r} was never learned; known are {', '.join(map(repr, sorted(known, key=str)[:20]))}"
-            )
-        found = self.predict(inputs, task, criterion=criterion)
-        return float(np.mean([label == right for label, right in zip(found.tolist(), labels, strict=True)]))
+            names = ", ".join(map(repr, sorted(known, key=str)[:20]))
+            raise DataError(f"the label {unknown[0]!r} was never learned; known labels are {names}")
+        predicted = self.predict(inputs, task, criterion=criterion)
+        return float(np.mean([label == true for label, true in zip(predicted.tolist(), labels, strict=True)]))
 
 
 def _ordered(labels: Sequence[Hashable]) -> list[Hashable]:
-    """Labels sorted where they can be compared, else in the order in which they came."""
+    """Labels sorted if they can be compared, otherwise in the order in which they came."""
     try:
         return sorted(labels)  # type: ignore[type-var]
     except TypeError:
@@ -148,7 +148,7 @@ def _ordered(labels: Sequence[Hashable]) -> list[Hashable]:
 
 
 def _label_array(labels: Sequence[Hashable]) -> Array:
-    """Labels as an array of their own type, or of objects where they differ."""
+    """Labels as an array of their common type, or of objects if their types differ."""
     if len({type(label) for label in labels}) == 1 and isinstance(labels[0], bool | int | float | str):
         return np.array(labels)
     array = np.empty(len(labels), dtype=object)

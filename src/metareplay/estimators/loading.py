@@ -13,6 +13,6 @@ ESTIMATORS: tuple[type[AnyEstimator], ...] = (ContinualClassifier, ContinualRegr
 
 
 def load_estimator(folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> AnyEstimator:
-    """Read a model; ``settings`` of inference replace those it was stored with."""
+    """Load a model; ``settings`` of inference replace those it was stored with."""
     stored = load_model(Path(folder), settings)
     return next(kind for kind in ESTIMATORS if kind.problem == stored.learner.problem).of(stored)

@@ -14,7 +14,7 @@ from metareplay.inference.answers import RealAnswer
 
 @dataclass(frozen=True)
 class RealPrediction:
-    """Everything a regressor says about some inputs, one row each."""
+    """A regressor's predictions, one row per input."""
 
     mean: Array
     std: Array
@@ -24,7 +24,10 @@ class RealPrediction:
 
 @final
 class ContinualRegressor(ContinualEstimator):
-    """Predicts real targets of several tasks learned one after another; the task with the lowest predictive variance answers."""
+    """Predicts real targets of several tasks learned one after another.
+
+    The inferred task is the one with the lowest predictive variance.
+    """
 
     problem = "regression"
     scenario = Scenario.DOMAIN
@@ -40,7 +43,8 @@ class ContinualRegressor(ContinualEstimator):
             raise DataError(f"{len(x)} inputs but {len(targets)} targets; both need one row per example")
         if self.learner is not None and self.learner.num_tasks and targets.shape[1] != self.learner.model.outputs:
             raise DataError(
-                f"targets have {targets.shape[1]} columns, but this model predicts {self.learner.model.outputs}"
+                f"targets have {targets.shape[1]} columns, but this model predicts {self.learner.model.outputs}; "
+                "all tasks need the same number of targets"
             )
         self._learn(
             x, targets, TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name)), targets.shape[1], progress
@@ -62,7 +66,7 @@ class ContinualRegressor(ContinualEstimator):
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).mean
 
     def predict_task(self, X: Inputs, *, criterion: str | None = None, batch_wise: int | None = None) -> list[str]:
-        """The name of the task each input is taken to belong to."""
+        """The name of the inferred task of each input."""
         return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
@@ -71,7 +75,7 @@ class ContinualRegressor(ContinualEstimator):
         targets = to_real_targets(raw).double().numpy()
         if len(targets) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")
-        found = self.predict(inputs, task)
+        predicted = self.predict(inputs, task)
         spread = ((targets - targets.mean(0)) ** 2).sum(0)
-        error = ((targets - found) ** 2).sum(0)
+        error = ((targets - predicted) ** 2).sum(0)
         return float(np.mean(1 - error / np.maximum(spread, 1e-12)))

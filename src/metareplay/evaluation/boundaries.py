@@ -1,7 +1,8 @@
 """Detect where a new task begins by a threshold on loss or uncertainty [Henning2021, sm:sec:task:boundary:detection].
 
-A detector that looks at the mean over a window of iterations, and pauses for a grace period after a boundary, makes no error if its
-threshold lies below the signal at every boundary and above it everywhere else. The wider that range, the less it has to be tuned.
+A detector that monitors the mean over a window of iterations, and pauses for a grace period after a boundary, makes no
+error if its threshold lies below the signal at every boundary and above it everywhere else. The wider that range, the
+less tuning it needs.
 """
 
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor
 from metareplay.errors import DataError
 
 SIGNALS = "signals"
-"""The folder of a run that holds them."""
+"""The folder of a run that holds the signals."""
 NAMES = ("loss", "uncertainty")
 WINDOW, GRACE = 10, 1000
 """Iterations that are averaged, and those after a boundary in which nothing is detected, as in the paper."""
@@ -26,7 +27,7 @@ class Thresholds(NamedTuple):
     at_boundaries: float
     """The lowest value at a boundary: a higher threshold would miss it."""
     elsewhere: float
-    """The highest value that is no boundary: a lower threshold would see one there."""
+    """The highest value away from boundaries: a lower threshold would give a false alarm there."""
     lowest: float
     highest: float
 
@@ -56,17 +57,17 @@ def thresholds(signal: Tensor, *, window: int = WINDOW, grace: int = GRACE) -> T
 
 
 def grace_period(iterations: int, *, window: int = WINDOW, grace: int = GRACE) -> int:
-    """The first iterations of a task in which nothing is detected; a task shorter than that is judged by its last window."""
+    """The first iterations of a task, in which nothing is detected; of a shorter task only the last window counts."""
     return min(grace, iterations - min(window, iterations))
 
 
-def over_runs(found: list[Thresholds]) -> Thresholds:
+def over_runs(runs: list[Thresholds]) -> Thresholds:
     """The thresholds that make no error in any of several runs."""
     return Thresholds(
-        min(each.at_boundaries for each in found),
-        max(each.elsewhere for each in found),
-        min(each.lowest for each in found),
-        max(each.highest for each in found),
+        min(run.at_boundaries for run in runs),
+        max(run.elsewhere for run in runs),
+        min(run.lowest for run in runs),
+        max(run.highest for run in runs),
     )
 
 
@@ -74,5 +75,5 @@ def boundary_figures(signals: Tensor) -> dict[str, dict[str, Any]] | None:
     """Both signals' thresholds as a run's results hold them; None for a single task."""
     if len(signals) < 2:
         return None
-    found = {name: thresholds(signals[..., number]) for number, name in enumerate(NAMES)}
-    return {name: {**each._asdict(), "viable_share": each.viable_share} for name, each in found.items()}
+    by_name = {name: thresholds(signals[..., number]) for number, name in enumerate(NAMES)}
+    return {name: {**bounds._asdict(), "viable_share": bounds.viable_share} for name, bounds in by_name.items()}

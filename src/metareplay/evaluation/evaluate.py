@@ -32,11 +32,11 @@ class Inference(NamedTuple):
     confusion: list[list[float]]
     """Row: the true task; column: how often each task was inferred, in percent."""
     counts: Tensor
-    """Scores of each task's posterior in bins: of the task's own inputs, then of the other tasks' inputs; (2, T, bins)."""
+    """Histogram of each task's scores: for the task's own inputs, then for other tasks' inputs; (2, T, bins)."""
 
 
 class Row(NamedTuple):
-    """What one criterion makes of one true task's inputs."""
+    """The results of one criterion on one true task's inputs."""
 
     score: float
     right_task: float
@@ -46,16 +46,16 @@ class Row(NamedTuple):
 
 
 class Evaluator:
-    """Measures what a predictor answers to test data; ``target_scale`` is what targets were divided by (D,), if by anything."""
+    """Scores a predictor on test data; ``target_scale`` is what targets were divided by (D,), if they were scaled."""
 
     def __init__(self, predictor: AnyPredictor, *, target_scale: Tensor | None = None) -> None:
         self.predictor, self.measure = predictor, measure_for(predictor.problem, target_scale)
 
     def tested(self, task: int, test: TaskData) -> Tested:
         """Score and calibration with the task given."""
-        said = self.predictor.statistics(test.x, [task], self.measure.statistics)[0]
-        values = self.measure.values(said, test.y)
-        return Tested(float(values.mean()), self.measure.reliability(said, values))
+        statistics = self.predictor.statistics(test.x, [task], self.measure.statistics)[0]
+        values = self.measure.values(statistics, test.y)
+        return Tested(float(values.mean()), self.measure.reliability(statistics, values))
 
     def given(self, task: int, test: TaskData) -> float:
         """Accuracy in percent, or mean squared error, with the task given."""
@@ -70,28 +70,26 @@ class Evaluator:
         rows: dict[str, list[Row]] = {criterion.name: [] for criterion in criteria}
         for true, test in enumerate(tests):
             contests = [predictor.contest(criterion, test.x) for criterion in criteria]
-            said = predictor.statistics(test.x, range(predictor.model.num_tasks), self.measure.statistics, contests)
-            values = torch.stack([self.measure.values(one, test.y) for one in said])  # (T, N)
+            tasks = range(predictor.model.num_tasks)
+            statistics = predictor.statistics(test.x, tasks, self.measure.statistics, contests)
+            values = torch.stack([self.measure.values(of_task, test.y) for of_task in statistics])  # (T, N)
             for contest in contests:
-                rows[contest.criterion.name].append(self._row(predictor.scores(contest, said), values, true))
-        return {name: self._summary(of_tasks) for name, of_tasks in rows.items()}
+                rows[contest.criterion.name].append(self._row(predictor.scores(contest, statistics), values, true))
+        return {name: self._summary(task_rows) for name, task_rows in rows.items()}
 
     def _row(self, scores: Tensor, values: Tensor, true: int) -> Row:
-        chosen, together = (
-            choose_tasks(scores),
-            choose_tasks(scores, self.predictor.settings.batch_wise),
-        )  # (T, N) -> (N,)
+        chosen = choose_tasks(scores)  # (T, N) -> (N,)
+        chosen_batch_wise = choose_tasks(scores, self.predictor.settings.batch_wise)  # (T, N) -> (N,)
         shares = 100.0 * torch.bincount(chosen, minlength=len(scores)).double() / scores.shape[1]
-        alone, batches = self._value(values, chosen, true), self._value(values, together, true)
-        return Row(alone, float(shares[true]), batches, shares.tolist(), count_scores(scores))
+        score, batch_wise = self._score(values, chosen, true), self._score(values, chosen_batch_wise, true)
+        return Row(score, float(shares[true]), batch_wise, shares.tolist(), count_scores(scores))
 
-    def _value(self, values: Tensor, chosen: Tensor, true: int) -> float:
-        of_chosen = values.gather(0, chosen.unsqueeze(0)).squeeze(0)  # (T, N) -> (N,)
+    def _score(self, values: Tensor, chosen: Tensor, true: int) -> float:
+        chosen_values = values.gather(0, chosen.unsqueeze(0)).squeeze(0)  # (T, N) -> (N,)
         if self.predictor.scenario is Scenario.CLASS and self.measure.counts_hits:
-            of_chosen = of_chosen * (
-                chosen == true
-            )  # a wrong task is a wrong answer; where tasks share their classes it may be a right one
-        return float(of_chosen.mean())
+            # a wrong task is a wrong answer; where tasks share their classes it may still be a correct one
+            chosen_values = chosen_values * (chosen == true)
+        return float(chosen_values.mean())
 
     def _summary(self, rows: list[Row]) -> Inference:
         batch_wise = mean([row.batch_wise for row in rows]) if self.measure.counts_hits else None
@@ -104,7 +102,7 @@ class Evaluator:
         return Inference(score, right, batch_wise, [row.shares for row in rows], counts)
 
     def shared_softmax(self, tests: Sequence[TaskData]) -> float | None:
-        """Accuracy over all classes at once, where one softmax spans all tasks; None elsewhere."""
+        """Accuracy over all classes at once, if one softmax spans all tasks; otherwise None."""
         predictor, model = self.predictor, self.predictor.model
         if not isinstance(predictor, ClassPredictor) or not model.layout.one_softmax:
             return None
@@ -116,7 +114,7 @@ class Evaluator:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The plain mean of some numbers."""
+    """The arithmetic mean."""
     return sum(values) / len(values)
 
 

@@ -1,4 +1,4 @@
-"""What is measured of answers: whether classes are right, or how far targets are off."""
+"""What is measured: whether classes are correct, or how far targets are off."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,34 +14,34 @@ from metareplay.inference.predictive import log_predictive
 
 
 class Measure(ABC):
-    """From what a task says of test inputs to a number for each."""
+    """From statistics of a task's predictions for test inputs to one number per input."""
 
     statistics: ClassVar[Mapping[str, Statistic]]
-    """What a task is asked."""
+    """The statistics it needs."""
     counts_hits: ClassVar[bool]
-    """Whether answers are right or wrong, so that the mean is a percentage."""
+    """Whether answers are correct or wrong, so that the mean is a percentage."""
 
     @abstractmethod
-    def values(self, said: Mapping[str, Tensor], y: Tensor) -> Tensor:
-        """A number for each input, their mean is the score: (N,)."""
+    def values(self, statistics: Mapping[str, Tensor], y: Tensor) -> Tensor:
+        """One number per input, whose mean is the score: (N,)."""
 
-    def reliability(self, said: Mapping[str, Tensor], values: Tensor) -> Tensor | None:
-        """What a reliability diagram shows (3, bins); None where answers are not right or wrong."""
+    def reliability(self, statistics: Mapping[str, Tensor], values: Tensor) -> Tensor | None:
+        """What a reliability diagram shows (3, bins); None if answers are not correct or wrong."""
         return None
 
 
 @final
 class Accuracy(Measure):
-    """100 for a right class, 0 for a wrong one."""
+    """100 for a correct class, 0 for a wrong one."""
 
     statistics: ClassVar[Mapping[str, Statistic]] = {LOG_PREDICTIVE: log_predictive}
     counts_hits = True
 
-    def values(self, said: Mapping[str, Tensor], y: Tensor) -> Tensor:
-        return 100.0 * (said[LOG_PREDICTIVE].argmax(-1) == y).double()  # (N, C) -> (N,)
+    def values(self, statistics: Mapping[str, Tensor], y: Tensor) -> Tensor:
+        return 100.0 * (statistics[LOG_PREDICTIVE].argmax(-1) == y).double()  # (N, C) -> (N,)
 
-    def reliability(self, said: Mapping[str, Tensor], values: Tensor) -> Tensor:
-        return reliability(1.0 - unlikeliness(said[LOG_PREDICTIVE]), values > 0)
+    def reliability(self, statistics: Mapping[str, Tensor], values: Tensor) -> Tensor:
+        return reliability(1.0 - unlikeliness(statistics[LOG_PREDICTIVE]), values > 0)
 
 
 def _mean_output(outputs: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ def _mean_output(outputs: Tensor) -> Tensor:
 
 @final
 class SquaredError(Measure):
-    """The mean over targets of the squared error, in the user's units."""
+    """The squared error, mean over targets, in the user's units."""
 
     statistics: ClassVar[Mapping[str, Statistic]] = {"mean": _mean_output}
     counts_hits = False
@@ -58,11 +58,11 @@ class SquaredError(Measure):
     def __init__(self, target_scale: Tensor | None = None) -> None:
         self.target_scale = target_scale
 
-    def values(self, said: Mapping[str, Tensor], y: Tensor) -> Tensor:
-        error = said["mean"].double() - y.double()
+    def values(self, statistics: Mapping[str, Tensor], y: Tensor) -> Tensor:
+        error = statistics["mean"].double() - y.double()
         return (error if self.target_scale is None else error * self.target_scale).square().mean(-1)  # (N, D) -> (N,)
 
 
 def measure_for(problem: Problem, target_scale: Tensor | None = None) -> Measure:
-    """What is measured of a problem's answers."""
+    """The measure for a problem."""
     return Accuracy() if problem == "classification" else SquaredError(target_scale)

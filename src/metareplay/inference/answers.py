@@ -1,4 +1,4 @@
-"""What a model answers, one row per input; tasks and classes are numbers here, which the estimators give their names."""
+"""A model's answers, one row per input. Tasks and classes are indices here; the estimators turn them into names."""
 
 from dataclasses import dataclass
 
@@ -7,26 +7,26 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The task of each input, and how it was found."""
+    """The task of each input, and how it was inferred."""
 
     task: Tensor
     """The task that was given or chosen (N,)."""
     scores: Tensor | None = None
-    """Every task's score, the lowest wins (T, N); None where none was inferred by a criterion."""
+    """Every task's score, the lowest wins (T, N); None unless the task was inferred by a criterion."""
     task_probabilities: Tensor | None = None
-    """(N, T); None where the criterion gives none."""
+    """(N, T); None if the criterion has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassAnswer(Answer):
-    """Classes; uncertainties are entropies in nats."""
+    """An answer with classes; uncertainties are entropies in nats."""
 
     probabilities: Tensor
-    """A column for every class of every task, task after task (N, C); zero for the classes of tasks that were not chosen."""
+    """A column for every class of every task, in task order (N, C); zero for classes of tasks that were not chosen."""
     total: Tensor
     """Total uncertainty, the entropy of the posterior predictive (N,)."""
     aleatoric: Tensor
-    """The part that is in the data: the mean entropy of single networks (N,)."""
+    """The part inherent in the data: the mean entropy of the individual networks (N,)."""
 
     @property
     def epistemic(self) -> Tensor:
@@ -36,7 +36,7 @@ class ClassAnswer(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class RealAnswer(Answer):
-    """Real targets."""
+    """An answer with real targets."""
 
     mean: Tensor
     """(N, D)"""

@@ -1,4 +1,4 @@
-"""What predictors of all problems share: which task an input belongs to, and what the tasks are asked."""
+"""What predictors share for all problems: the choice of a task, and the statistics of each task's predictions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,8 @@ from metareplay.posteriors.families.mixture import members_of
 from metareplay.seeding import generator_for
 from metareplay.task_maps.direct import SharedParameters
 
-Said = dict[str, Tensor]
-"""What one task says of some inputs, by the name of the statistic: (N, ...) each."""
+Statistics = dict[str, Tensor]
+"""Statistics of one task's predictions for some inputs, by name: (N, ...) each."""
 AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
 
 
@@ -44,19 +44,19 @@ class Predictor(ABC, Generic[AnyAnswer]):
 
     problem: ClassVar[Problem]
     wanted: ClassVar[Mapping[str, Statistic]]
-    """What an answer is made of."""
+    """The statistics an answer is made of."""
 
     def __init__(
         self, model: ContinualModel, settings: InferenceSettings, *, seed: int, scenario: Scenario = Scenario.CLASS
     ) -> None:
         self.model, self.settings, self.seed, self.scenario = model, settings, seed, scenario
         self.task_statistics = TaskStatistics()
-        """What criteria stored of each task."""
+        """What criteria stored about each task."""
 
-    # Which task: by which criterion, and the choice.
+    # The choice of a task, and the criterion for it.
 
     def criteria(self) -> list[Criterion]:
-        """The criteria that apply: none where tasks are known or share one answer, some only where weights can differ."""
+        """The criteria that apply: none if tasks are known or share one answer, some only if weights can vary."""
         if self.scenario is Scenario.TASK or self.one_answer or self.model.layout.one_softmax:
             return []
         return criteria_for(self.problem, weight_sets=self.model.family.weight_sets)
@@ -67,14 +67,14 @@ class Predictor(ABC, Generic[AnyAnswer]):
         return isinstance(self.model.task_map, SharedParameters) and self.model.layout is HeadLayout.SINGLE
 
     def criterion(self, name: str | None = None) -> Criterion:
-        """The criterion with that name, or the default one; refused where it cannot tell the tasks of this model apart."""
+        """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
         name = criteria_for(self.problem)[0].name if name is None else name
         return criterion_named(name, self.problem, weight_sets=self.model.family.weight_sets)
 
     def learned_without(self, criterion: Criterion) -> list[int]:
-        """The tasks of which a criterion stored nothing although it needs to, e.g. because it was registered later."""
+        """The tasks for which a criterion lacks the statistics it needs, e.g. because it was registered later."""
         stored = self.task_statistics.of(criterion.name, self.model.num_tasks)
-        return [task for task, of_task in enumerate(stored) if criterion.fit is not None and not of_task]
+        return [task for task, statistics in enumerate(stored) if criterion.fit is not None and not statistics]
 
     def contest(self, criterion: Criterion, x: Tensor) -> Contest:
         """A criterion with what it needs to judge these inputs."""
@@ -82,14 +82,14 @@ class Predictor(ABC, Generic[AnyAnswer]):
         stored = self.task_statistics.of(criterion.name, self.model.num_tasks)
         if without := self.learned_without(criterion):
             raise ConfigError(
-                f"criterion={criterion.name!r} needs what it stores of each task while the task is learned, and tasks "
-                f"{', '.join(map(str, without))} were learned without it; choose another criterion, or learn again"
+                f"criterion={criterion.name!r} needs statistics that it stores while a task is learned, but tasks "
+                f"{', '.join(map(str, without))} were learned without it; choose another criterion, or train again"
             )
         features = () if request is None else [self.features(x, task, request) for task in tasks]
         return Contest(criterion, Evidence((), self.model.heads, self.settings, features, stored))
 
     def fit_criteria(self, task: int, data: TaskData) -> None:
-        """Let the criteria that apply store what they need of a task that has just been learned, and update what they have of others."""
+        """Let the criteria that apply store statistics of a task just learned, and update those of earlier tasks."""
         for criterion in self.criteria():
             if criterion.fit is None:
                 continue
@@ -105,7 +105,8 @@ class Predictor(ABC, Generic[AnyAnswer]):
             stored = criterion.fit(learned)
             if len(stored) != task + 1:
                 raise ConfigError(
-                    f"criterion={criterion.name!r} stored something of {len(stored)} tasks, not of all {task + 1} so far"
+                    f"criterion={criterion.name!r} returned statistics of {len(stored)} tasks, "
+                    f"but {task + 1} have been learned; return one entry per task"
                 )
             self.task_statistics.put(criterion.name, stored)
 
@@ -114,38 +115,38 @@ class Predictor(ABC, Generic[AnyAnswer]):
     ) -> AnyAnswer:
         """The answer to inputs (N, ...); the task is inferred by a criterion unless it is given.
 
-        ``batch_wise`` infers one task for so many successive inputs, which are known to belong together. A given task is the only one
-        that is asked.
+        ``batch_wise`` infers one task for this many successive inputs, which are known to belong together. If the task
+        is given, only its networks are evaluated.
         """
         if criterion is not None:
-            self.criterion(criterion)  # a wrong name is a mistake also where no task has to be inferred
+            self.criterion(criterion)  # an unknown name is an error even where no task has to be inferred
         if task is not None:
-            said = self.statistics(x, [task], self.wanted)
-            return self._answer(said, [task], torch.zeros(len(x), dtype=torch.int64), None)
+            statistics = self.statistics(x, [task], self.wanted)
+            return self._answer(statistics, [task], torch.zeros(len(x), dtype=torch.int64), None)
         if self.model.layout.one_softmax:
-            return self._of_one_softmax(x)
-        if self.model.num_tasks == 1 and criterion is None:  # no choice, so that it needs no reason
-            choose_tasks(torch.zeros(1, len(x)), batch_wise)  # refuses what is not a batch size
+            return self._one_softmax_answer(x)
+        if self.model.num_tasks == 1 and criterion is None:  # a single task needs no criterion
+            choose_tasks(torch.zeros(1, len(x)), batch_wise)  # refuses an invalid batch size
             return self.predict(x, 0)
         contest = self.contest(self.criterion(criterion), x)
         self._check_choice(contest.criterion)
         tasks = range(self.model.num_tasks)
-        said = self.statistics(x, tasks, self.wanted, [contest])
-        scores = self.scores(contest, said)  # (T, N)
-        return self._answer(said, tasks, choose_tasks(scores, batch_wise), scores)
+        statistics = self.statistics(x, tasks, self.wanted, [contest])
+        scores = self.scores(contest, statistics)  # (T, N)
+        return self._answer(statistics, tasks, choose_tasks(scores, batch_wise), scores)
 
-    def scores(self, contest: Contest, said: Sequence[Said]) -> Tensor:
+    def scores(self, contest: Contest, statistics: Sequence[Statistics]) -> Tensor:
         """The scores of all tasks, the lowest wins: (T, N)."""
         criterion = contest.criterion
-        return contest.scores([] if criterion.score is None else [one[criterion.name] for one in said])
+        return contest.scores([] if criterion.score is None else [values[criterion.name] for values in statistics])
 
     def _check_choice(self, criterion: Criterion) -> None:
-        """Refuse to infer tasks where nothing tells them apart and the answers differ."""
+        """Refuse to infer tasks where nothing tells them apart and their answers differ."""
 
-    # What the tasks say.
+    # Each task's predictions.
 
     def outputs(self, x: Tensor, task: int, *, every_output: bool = False) -> Tensor:
-        """Outputs of one task's networks (S, N, C)."""
+        """Outputs of one task's networks (S, N, C), with ``every_output`` those of all heads."""
         settings = self.settings
         return predictive_outputs(
             self.model,
@@ -160,7 +161,7 @@ class Predictor(ABC, Generic[AnyAnswer]):
         )
 
     def features(self, x: Tensor, task: int, request: FeatureRequest) -> Features:
-        """Features of inputs in the networks of a task, always under the same weight samples: (S, N, F) by layer."""
+        """Features of inputs in a task's networks, always with the same weight samples: (S, N, F) by layer."""
         model, generator = self.model, generator_for(self.seed, "features", task)
         posterior = model.posterior(task)
         members = members_of(posterior)[1]
@@ -184,10 +185,11 @@ class Predictor(ABC, Generic[AnyAnswer]):
 
     def statistics(
         self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest] = ()
-    ) -> list[Said]:
-        """What is wanted of each task's predictive samples (S, N, C), by name (N, ...), and what the criteria score.
+    ) -> list[Statistics]:
+        """The wanted statistics of each task's predictive samples (S, N, C), by name (N, ...), and its scores.
 
-        The contests are those by which a task will be chosen: adaptive sampling settles their decisions, or without any the classes.
+        The contests are those by which a task will be chosen: adaptive sampling settles their decisions, or the classes
+        if there are none.
         """
         criteria = [contest.criterion for contest in contests]
         wanted = {
@@ -199,12 +201,14 @@ class Predictor(ABC, Generic[AnyAnswer]):
     @abstractmethod
     def _statistics(
         self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]
-    ) -> list[Said]: ...
+    ) -> list[Statistics]: ...
 
     @abstractmethod
-    def _answer(self, said: Sequence[Said], asked: Sequence[int], chosen: Tensor, scores: Tensor | None) -> AnyAnswer:
-        """Put together what the chosen ones (N,) of the asked tasks say."""
+    def _answer(
+        self, statistics: Sequence[Statistics], tasks: Sequence[int], chosen: Tensor, scores: Tensor | None
+    ) -> AnyAnswer:
+        """The answer of the chosen task for each input; ``chosen`` are positions in ``tasks`` (N,)."""
 
     @abstractmethod
-    def _of_one_softmax(self, x: Tensor) -> AnyAnswer:
-        """The answer where the classes of all tasks compete: the class names the task."""
+    def _one_softmax_answer(self, x: Tensor) -> AnyAnswer:
+        """The answer where the classes of all tasks compete: the class determines the task."""

@@ -1,4 +1,4 @@
-"""The posterior predictive: outputs under weight samples of a task's posterior [Henning2021, SM eq. pred:dist:mc]."""
+"""The posterior predictive: outputs for weight samples of a task's posterior [Henning2021, SM eq. pred:dist:mc]."""
 
 from contextlib import AbstractContextManager, nullcontext
 from math import ceil, log
@@ -20,13 +20,14 @@ from metareplay.posteriors.families.laplace import LinearisedGaussian
 from metareplay.posteriors.families.mixture import members_of
 
 AT_ONCE = 5
-"""Weight samples that are drawn and run together: their activations stay in the processor's cache, and memory does not grow with K."""
+"""Weight samples that are drawn and run together: their activations fit the cache, and memory does not grow with K."""
 
 
 class WeightSamples:
-    """Outputs of one task's networks, a few weight samples at a time; which samples these are does not depend on the inputs.
+    """Outputs of one task's networks, a few weight samples at a time; the samples do not depend on the inputs.
 
-    Point estimates are used once each. Of an ensemble's other members each gives the same number of samples, rounded up.
+    Point estimates are used once each. Otherwise each member of an ensemble gives the same number of samples, rounded
+    up.
     """
 
     def __init__(
@@ -40,33 +41,29 @@ class WeightSamples:
         batch_size: int = 500,
         autocast: bool = False,
     ) -> None:
-        self.model, self.generator, self.columns, self.batch_size, self.autocast = (
-            model,
-            generator,
-            columns,
-            batch_size,
-            autocast,
-        )
+        self.model, self.generator, self.columns = model, generator, columns
+        self.batch_size, self.autocast = batch_size, autocast
         self.posterior, self.buffers = model.posterior(task), model.buffers(task)
         members = members_of(self.posterior)[1]
         total = model.family.weight_sets or ceil(samples / members) * members
         step = ceil(AT_ONCE / members) * members
         self.steps = [min(step, total - start) for start in range(0, total, step)]
-        """How many weight samples are drawn each time."""
+        """The number of weight samples in each draw."""
 
     @torch.no_grad()
     def draw(self, samples: int, x: Tensor) -> Tensor:
-        """Outputs (S, N, C) under the next weight samples."""
+        """Outputs (S, N, C) for the next weight samples."""
         weights = self.posterior.rsample(samples, generator=self.generator)  # (S, W)
         network, spec, device = self.model.network, self.model.spec, self.model.device
-        low = torch.autocast(device.type, torch.bfloat16) if self.autocast else nullcontext()
-        with borrowed(network) as own, self._noise(x), low:
-            each = (run_flat(own, spec, weights, part.to(device), self.buffers) for part in x.split(self.batch_size))
-            parts = [outputs[..., self.columns].to(weights.dtype).cpu() for outputs in each]
+        precision = torch.autocast(device.type, torch.bfloat16) if self.autocast else nullcontext()
+        with borrowed(network) as lent, self._noise(x), precision:
+            batches = x.split(self.batch_size)
+            runs = (run_flat(lent, spec, weights, batch.to(device), self.buffers) for batch in batches)
+            parts = [outputs[..., self.columns].to(weights.dtype).cpu() for outputs in runs]
         return torch.cat(parts, dim=1)  # (S, N, C)
 
     def _noise(self, x: Tensor) -> AbstractContextManager[None]:
-        """Few networks draw random numbers when they predict; no inputs do not show whether one does."""
+        """A few networks draw random numbers when they predict; without inputs there is nothing to draw."""
         return drawing_in_evaluation(self.model.network, self.generator) if len(x) else nullcontext()
 
 
@@ -83,21 +80,22 @@ def predictive_outputs(
     moments: bool = False,
     autocast: bool = False,
 ) -> Tensor:
-    """Outputs of one task's networks (S, N, C); the same weight samples serve all inputs.
+    """Outputs of one task's networks (S, N, C); all inputs share the same weight samples.
 
-    A linearised network, and with ``moments`` an MLP with a Gaussian posterior, needs no weight samples: its outputs are Gaussian
-    themselves, the latter's nearly so, and are sampled instead. With ``autocast`` networks compute in bfloat16.
+    A linearised network, and with ``moments`` an MLP with a Gaussian posterior, needs no weight samples: its outputs
+    are themselves Gaussian, the latter's approximately, and are sampled instead. With ``autocast`` networks compute in
+    bfloat16.
     """
     columns = slice(None) if every_output else model.heads[task]
     posterior = model.posterior(task)
     if moments or isinstance(posterior, LinearisedGaussian):
         parts = (part.to(model.device) for part in x.split(batch_size))
         with borrowed(model.network) as network, drawing_in_evaluation(model.network, generator):
-            found = [
+            moments_of_parts = [
                 _gaussian_outputs(network, model.spec, posterior, part, columns, model.buffers(task)[0])
                 for part in parts
             ]
-        means, covariances = zip(*found, strict=True)
+        means, covariances = zip(*moments_of_parts, strict=True)
         return output_samples(torch.cat(means).cpu(), torch.cat(covariances).cpu(), samples, generator=generator)
     drawn = WeightSamples(
         model, task, samples, generator=generator, columns=columns, batch_size=batch_size, autocast=autocast
@@ -115,25 +113,26 @@ def _gaussian_outputs(
     if isinstance(posterior, LinearisedGaussian):
         return linearised_outputs(network, spec, posterior.mean, posterior.scale, x, columns, buffers)
     raise ConfigError(
-        "inference.predictive=moments needs an MLP whose weights are independent Gaussians, such as one of pr-bbb; set it to samples"
+        "inference.predictive=moments needs an MLP whose weights are independent Gaussians, as with pr-bbb; "
+        "set it to samples"
     )
 
 
 def output_samples(mean: Tensor, covariance: Tensor, samples: int, *, generator: Generator) -> Tensor:
-    """Samples (S, N, C) of Gaussian outputs with means (N, C) and covariances (N, C, C), in pairs at either side of the mean.
+    """Antithetic samples (S, N, C) of Gaussian outputs with means (N, C) and covariances (N, C, C).
 
-    The mean prediction of a pair names the mean's class (of two, always), however wide the Gaussian is: otherwise a few samples of a
-    wide one would guess.
+    The mean prediction of a pair has the same class as the mean (always, with two classes), however wide the Gaussian
+    is: a few independent samples of a wide one would be a random guess.
     """
     noise = torch.randn((samples + 1) // 2, mean.shape[1], generator=generator, dtype=mean.dtype)
     pairs = torch.stack([noise, -noise], dim=1).flatten(0, 1)[:samples]  # (S / 2, C) -> (S, C)
-    values, vectors = torch.linalg.eigh(covariance)  # also where it is singular
+    values, vectors = torch.linalg.eigh(covariance)  # works even if it is singular
     roots = vectors * values.clamp_min(0).sqrt().unsqueeze(-2)  # (N, C, C)
     return mean + torch.einsum("ncd,sd->snc", roots, pairs)  # (S, N, C)
 
 
 def log_likelihoods(outputs: Tensor) -> Tensor:
-    """log p(y | w, x) of each weight sample, in float64 so that confident predictions stay apart: (S, N, C)."""
+    """log p(y | w, x) of each weight sample, in float64 so that confident predictions stay distinct: (S, N, C)."""
     return outputs.double().log_softmax(-1)
 
 

@@ -1,6 +1,7 @@
 """The predictor: the one way from inputs to an answer, with the task given or inferred.
 
-Estimators, evaluation, command line and figures all ask it. A prediction changes nothing, so that several threads may ask at once.
+Estimators, evaluation, the command line and figures all use it. A prediction changes no state, so it is safe under
+threads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,19 +14,19 @@ from metareplay.benchmarks.base import Problem
 from metareplay.errors import ConfigError
 from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
 from metareplay.inference.answers import ClassAnswer, RealAnswer
-from metareplay.inference.base import Predictor, Said
+from metareplay.inference.base import Predictor, Statistics
 from metareplay.inference.criteria.agreement import expected_entropy
 from metareplay.inference.criteria.base import Contest, Criterion
 from metareplay.inference.criteria.entropy import total_entropy
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive
 
 SCORED_AT_ONCE = 500
-"""Inputs whose log-likelihoods are held at once: float64 needs no more memory than fits the cache."""
+"""Inputs whose log-likelihoods are held at once, so that they fit the cache in float64."""
 
 
 @final
 class ClassPredictor(Predictor[ClassAnswer]):
-    """Answers with classes."""
+    """Predicts classes."""
 
     problem = "classification"
     wanted: ClassVar[Mapping[str, Statistic]] = {
@@ -36,10 +37,10 @@ class ClassPredictor(Predictor[ClassAnswer]):
 
     def _statistics(
         self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]
-    ) -> list[Said]:
+    ) -> list[Statistics]:
         settings = self.settings
         if settings.adaptive is None:
-            return [_of_log_likelihoods(self.outputs(x, task), wanted) for task in tasks]
+            return [_log_likelihood_statistics(self.outputs(x, task), wanted) for task in tasks]
         samples = [self._samples(task) for task in tasks]
         return adaptive_statistics(samples, x, {LOG_PREDICTIVE: log_predictive, **wanted}, contests, settings.adaptive)
 
@@ -56,36 +57,36 @@ class ClassPredictor(Predictor[ClassAnswer]):
         )
 
     def _columns(self) -> list[slice]:
-        """Where the classes of each task stand if those of all tasks are counted one after another."""
+        """The columns of each task's classes when the classes of all tasks are concatenated."""
         stops = torch.tensor([head.stop - head.start for head in self.model.heads]).cumsum(0).tolist()
         return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
 
-    def _answer(self, said: Sequence[Said], asked: Sequence[int], chosen: Tensor, scores: Tensor | None) -> ClassAnswer:
+    def _answer(
+        self, statistics: Sequence[Statistics], tasks: Sequence[int], chosen: Tensor, scores: Tensor | None
+    ) -> ClassAnswer:
         columns = self._columns()
         probabilities = torch.zeros(len(chosen), columns[-1].stop, dtype=torch.float64)  # (N, C)
-        for place, (task, one) in enumerate(zip(asked, said, strict=True)):
-            rows = (chosen == place).nonzero().squeeze(1)
-            probabilities[rows, columns[task]] = one[LOG_PREDICTIVE][rows].exp()  # (n, C_t) into (N, C)
+        for position, (task, values) in enumerate(zip(tasks, statistics, strict=True)):
+            rows = (chosen == position).nonzero().squeeze(1)
+            probabilities[rows, columns[task]] = values[LOG_PREDICTIVE][rows].exp()  # (n, C_t) into (N, C)
         return ClassAnswer(
-            task=torch.tensor(asked)[chosen],
+            task=torch.tensor(tasks)[chosen],
             scores=scores,
             probabilities=probabilities,
-            total=_picked(said, "total", chosen),
-            aleatoric=_picked(said, "aleatoric", chosen),
+            total=_of_chosen(statistics, "total", chosen),
+            aleatoric=_of_chosen(statistics, "aleatoric", chosen),
         )
 
-    def _of_one_softmax(self, x: Tensor) -> ClassAnswer:
-        last = (
-            self.model.num_tasks - 1
-        )  # nobody says which task an input belongs to: batch-norm statistics are those of the last one
-        known = self.model.heads[last].stop  # outputs that wait for later tasks are no classes yet
-        said = _of_log_likelihoods(self.outputs(x, last, every_output=True)[..., :known], self.wanted)
-        probabilities = said[LOG_PREDICTIVE].exp()  # (N, C)
+    def _one_softmax_answer(self, x: Tensor) -> ClassAnswer:
+        last = self.model.num_tasks - 1  # the task is unknown: batch-norm statistics are those of the last one
+        known = self.model.heads[last].stop  # outputs reserved for later tasks are not classes yet
+        statistics = _log_likelihood_statistics(self.outputs(x, last, every_output=True)[..., :known], self.wanted)
+        probabilities = statistics[LOG_PREDICTIVE].exp()  # (N, C)
         stops = torch.tensor([column.stop for column in self._columns()])
-        task = torch.bucketize(
-            probabilities.argmax(1), stops, right=True
-        )  # the first task whose classes go beyond; (N,)
-        return ClassAnswer(task=task, probabilities=probabilities, total=said["total"], aleatoric=said["aleatoric"])
+        task = torch.bucketize(probabilities.argmax(1), stops, right=True)  # the task whose class it is; (N,)
+        return ClassAnswer(
+            task=task, probabilities=probabilities, total=statistics["total"], aleatoric=statistics["aleatoric"]
+        )
 
 
 def _mean(outputs: Tensor) -> Tensor:
@@ -98,51 +99,53 @@ def _std(outputs: Tensor) -> Tensor:
 
 @final
 class RealPredictor(Predictor[RealAnswer]):
-    """Answers with real targets."""
+    """Predicts real targets."""
 
     problem = "regression"
     wanted: ClassVar[Mapping[str, Statistic]] = {"mean": _mean, "std": _std}
 
     def _statistics(
         self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]
-    ) -> list[Said]:
+    ) -> list[Statistics]:
         outputs = (self.outputs(x, task) for task in tasks)  # (S, N, D) each
         return [{name: statistic(values) for name, statistic in wanted.items()} for values in outputs]
 
-    def _answer(self, said: Sequence[Said], asked: Sequence[int], chosen: Tensor, scores: Tensor | None) -> RealAnswer:
-        mean, std = _picked(said, "mean", chosen), _picked(said, "std", chosen)
-        return RealAnswer(task=torch.tensor(asked)[chosen], scores=scores, mean=mean, std=std)
+    def _answer(
+        self, statistics: Sequence[Statistics], tasks: Sequence[int], chosen: Tensor, scores: Tensor | None
+    ) -> RealAnswer:
+        mean, std = _of_chosen(statistics, "mean", chosen), _of_chosen(statistics, "std", chosen)
+        return RealAnswer(task=torch.tensor(tasks)[chosen], scores=scores, mean=mean, std=std)
 
     def criterion(self, name: str | None = None) -> Criterion:
-        """The criterion with that name, or the default one; refused where it cannot tell the tasks of this model apart."""
+        """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
         if self.model.family.weight_sets == 1:
             raise ConfigError(
-                "the task of a regression input cannot be inferred: the weights of this model do not vary; name the task, or use a "
-                "Bayesian method such as pr-bbb"
+                "the task of a regression input cannot be inferred: the weights of this model do not vary; "
+                "name the task, or use a Bayesian method such as pr-bbb"
             )
         return super().criterion(name)
 
     def _check_choice(self, criterion: Criterion) -> None:
         if self.one_answer:
             raise ConfigError(
-                "the task of a regression input cannot be inferred: all tasks of this model share one network; name the task, or use a "
-                "method whose tasks have weights of their own, such as pr-bbb"
+                "the task of a regression input cannot be inferred: all tasks of this model share one network; "
+                "name the task, or use a method with separate weights for each task, such as pr-bbb"
             )
 
-    def _of_one_softmax(self, x: Tensor) -> RealAnswer:
-        raise ConfigError("a softmax over all tasks has no meaning for regression; choose a method without one")
+    def _one_softmax_answer(self, x: Tensor) -> RealAnswer:
+        raise ConfigError("a softmax over all tasks does not apply to regression; choose a method without one")
 
 
 AnyPredictor = ClassPredictor | RealPredictor
 PREDICTORS: Mapping[Problem, type[AnyPredictor]] = {"classification": ClassPredictor, "regression": RealPredictor}
 
 
-def _picked(said: Sequence[Said], name: str, chosen: Tensor) -> Tensor:
-    """What the chosen tasks (N,) say: T times (N, ...) -> (N, ...)."""
-    return torch.stack([one[name] for one in said])[chosen, torch.arange(len(chosen))]
+def _of_chosen(statistics: Sequence[Statistics], name: str, chosen: Tensor) -> Tensor:
+    """A statistic of the chosen tasks (N,): T times (N, ...) -> (N, ...)."""
+    return torch.stack([values[name] for values in statistics])[chosen, torch.arange(len(chosen))]
 
 
-def _of_log_likelihoods(outputs: Tensor, wanted: Mapping[str, Statistic]) -> Said:
+def _log_likelihood_statistics(outputs: Tensor, wanted: Mapping[str, Statistic]) -> Statistics:
     """Statistics of the log-likelihoods of outputs (S, N, C), a few inputs at a time."""
     parts: dict[str, list[Tensor]] = {name: [] for name in wanted}
     for part in outputs.split(SCORED_AT_ONCE, dim=1):

@@ -17,15 +17,15 @@ class InferenceSettings(Settings):
     adaptive: float | None = Field(
         None,
         gt=0,
-        description="draw weight samples for an input and a task only until its decision is so many standard errors clear, 4 for example; "
-        "null: all of them",
+        description="draw weight samples for an input and a task only until the decision is clear by this many "
+        "standard errors, for example 4; null: draw all of them",
     )
     autocast: bool = Field(
         False,
-        description="networks compute in bfloat16: faster only where the processor has instructions for it, elsewhere much slower",
+        description="compute networks in bfloat16: faster only on processors that support it, much slower elsewhere",
     )
     test_inputs: int | None = Field(
-        None, ge=1, description="test inputs of each task that a run uses, drawn by data_seed; null: all"
+        None, ge=1, description="test inputs of each task that a run uses, chosen by data_seed; null: all"
     )
     batch_wise: int = Field(100, ge=1, description="inputs per batch in batch-wise task inference")
     batch_size: int = Field(500, ge=1, description="inputs per forward pass; changes memory, not results")
@@ -37,5 +37,5 @@ class InferenceSettings(Settings):
         if isinstance(family, FamilyPart) and family.point:
             return {"inference.adaptive": "it predicts with point estimates, not with weight samples"}
         if outputs.name == "growing":
-            return {"inference.adaptive": "one softmax spans all tasks, so that no task is inferred"}
+            return {"inference.adaptive": "one softmax spans all tasks, so no task is inferred"}
         return {}

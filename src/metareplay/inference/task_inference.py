@@ -9,7 +9,7 @@ from metareplay.errors import ConfigError
 
 
 def choose_tasks(scores: Tensor, batch_wise: int | None = None) -> Tensor:
-    """Scores of every task (T, B) -> the task of each input (B,), or of each batch of so many successive inputs."""
+    """Scores of every task (T, B) -> the task of each input (B,), with ``batch_wise`` one per batch of that size."""
     return infer_tasks(scores) if batch_wise is None else infer_tasks_batch_wise(scores, batch_wise)
 
 
@@ -21,12 +21,12 @@ def infer_tasks(scores: Tensor) -> Tensor:
 def infer_tasks_batch_wise(scores: Tensor, size: int) -> Tensor:
     """One task per batch of ``size`` inputs that are known to belong together: (T, B) -> (B,).
 
-    Uncertainty is averaged over the batch [Henning2021, sec. Task inference, BW]. A rest of less than half
-    a batch joins the batch before it.
+    Uncertainty is averaged over the batch [Henning2021, sec. Task inference, BW]. A remainder of less than half a batch
+    joins the batch before it.
     """
     if not isinstance(size, int) or size < 1:
         raise ConfigError(
-            f"batch_wise={size} makes no batches; give the number of successive inputs of one task, a positive integer"
+            f"batch_wise={size} is not a batch size; give the number of successive inputs per task, a positive integer"
         )
     total = scores.shape[1]
     batches = max(1, (total + size // 2) // size) if total >= size else 1

@@ -1,4 +1,7 @@
-"""Task statistics: what criteria store of each task while its data are there. Small tensors that live with the model, never examples."""
+"""Task statistics: what criteria store about each task while its data are available.
+
+They are small tensors, stored with the model, and never examples.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import final
@@ -11,24 +14,25 @@ from metareplay.inference.criteria.base import Stored
 
 @final
 class TaskStatistics:
-    """By criterion and task. What a criterion stored that is not registered now is kept all the same."""
+    """By criterion and task. Statistics of a criterion that is no longer registered are kept."""
 
     def __init__(self) -> None:
         self._by_criterion: dict[str, list[Stored]] = {}
 
     def of(self, criterion: str, tasks: int) -> tuple[Stored, ...]:
-        """What a criterion stored of the first tasks; nothing of those that were learned without it."""
+        """What a criterion stored about the first tasks; empty for those that were learned without it."""
         stored = self._by_criterion.get(criterion, [])[:tasks]
         return (*stored, *({} for _ in range(tasks - len(stored))))
 
     def put(self, criterion: str, stored: Sequence[Stored]) -> None:
-        """Store this of the first tasks, instead of what was there; tensors are copied."""
+        """Replace what is stored about the first tasks; tensors are copied."""
         self._by_criterion[criterion] = [
-            {name: tensor.detach().cpu().clone().contiguous() for name, tensor in of_task.items()} for of_task in stored
+            {name: tensor.detach().cpu().clone().contiguous() for name, tensor in statistics.items()}
+            for statistics in stored
         ]
 
     def drop(self, task: int) -> None:
-        """Forget a task; later ones move up."""
+        """Remove a task; later ones move up."""
         for stored in self._by_criterion.values():
             del stored[task : task + 1]
 
@@ -37,18 +41,18 @@ class TaskStatistics:
         return {
             f"{criterion}.{task}.{name}": tensor
             for criterion, stored in self._by_criterion.items()
-            for task, of_task in enumerate(stored)
-            for name, tensor in of_task.items()
+            for task, statistics in enumerate(stored)
+            for name, tensor in statistics.items()
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Have exactly what ``tensors`` gave."""
+        """The inverse of ``tensors``."""
         by_criterion: dict[str, dict[int, dict[str, Tensor]]] = {}
         for key, tensor in tensors.items():
             criterion, _, rest = key.partition(".")
             task, _, name = rest.partition(".")
             if not task.isdecimal() or not name:
-                raise CheckpointError(f"the stored statistics {key!r} name no task; the file is damaged")
+                raise CheckpointError(f"the key {key!r} of stored statistics does not name a task; the file is damaged")
             by_criterion.setdefault(criterion, {}).setdefault(int(task), {})[name] = tensor
         self._by_criterion = {
             criterion: [of_tasks.get(task, {}) for task in range(max(of_tasks) + 1)]

@@ -1,4 +1,4 @@
-"""How the task of an input is inferred. Importing the folder registers the criteria that come with the package."""
+"""How the task of an input is inferred. Importing this package registers the built-in criteria."""
 
 from metareplay.inference.criteria.agreement import (
     disagreement,

@@ -1,4 +1,4 @@
-"""Criteria of how weight samples differ: Agree and KU [Henning2021, SM sec. Task inference]."""
+"""Criteria based on how weight samples differ: Agree and KU [Henning2021, SM sec. Task inference]."""
 
 from torch import Tensor
 
@@ -7,7 +7,7 @@ from metareplay.inference.criteria.entropy import entropy, total_entropy
 
 
 def disagreement(log_probs: Tensor) -> Tensor:
-    """Mean over classes of the standard deviation of p(y | w, x) over weight samples: the criterion Agree; (S, B, C) -> (B,)."""
+    """Mean over classes of the std of p(y | w, x) over weight samples: the criterion Agree; (S, B, C) -> (B,)."""
     return log_probs.exp().std(0, correction=0).mean(-1)
 
 

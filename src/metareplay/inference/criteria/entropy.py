@@ -1,6 +1,6 @@
-"""Criteria of the posterior predictive: Ent and Conf [Henning2021, SM sec. Task inference].
+"""Criteria based on the posterior predictive: Ent and Conf [Henning2021, SM sec. Task inference].
 
-They are computed in float64 from log-probabilities: in float32 a softmax saturates, and ties fall to the first task.
+They are computed in float64 from log-probabilities: in float32 a softmax saturates, and ties go to the first task.
 """
 
 import torch
@@ -11,7 +11,7 @@ from metareplay.inference.predictive import log_predictive
 
 
 def entropy(log_p: Tensor) -> Tensor:
-    """Entropy along the last dimension, accurate also where one class has nearly all mass."""
+    """Entropy along the last dimension, accurate even where one class has nearly all the mass."""
     top, index = log_p.max(-1, keepdim=True)
     others = log_p.scatter(-1, index, -torch.inf)
     rest = others.logsumexp(-1, keepdim=True).exp()  # 1 - p_max without cancellation
@@ -31,7 +31,7 @@ def lack_of_confidence(log_probs: Tensor) -> Tensor:
 
 
 def unlikeliness(log_p: Tensor) -> Tensor:
-    """1 - max_y p(y), accurate also where one class has nearly all mass: (..., C) -> (...)."""
+    """1 - max_y p(y), accurate even where one class has nearly all the mass: (..., C) -> (...)."""
     others = log_p.scatter(-1, log_p.argmax(-1, keepdim=True), -torch.inf)
     return others.logsumexp(-1).exp()
 

@@ -1,4 +1,4 @@
-"""The criterion of regression: the lowest predictive variance [Henning2021, sec. Regression]."""
+"""The criterion for regression: the lowest predictive variance [Henning2021, sec. Regression]."""
 
 from torch import Tensor
 
