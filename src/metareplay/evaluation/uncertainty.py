@@ -26,6 +26,6 @@ def reliability(confidence: Tensor, correct: Tensor) -> Tensor:
 
 
 def calibration_error(rows: Tensor) -> float:
-    """Expected calibration error in percent, of rows (3, bins): the mean over inputs of |accuracy - confidence| by bin."""
+    """Expected calibration error in percent of rows (3, bins): the mean over inputs of their bin's gap."""
     inputs, confidence, correct = rows
-    return float(100.0 * (correct - confidence).abs().sum() / inputs.sum())
+    return float(100.0 * (correct - confidence).abs().sum() / inputs.sum())  # mean of |accuracy - confidence|
