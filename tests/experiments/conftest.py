@@ -50,9 +50,9 @@ def assert_same_run() -> Callable[[Path, Path], None]:
 
     def compare(first: Path, second: Path) -> None:
         results = [json.loads((folder / "results.json").read_text()) for folder in (first, second)]
-        assert all(found.pop("peak_memory_mib") > 0 for found in results)
-        seconds = [found.pop("seconds") for found in results]
-        assert all(set(found) == {"train", "evaluate"} for found in seconds)
+        assert all(result.pop("peak_memory_mib") > 0 for result in results)
+        seconds = [result.pop("seconds") for result in results]
+        assert all(set(result) == {"train", "evaluate"} for result in seconds)
         assert results[0] == results[1]
         weights = [load_model(folder).learner.model.tensors() for folder in (first, second)]
         assert weights[0].keys() == weights[1].keys()

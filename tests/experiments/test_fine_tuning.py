@@ -16,7 +16,7 @@ from metareplay.training.progress import NullObserver, Stage
 
 
 class Watcher(NullObserver):
-    """Remembers what a run told."""
+    """Records the events of a run."""
 
     def __init__(self) -> None:
         self.begun: list[tuple[int, str, int, int]] = []
@@ -51,8 +51,8 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, tiny_config: Callable[..., R
 
 
 def results_of(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
-    return found
+    result: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return result
 
 
 def test_the_stage_follows_the_last_task(tuned: Path, watcher: Watcher) -> None:
@@ -65,38 +65,38 @@ def test_the_stage_follows_the_last_task(tuned: Path, watcher: Watcher) -> None:
 
 
 def test_final_figures_are_those_after_fine_tuning(tuned: Path) -> None:
-    found = results_of(tuned)
-    matrix, row = found["tgiven_matrix"], found["tgiven_fine_tuned"]
+    result = results_of(tuned)
+    matrix, row = result["tgiven_matrix"], result["tgiven_fine_tuned"]
     assert [len(each) for each in matrix] == [1, 2, 3]
     assert len(row) == 3
-    assert found["tgiven_final"] == pytest.approx(sum(row) / 3)
-    assert found["tgiven_during"] == pytest.approx(sum(matrix[task][task] for task in range(3)) / 3)
-    assert found["backward_transfer"] == pytest.approx(sum(row[task] - matrix[task][task] for task in range(2)) / 2)
-    before = found["before_fine_tuning"]
+    assert result["tgiven_final"] == pytest.approx(sum(row) / 3)
+    assert result["tgiven_during"] == pytest.approx(sum(matrix[task][task] for task in range(3)) / 3)
+    assert result["backward_transfer"] == pytest.approx(sum(row[task] - matrix[task][task] for task in range(2)) / 2)
+    before = result["before_fine_tuning"]
     assert before["tgiven_final"] == pytest.approx(sum(matrix[-1]) / 3)
-    assert before["tinfer_final"]["ent"] != found["tinfer_final"]["ent"]
+    assert before["tinfer_final"]["ent"] != result["tinfer_final"]["ent"]
 
 
 def test_the_stored_model_is_the_fine_tuned_one(tuned: Path, tiny_config: Callable[..., RunConfig]) -> None:
     from metareplay.benchmarks.toy import modes_2d
 
-    model, found = ContinualClassifier.load(tuned), results_of(tuned)
+    model, result = ContinualClassifier.load(tuned), results_of(tuned)
     for index, task in enumerate(modes_2d()):
         labels = [task.classes[label] for label in task.test.y.tolist()]
-        assert 100 * model.score(task.test.x, labels, task=index) == pytest.approx(found["tgiven_fine_tuned"][index])
+        assert 100 * model.score(task.test.x, labels, task=index) == pytest.approx(result["tgiven_fine_tuned"][index])
     with pytest.raises(Exception, match="counts their evidence twice"):
         model.fine_tune()
 
 
 def test_other_methods_have_no_such_stage(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(Plan.of(tiny_config("pr-bbb"), tmp_path / "run")).execute()
-    assert (found.tgiven_fine_tuned, found.before_fine_tuning) == (None, None)
+    result = Run(Plan.of(tiny_config("pr-bbb"), tmp_path / "run")).execute()
+    assert (result.tgiven_fine_tuned, result.before_fine_tuning) == (None, None)
 
 
 def test_regression_is_fine_tuned_too(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(Plan.of(tiny_config("pr-bbb-cs", benchmark="regression-1d"), tmp_path / "run")).execute()
-    assert found.mse.tgiven_final == pytest.approx(sum(found.tgiven_fine_tuned) / 3)
-    assert found.before_fine_tuning.mse.tgiven_final == pytest.approx(sum(found.tgiven_matrix[-1]) / 3)
+    result = Run(Plan.of(tiny_config("pr-bbb-cs", benchmark="regression-1d"), tmp_path / "run")).execute()
+    assert result.mse.tgiven_final == pytest.approx(sum(result.tgiven_fine_tuned) / 3)
+    assert result.before_fine_tuning.mse.tgiven_final == pytest.approx(sum(result.tgiven_matrix[-1]) / 3)
     assert len(ContinualRegressor.load(tmp_path / "run").task_names) == 3
 
 
@@ -122,12 +122,9 @@ def test_a_run_stopped_in_the_stage_ends_the_same(
             steps += 1
 
     for moment in moments:
+        plan, should_stop = Plan.of(config, tmp_path / "broken"), lambda stop=moment: steps >= stop
         with pytest.raises(Interrupted):
-            Run(
-                Plan.of(config, tmp_path / "broken"), observer=Count(), should_stop=lambda stop=moment: steps >= stop
-            ).execute(  # type: ignore[misc]
-                resume=moment != moments[0]
-            )
+            Run(plan, observer=Count(), should_stop=should_stop).execute(resume=moment != moments[0])
     Run(Plan.of(config, tmp_path / "broken")).execute(resume=True)
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 

@@ -1,4 +1,4 @@
-"""Test data of the tasks so far: made when asked for, and at most so many."""
+"""Test data of the tasks so far: loaded on demand, and at most ``limit`` inputs."""
 
 import pytest
 import torch

@@ -51,7 +51,7 @@ def start(arguments: Sequence[str]) -> "subprocess.Popen[str]":
 def interrupt(
     process: "subprocess.Popen[str]", folder: Path, moment: Moment, number: signal.Signals
 ) -> tuple[int, str]:
-    """Wait for the moment, send the signal; returns the exit code and what was said."""
+    """Wait for the moment, send the signal; returns the exit code and the output."""
     deadline = time.monotonic() + PATIENCE
     while not moment(folder):
         assert process.poll() is None, process.communicate()[1]
@@ -133,11 +133,11 @@ def test_an_interrupted_run_saves_and_says_how_to_go_on(
         "--out",
         str(folder),
     ]
-    code, said = interrupt(start(arguments), folder, checkpoint(12), number)
+    code, output = interrupt(start(arguments), folder, checkpoint(12), number)
     assert code == 2
-    assert "--resume" in said
-    assert str(folder) in said
-    assert "Traceback" not in said
+    assert "--resume" in output
+    assert str(folder) in output
+    assert "Traceback" not in output
     assert not (folder / "results.json").exists()
     resume_here(folder)
     uninterrupted("sp-bbb", tmp_path / "whole")

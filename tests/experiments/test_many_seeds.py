@@ -1,4 +1,4 @@
-"""Seeds side by side, each in a process of its own: the same figures as alone, and one failure spoils nothing."""
+"""Seeds in parallel, each in its own process: the same figures as alone, and one failure spoils nothing."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def test_two_jobs_give_the_same_as_alone(
 ) -> None:
     plans, heard = with_seeds(tiny_config("pr-bbb"), tmp_path / "many", 3, 4), list[list[SeedStatus]]()
     results = run_seeds(plans, jobs=2, resume=False, report=heard.append)
-    assert [found.seed for found in results] == [3, 4]
+    assert [result.seed for result in results] == [3, 4]
     for plan in plans:
         alone = tmp_path / f"alone-{plan.config.seed}"
         Run(Plan.of(plan.config, alone)).execute()

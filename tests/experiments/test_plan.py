@@ -75,7 +75,7 @@ def test_seeds_share_what_was_read(
 
     monkeypatch.setattr(seeds, "store_benchmark", store_and_remove)
     results = run_seeds(seed_plans(plan, range(3)), jobs=2, resume=False)
-    assert [found.seed for found in results] == [0, 1, 2]
+    assert [result.seed for result in results] == [0, 1, 2]
     assert reads == [str(table)]
     assert_same_run(tmp_path / "alone", tmp_path / "many" / "seed-1")
     assert {path.name for path in (tmp_path / "many").iterdir()} == {"seeds.json", "seed-0", "seed-1", "seed-2"}

@@ -1,4 +1,4 @@
-"""What figures show, computed anew from a stored model, is what the run itself kept."""
+"""Arrays for figures recomputed from a stored model equal those that the run itself stored."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,5 +30,5 @@ def test_point_estimates_have_no_density(tmp_path: Path, tiny_config: Callable[.
     Run(Plan.of(tiny_config("sp-dirac", {"training.iterations": 2}), tmp_path / "run")).execute()
     kept = load_file(tmp_path / "run" / "predictive.safetensors")
     assert not kept.keys() & {"agree", "sample_entropy", "weights"}
-    with pytest.raises(DataError, match="point estimates, which have no density"):
+    with pytest.raises(DataError, match="point estimates, which have no weight density"):
         weights_of(tmp_path / "run")

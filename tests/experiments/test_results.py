@@ -47,8 +47,8 @@ def test_an_older_file_lacks_what_came_later(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"schema": 2}, "does not say schema 1"),
-        ({"schema": None}, "does not say schema 1"),
+        ({"schema": 2}, "does not have schema 1"),
+        ({"schema": None}, "does not have schema 1"),
         ({"seed": None, "network": None}, "lacks network, seed"),
         ({"tgiven_final": "high"}, "is damaged: tgiven_final: input should be a valid number"),
         ({"tinfer_final": {"ent": "high"}}, "is damaged: tinfer_final.ent: "),

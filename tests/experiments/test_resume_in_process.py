@@ -72,7 +72,7 @@ def stop_after(config: RunConfig, folder: Path, steps: int, *, resume: bool) -> 
 
 
 def stop_at_each(config: RunConfig, folder: Path, moments: Sequence[int]) -> None:
-    """Stop after so many steps of the whole run, again and again, then finish."""
+    """Stop repeatedly, after these numbers of steps of the whole run, then finish."""
     for before, after in pairwise((0, *moments)):
         stop_after(config, folder, after - before, resume=before > 0)
     counter = Counter()
@@ -138,9 +138,8 @@ def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
 ) -> None:
     config = tiny_config(method)
     Run(Plan.of(config, tmp_path / "whole")).execute()
-    tuning = (
-        (24, 25, 30, 32) if METHODS[method].strategy == "coreset-replay" else ()
-    )  # before its first step, within it, after its last
+    # before its first step, within it, after its last
+    tuning = (24, 25, 30, 32) if METHODS[method].strategy == "coreset-replay" else ()
     stored = build_config({}, flatten(yaml.safe_load((tmp_path / "whole" / "config.yaml").read_text())), "stored")
     assert stored == config
     stop_at_each(stored, tmp_path / "broken", (2, 8, 13, 16, 23, *tuning))
@@ -206,9 +205,8 @@ def test_the_fisher_penalty_resumes_exactly(
 ) -> None:
     config = tiny_config(method, {"strategy.penalty": "fisher", "strategy.age_discount": 0.5})
     Run(Plan.of(config, tmp_path / "whole")).execute()
-    stop_at_each(
-        config, tmp_path / "broken", (3, 8, 16, 20)
-    )  # also between the last step of a task and what is taken from it
+    # also between the last step of a task and what is taken from it
+    stop_at_each(config, tmp_path / "broken", (3, 8, 16, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     memories = [load_model(folder).learner.strategy.state() for folder in (tmp_path / "whole", tmp_path / "broken")]
     assert memories[0].keys() == memories[1].keys() == (set() if method == "pr-bbb" else {"information"})
@@ -272,9 +270,9 @@ def test_the_previous_checkpoint_serves_when_the_newest_is_gone(
         newest.write_bytes(content[:-10] if damage == "truncated" else content[:-1] + bytes([content[-1] ^ 1]))
     counter = Counter()
     Run(Plan.of(config, folder), observer=counter).execute(resume=True)
-    passed_over = [text for text in counter.messages if text.startswith("passed over")]
-    assert len(passed_over) == (damage != "deleted")
-    assert all(newest.name in text for text in passed_over)
+    skipped = [text for text in counter.messages if text.startswith("skipped")]
+    assert len(skipped) == (damage != "deleted")
+    assert all(newest.name in text for text in skipped)
     assert_same_run(finished_run, folder)
 
 

@@ -103,7 +103,7 @@ def test_regression_errors_are_in_the_users_units(tmp_path: Path) -> None:
 def test_the_benchmark_is_not_given_twice(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"data\.path has no effect here: the benchmark is given"):
         run_benchmark(stream(), tmp_path / "run", settings={"data.path": "x.csv"})
-    with pytest.raises(ConfigError, match="'custom' means data of your own"):
+    with pytest.raises(ConfigError, match="'custom' stands for your own data"):
         benchmark_for(_config(stream()))
 
 

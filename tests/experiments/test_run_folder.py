@@ -74,65 +74,66 @@ def test_the_folder_holds_what_the_design_says(classified: Path) -> None:
 
 
 def test_the_results_of_a_classification(classified: Path) -> None:
-    found = read_results(classified)
-    assert found.keys() >= SCHEMA
-    assert (found["schema"], found["benchmark"], found["method"], found["network"]) == (
+    result = read_results(classified)
+    assert result.keys() >= SCHEMA
+    assert (result["schema"], result["benchmark"], result["method"], result["network"]) == (
         1,
         "modes-2d",
         "pr-bbb",
         "mlp-10-10",
     )
-    assert (found["scenario"], found["seed"], found["num_tasks"], found["mse"]) == ("class", 0, 3, None)
-    matrix = found["tgiven_matrix"]
+    assert (result["scenario"], result["seed"], result["num_tasks"], result["mse"]) == ("class", 0, 3, None)
+    matrix = result["tgiven_matrix"]
     assert [len(row) for row in matrix] == [1, 2, 3]
     assert all(0 <= value <= 100 for row in matrix for value in row)
-    assert found["tgiven_during"] == pytest.approx(mean([row[-1] for row in matrix]))
-    assert found["tgiven_final"] == pytest.approx(mean(matrix[-1]))
-    assert found["forgetting"] == pytest.approx(found["tgiven_during"] - found["tgiven_final"])
+    assert result["tgiven_during"] == pytest.approx(mean([row[-1] for row in matrix]))
+    assert result["tgiven_final"] == pytest.approx(mean(matrix[-1]))
+    assert result["forgetting"] == pytest.approx(result["tgiven_during"] - result["tgiven_final"])
     for figure in ("tinfer_final", "task_inference_accuracy", "batch_wise"):
-        assert list(found[figure]) == [criterion.name for criterion in criteria_for("classification")]
-        assert all(0 <= value <= 100 for value in found[figure].values())
+        assert list(result[figure]) == [criterion.name for criterion in criteria_for("classification")]
+        assert all(0 <= value <= 100 for value in result[figure].values())
     assert all(
-        found["tinfer_final"][name] <= found["task_inference_accuracy"][name] + 1e-9 for name in found["tinfer_final"]
+        result["tinfer_final"][name] <= result["task_inference_accuracy"][name] + 1e-9
+        for name in result["tinfer_final"]
     )
-    assert set(found["parameters"]) >= {"main_network", "trained", "per_task"}
-    assert set(found["seconds"]) == {"train", "evaluate"}
+    assert set(result["parameters"]) >= {"main_network", "trained", "per_task"}
+    assert set(result["seconds"]) == {"train", "evaluate"}
 
 
 def test_the_confusion_of_tasks_fits_the_accuracy(classified: Path) -> None:
-    found = read_results(classified)
-    for name, rows in found["task_confusion"].items():
+    result = read_results(classified)
+    for name, rows in result["task_confusion"].items():
         assert all(sum(row) == pytest.approx(100) for row in rows)
-        assert found["task_inference_accuracy"][name] == pytest.approx(mean([rows[task][task] for task in range(3)]))
+        assert result["task_inference_accuracy"][name] == pytest.approx(mean([rows[task][task] for task in range(3)]))
 
 
 def test_the_results_of_a_regression(regressed: Path) -> None:
-    found = read_results(regressed)
-    assert found.keys() >= SCHEMA
-    assert found["problem"] == "regression"
-    assert set(found["mse"]) == {"tgiven_during", "tgiven_final", "tinfer_final"}
-    assert all(value > 0 for value in found["mse"].values())
-    assert found["mse"]["tgiven_final"] == pytest.approx(mean(found["tgiven_matrix"][-1]))
-    assert [found[name] for name in ("tgiven_during", "tgiven_final", "tinfer_final", "batch_wise", "forgetting")] == [
+    result = read_results(regressed)
+    assert result.keys() >= SCHEMA
+    assert result["problem"] == "regression"
+    assert set(result["mse"]) == {"tgiven_during", "tgiven_final", "tinfer_final"}
+    assert all(value > 0 for value in result["mse"].values())
+    assert result["mse"]["tgiven_final"] == pytest.approx(mean(result["tgiven_matrix"][-1]))
+    assert [result[name] for name in ("tgiven_during", "tgiven_final", "tinfer_final", "batch_wise", "forgetting")] == [
         None
     ] * 5
-    assert 0 <= found["task_inference_accuracy"]["variance"] <= 100
+    assert 0 <= result["task_inference_accuracy"]["variance"] <= 100
 
 
 @pytest.mark.parametrize("method", ["pr-dirac", "fine-tuning", "joint", "exp-replay"])
 def test_figures_that_do_not_apply_are_null(method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(Plan.of(tiny_config(method), tmp_path / "run")).execute()
-    assert found.content() == read_results(tmp_path / "run")
-    assert found.tinfer_final["agree"] is None
-    assert found.tinfer_final["ku"] is None
-    assert (found.tinfer_final["ent"] is None) == (method in ("joint", "exp-replay"))
-    assert ("softmax" in found.tinfer_final) == (method in ("joint", "exp-replay"))
+    result = Run(Plan.of(tiny_config(method), tmp_path / "run")).execute()
+    assert result.content() == read_results(tmp_path / "run")
+    assert result.tinfer_final["agree"] is None
+    assert result.tinfer_final["ku"] is None
+    assert (result.tinfer_final["ent"] is None) == (method in ("joint", "exp-replay"))
+    assert ("softmax" in result.tinfer_final) == (method in ("joint", "exp-replay"))
 
 
 def test_a_deterministic_regression_infers_nothing(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(Plan.of(tiny_config("pr-dirac", benchmark="regression-1d"), tmp_path / "run")).execute()
-    assert found.mse.tinfer_final is None
-    assert found.task_inference_accuracy == {}
+    result = Run(Plan.of(tiny_config("pr-dirac", benchmark="regression-1d"), tmp_path / "run")).execute()
+    assert result.mse.tinfer_final is None
+    assert result.task_inference_accuracy == {}
 
 
 def test_metrics_are_one_line_a_step_and_one_a_task(classified: Path) -> None:
@@ -172,12 +173,12 @@ def test_settings_that_only_watch_change_no_figure(
         "training.checkpoint_every": 11,
         "inference.batch_size": 7,
     }
-    found, expected = (
+    result, expected = (
         Run(Plan.of(tiny_config("pr-bbb", settings), tmp_path / "run")).execute().content(),
         read_results(classified),
     )
     for key in ("tgiven_matrix", "tinfer_final", "task_inference_accuracy", "batch_wise"):
-        assert found[key] == expected[key]
+        assert result[key] == expected[key]
 
 
 def test_a_picture_is_kept_for_the_toy_problems(classified: Path, regressed: Path) -> None:
@@ -187,9 +188,8 @@ def test_a_picture_is_kept_for_the_toy_problems(classified: Path, regressed: Pat
     assert maps["sample_entropy"].shape == (3, 3, 181, 181)  # as many as there are samples
     assert maps["sample_probability"].shape == (3, 3, 2, 181, 181)
     p = maps["sample_probability"].double()
-    assert maps["sample_entropy"].double() == pytest.approx(
-        torch.special.entr(p).sum(2), abs=1e-2
-    )  # of the same samples, in half precision
+    # of the same samples, in half precision
+    assert maps["sample_entropy"].double() == pytest.approx(torch.special.entr(p).sum(2), abs=1e-2)
     assert (classified / "predictive.safetensors").stat().st_size < 4_000_000
     assert maps["probability"].float().sum(1) == pytest.approx(torch.ones(3, 181, 181), abs=2e-3)
     assert lines["mean"].shape == lines["std"].shape == (3, 401)
@@ -216,11 +216,11 @@ def test_the_log_tells_the_story(classified: Path) -> None:
 
 
 def test_images_run_too(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    found = Run(
+    result = Run(
         Plan.of(tiny_config("pr-bbb", {"training.iterations": 20}, benchmark="split-digits"), tmp_path / "run")
     ).execute()
-    assert found.num_tasks == 5
-    assert found.parameters.trained < found.parameters.posterior == 2 * found.parameters.main_network
+    assert result.num_tasks == 5
+    assert result.parameters.trained < result.parameters.posterior == 2 * result.parameters.main_network
     assert not (tmp_path / "run" / "predictive.safetensors").exists()
     assert ContinualClassifier.load(tmp_path / "run").task_names == [
         f"classes-{2 * task}-{2 * task + 1}" for task in range(5)

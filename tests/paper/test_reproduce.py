@@ -1,4 +1,4 @@
-"""The paper's tables as data, the runs they take, and ours beside the paper's."""
+"""The paper's tables as data, the runs they need, and ours next to the paper's."""
 
 import json
 from io import StringIO
@@ -136,7 +136,7 @@ def test_a_budget_shortens_training_and_fine_tuning(tmp_path: Path) -> None:
     assert after == (None if before is None else max(1, round(before * 0.01)))
     assert shortened(config, 1.0) is config
     for wrong in (0.0, -1.0, 1.5):
-        with pytest.raises(ConfigError, match="must lie above 0 and not above 1"):
+        with pytest.raises(ConfigError, match="must be above 0 and at most 1"):
             shortened(config, wrong)
 
 
@@ -167,11 +167,11 @@ def test_run_times_are_compared_with_the_same_settings_for_all(tmp_path: Path) -
 
 
 def test_boundaries_are_those_that_suit_all_runs() -> None:
-    """Thresholds from 2 to 6 suit one run, from 5 to 9 the other: from 5 to 6 suit both, a tenth of the range from 0 to 10."""
+    """Thresholds from 2 to 6 suit one run, from 5 to 9 the other, so 5 to 6 suits both: a tenth of the range of 10."""
     bounds = {"at_boundaries": 6.0, "elsewhere": 2.0, "lowest": 0.0, "highest": 10.0}
     other = bounds | {"at_boundaries": 9.0, "elsewhere": 5.0}
-    found = [{"loss": BoundaryThresholds(**each)} for each in (bounds, other)]
-    runs = [results(50.0).model_copy(update={"task_boundaries": each}) for each in found]
+    actual = [{"loss": BoundaryThresholds(**each)} for each in (bounds, other)]
+    runs = [results(50.0).model_copy(update={"task_boundaries": each}) for each in actual]
     row = PaperRow("signals", "pr-bbb", {"boundary_loss": (14.11, None)})
     (entry,) = compare(paper_table("task-boundaries"), [row], {"pr-bbb": runs})
     assert (entry.ours, entry.error, entry.seeds) == (pytest.approx(10.0), None, 2)
@@ -205,10 +205,10 @@ def results(ent: float, seconds: float = 2.0) -> Results:
 
 def test_figures_are_compared_with_their_standard_errors() -> None:
     row = PaperRow("PR-X", "pr-bbb", {"ent": (80.0, 3.0), "agree": (90.0, 1.0)})
-    found, missing = compare(TABLE, [row], {"pr-bbb": [results(70.0), results(80.0, 4.0)]})
-    assert (found.ours, found.seeds, found.error, found.seconds) == (75.0, 2, pytest.approx(5.0), 4.0)
-    assert found.standard_errors == pytest.approx(-5 / 34**0.5)
-    assert not found.falls_short
+    actual, missing = compare(TABLE, [row], {"pr-bbb": [results(70.0), results(80.0, 4.0)]})
+    assert (actual.ours, actual.seeds, actual.error, actual.seconds) == (75.0, 2, pytest.approx(5.0), 4.0)
+    assert actual.standard_errors == pytest.approx(-5 / 34**0.5)
+    assert not actual.falls_short
     assert (missing.ours, missing.seeds, missing.standard_errors, missing.falls_short) == (None, 0, None, False)
 
 

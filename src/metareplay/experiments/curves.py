@@ -1,4 +1,4 @@
-"""What the toy problems' pictures show: predictive posteriors over the input space, as plain tensors."""
+"""What the figures of the toy problems show: predictive posteriors over the input space, as plain tensors."""
 
 import torch
 from torch import Tensor
@@ -14,55 +14,52 @@ from metareplay.posteriors.families.implicit import ImplicitFamily
 from metareplay.seeding import generator_for
 
 SINGLE_SAMPLES = 4
-"""How many single weight samples the maps show beside the mean."""
+"""The number of single weight samples that the maps show beside the mean."""
 FINEST, COARSEST, MAP_BYTES = 181, 61, 3_700_000
-"""Points of a map along each axis: the most and the fewest, and what all maps of a run may take on disk."""
+"""Points of a map along each axis, at most and at least, and the disk space that all maps of a run may use."""
 WEIGHT_SAMPLES = 500
 CHOSEN_WEIGHTS = 24
 
 
 def predictive_picture(predictor: AnyPredictor, benchmark: Benchmark) -> dict[str, Tensor]:
-    """Tensors for the figure of 1D regression (mean and standard deviation) or of 2D classification (entropy); none otherwise."""
+    """Tensors for the figure of 1D regression (mean and std) or of 2D classification (entropy); otherwise none."""
     if benchmark.scaling.tensors:
         return {}  # the axes would not be in the user's units
     if benchmark.input_shape == (1,) and predictor.problem == "regression":
-        found = _lines(predictor)
+        tensors = _lines(predictor)
         if benchmark.name == "regression-1d":
-            found["truth"] = _true_functions(found["x"])
+            tensors["truth"] = _true_functions(tensors["x"])
     elif benchmark.input_shape == (2,) and predictor.problem == "classification":
-        found = _maps(predictor)
+        tensors = _maps(predictor)
     else:
         return {}
-    if isinstance(
-        predictor.model.family, ImplicitFamily | FlowFamily
-    ):  # other families know no dependence between weights
-        found |= weight_samples(predictor)
+    # in other families weights are independent
+    if isinstance(predictor.model.family, ImplicitFamily | FlowFamily):
+        tensors |= weight_samples(predictor)
     for index, task in enumerate(benchmark):
-        found |= {f"train_x_{index}": task.train.x, f"train_y_{index}": task.train.y}
-    return found
+        tensors |= {f"train_x_{index}": task.train.x, f"train_y_{index}": task.train.y}
+    return tensors
 
 
 @torch.no_grad()
 def weight_samples(predictor: AnyPredictor) -> dict[str, Tensor]:
-    """Samples of a few weights, drawn by lot, from each task's posterior (T, S, K), and which weights they are (K,)."""
+    """Samples of a few randomly chosen weights from each task's posterior (T, S, K), and their indices (K,)."""
     model = predictor.model
     common = torch.nonzero(model.introduced_by_task == 0).flatten()  # those that every task has; (W,)
-    lot = torch.randperm(len(common), generator=generator_for(predictor.seed, "picture of weights"))
-    chosen = common[lot[:CHOSEN_WEIGHTS]].sort().values  # (K,)
+    order = torch.randperm(len(common), generator=generator_for(predictor.seed, "picture of weights"))
+    chosen = common[order[:CHOSEN_WEIGHTS]].sort().values  # (K,)
     drawn = []
     for task in range(model.num_tasks):
         generator = generator_for(predictor.seed, "picture of weights", task)
-        drawn.append(
-            model.posterior(task).rsample(WEIGHT_SAMPLES, generator=generator)[:, chosen].cpu()
-        )  # (S, W) -> (S, K)
+        weights = model.posterior(task).rsample(WEIGHT_SAMPLES, generator=generator)
+        drawn.append(weights[:, chosen].cpu())  # (S, W) -> (S, K)
     return {"weights": torch.stack(drawn), "weight_index": chosen.cpu()}
 
 
 def _lines(predictor: AnyPredictor, points: int = 401) -> dict[str, Tensor]:
     x = torch.linspace(-6, 6, points)
-    outputs = [
-        predictor.outputs(x.unsqueeze(1), task)[..., 0] for task in range(predictor.model.num_tasks)
-    ]  # (S, N) each
+    tasks = range(predictor.model.num_tasks)
+    outputs = [predictor.outputs(x.unsqueeze(1), task)[..., 0] for task in tasks]  # (S, N) each
     mean = torch.stack([values.mean(0) for values in outputs])  # (T, N)
     std = torch.stack([values.std(0, correction=0) for values in outputs])  # (T, N)
     return {"x": x, "mean": mean, "std": std}
@@ -77,21 +74,23 @@ def _true_functions(x: Tensor) -> Tensor:
 
 
 def map_points(tasks: int, classes: int, singles: int) -> int:
-    """So many points along each axis that the maps of all tasks fit ``MAP_BYTES``."""
-    each = (
-        4 + 2 + 2 * classes + singles * (2 + 2 * classes)
-    )  # bytes of a point: entropy, disagreement, probabilities, single samples
-    return min(FINEST, max(COARSEST, int((MAP_BYTES / (tasks * each)) ** 0.5)))
+    """The number of points along each axis with which the maps of all tasks fit ``MAP_BYTES``."""
+    # entropy, disagreement, probabilities, single samples
+    bytes_per_point = 4 + 2 + 2 * classes + singles * (2 + 2 * classes)
+    return min(FINEST, max(COARSEST, int((MAP_BYTES / (tasks * bytes_per_point)) ** 0.5)))
 
 
 def _maps(predictor: AnyPredictor) -> dict[str, Tensor]:
-    """Over a plane: entropy and disagreement (T, G, G), probabilities (T, C, G, G); of single samples (T, K, G, G) and (T, K, C, G, G)."""
+    """Over a plane: entropy and disagreement (T, G, G), probabilities (T, C, G, G).
+
+    Of single samples: entropy (T, K, G, G), probabilities (T, K, C, G, G).
+    """
     model = predictor.model
     classes = max(head.stop - head.start for head in model.heads)
     points = map_points(model.num_tasks, classes, min(SINGLE_SAMPLES, predictor.settings.samples))
     axis = torch.linspace(-8, 8, points)
     grid = torch.cartesian_prod(axis, axis).flip(1)  # row-major over (y, x): columns are (x, y)
-    found: dict[str, list[Tensor]] = {
+    maps: dict[str, list[Tensor]] = {
         "entropy": [],
         "agree": [],
         "probability": [],
@@ -102,12 +101,13 @@ def _maps(predictor: AnyPredictor) -> dict[str, Tensor]:
         log_probs = log_likelihoods(predictor.outputs(grid, task))  # (S, G*G, C)
         missing = (0, 0, 0, classes - log_probs.shape[-1])  # a task may have fewer classes
         probability = log_predictive(log_probs).exp().T  # (G*G, C) -> (C, G*G)
-        found["entropy"].append(total_entropy(log_probs).view(points, points).float())
-        found["probability"].append(pad(probability, missing).view(-1, points, points).half())
+        maps["entropy"].append(total_entropy(log_probs).view(points, points).float())
+        maps["probability"].append(pad(probability, missing).view(-1, points, points).half())
         if len(log_probs) > 1:  # a point estimate agrees with itself
             singles = log_probs[:SINGLE_SAMPLES]  # (K, G*G, C)
-            found["agree"].append(disagreement(log_probs).view(points, points).half())
-            found["sample_entropy"].append(single_entropies(singles).view(-1, points, points).half())
+            maps["agree"].append(disagreement(log_probs).view(points, points).half())
+            maps["sample_entropy"].append(single_entropies(singles).view(-1, points, points).half())
             probability = pad(singles.exp().mT, missing)  # (K, G*G, C) -> (K, C, G*G)
-            found["sample_probability"].append(probability.view(len(singles), -1, points, points).half())
-    return {"grid_x": axis, "grid_y": axis.clone(), **{name: torch.stack(maps) for name, maps in found.items() if maps}}
+            maps["sample_probability"].append(probability.view(len(singles), -1, points, points).half())
+    stacked = {name: torch.stack(of_tasks) for name, of_tasks in maps.items() if of_tasks}
+    return {"grid_x": axis, "grid_y": axis.clone(), **stacked}

@@ -1,4 +1,4 @@
-"""How long a run may take, from a few timed steps."""
+"""An estimate of how long a run takes, from a few timed steps."""
 
 import time
 
@@ -14,9 +14,9 @@ FEW = 256
 
 
 def seconds_of_run(plan: Plan, steps: int = 3) -> float:
-    """An estimate of the seconds of training: the time of a step in the second task times the steps of all tasks.
+    """Estimated training time in seconds: the time of a step in the second task times the steps of all tasks.
 
-    Later tasks of some methods cost more than the second, and testing is left out.
+    With some methods later tasks cost more than the second, and testing is not included.
     """
     config, benchmark, training = plan.config, plan.benchmark, plan.config.training
     torch.set_num_threads(config.threads)
@@ -32,7 +32,7 @@ def seconds_of_run(plan: Plan, steps: int = 3) -> float:
         for _ in range(steps):
             next(trainer)
         seconds = (time.perf_counter() - began) / steps
-        for _ in trainer:  # what follows the last step
+        for _ in trainer:  # let the trainer finish
             pass
     batches = -(-len(tasks[0].train.x) // training.batch_size)
     length = training.iterations or batches * (training.epochs or 1)

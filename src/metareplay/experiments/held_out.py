@@ -1,4 +1,4 @@
-"""The test data of the tasks so far, made when asked for."""
+"""The test data of the tasks so far, loaded on demand."""
 
 from collections.abc import Sequence
 from typing import overload
@@ -10,7 +10,7 @@ from metareplay.seeding import generator_for
 
 
 class HeldOut(Sequence[TaskData]):
-    """Test data of a benchmark's first ``known`` tasks; only what is asked for is in memory, and of that at most ``limit`` inputs."""
+    """Test data of a benchmark's first ``known`` tasks, at most ``limit`` inputs each; loaded on demand."""
 
     def __init__(self, benchmark: Benchmark, limit: int | None, seed: int) -> None:
         self.benchmark, self.limit, self.seed, self.known = benchmark, limit, seed, 0
@@ -25,13 +25,10 @@ class HeldOut(Sequence[TaskData]):
     def __getitem__(self, index: int | slice) -> TaskData | Sequence[TaskData]:
         chosen = range(self.known)[index]  # raises IndexError like any sequence
         if not isinstance(chosen, int):
-            return [self[each] for each in chosen]
+            return [self[task] for task in chosen]
         x, y = self.benchmark.test(chosen)
         if self.limit is None or self.limit >= len(x):
             return TaskData(x, y)
-        rows = (
-            torch.randperm(len(x), generator=generator_for(self.seed, "test inputs", chosen))[: self.limit]
-            .sort()
-            .values
-        )
+        order = torch.randperm(len(x), generator=generator_for(self.seed, "test inputs", chosen))
+        rows = order[: self.limit].sort().values
         return TaskData(x[rows], y[rows])

@@ -1,4 +1,4 @@
-"""More who watch a run: a file that says how far it is, TensorBoard, several at once."""
+"""More observers of a run: a progress file, TensorBoard, several observers at once."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from metareplay.training.progress import NullObserver, Observer, Stage
 
 @final
 class ProgressFile(NullObserver):
-    """Says in a small file how far a run is, for whoever started the process."""
+    """Writes a run's progress to a small file, for the process that started it."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.stage, self.last = path, Stage(0, 1, ""), 0.0
@@ -50,7 +50,7 @@ class TensorBoard(NullObserver):
 
     @property
     def writer(self) -> Any:
-        """Opened late: a run refuses a folder that is not empty."""
+        """Opened on first use: a run refuses a folder that is not empty."""
         if self.opened is None:
             self.opened = self.open()
         return self.opened
@@ -74,7 +74,7 @@ class TensorBoard(NullObserver):
 
 @final
 class ObserverList:
-    """Passes everything on to some observers."""
+    """Passes every event on to several observers."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self.observers = observers

@@ -1,4 +1,4 @@
-"""A plan: all that is decided before a run begins. It is made here, once; everything that follows only reads it."""
+"""A plan: everything that is decided before a run begins. It is made here, once, and only read afterwards."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -20,10 +20,10 @@ from metareplay.nets.registry import network_factory
 from metareplay.settings import flatten
 
 DEFAULT_NETWORKS: dict[Problem, str] = {"classification": "mlp-100-100", "regression": "mlp-20-20"}
-"""The networks for a user's own data."""
+"""The default networks for a user's own data."""
 PATHS = ("data.path", "data.test_path")
 ORDINARY = frozenset({"benchmark", "method", "network", "seed", "data_dir", "device", *PATHS})
-"""Options that also serve to resume a run, whose other settings are then the stored ones."""
+"""Options that may be given to resume a run without replacing its stored settings."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Plan:
     source: str
     """Where the settings come from: a recipe, a stored run."""
     info: BenchmarkInfo
-    """What is known of the benchmark without its data."""
+    """What is known about the benchmark without its data."""
     read: Callable[[], Benchmark] = field(repr=False, compare=False)
-    """Gives the same benchmark each time; the data are read the first time."""
+    """Returns the same benchmark each time; the data are read on the first call."""
 
     @classmethod
     def of(
@@ -57,23 +57,18 @@ class Plan:
         return self.read()
 
     def with_seed(self, seed: int, folder: Path) -> "Plan":
-        """The same for another seed, in a folder of its own; the data are shared."""
+        """The same plan with another seed, in a separate folder; the data are shared."""
         return replace(self, config=self.config.model_copy(update={"seed": seed}), folder=folder)
 
     def variant(self, config: RunConfig, folder: Path, source: str) -> "Plan":
-        """The plan of another configuration; data that are the same are shared."""
-        same = all(
-            getattr(config, key) == getattr(self.config, key)
-            for key in ("benchmark", "data_seed", "data_dir", "data", "tasks")
-        )
-        return (
-            replace(self, config=config, folder=folder, source=source)
-            if same
-            else Plan.of(config, folder, source=source)
-        )
+        """The plan of another configuration; identical data are shared."""
+        keys = ("benchmark", "data_seed", "data_dir", "data", "tasks")
+        if all(getattr(config, key) == getattr(self.config, key) for key in keys):
+            return replace(self, config=config, folder=folder, source=source)
+        return Plan.of(config, folder, source=source)
 
     def check(self) -> None:
-        """Fail now if the data cannot be read or the network does not fit them: before an earlier run is removed, for example."""
+        """Fail now if the data cannot be read or do not fit the network, e.g. before an earlier run is removed."""
         network_factory(self.config.network, self.benchmark.input_shape, self.config)
 
 
@@ -87,14 +82,14 @@ def make_plan(
     resume: bool = False,
     published: bool = False,
 ) -> Plan:
-    """Resolve settings with dotted keys: defaults, recipe, ``file``, ``options``, ``overrides``; the later wins.
+    """Resolve settings with dotted keys: defaults, recipe, ``file``, ``options``, ``overrides``; later ones win.
 
-    A run that is resumed without settings of its own takes those that are stored in its folder.
+    A run that is resumed without any settings uses those stored in its folder.
     """
-    told = bool(published or set(options) - ORDINARY or overrides or file)
+    has_settings = bool(published or set(options) - ORDINARY or overrides or file)
     settings = {**(without_inert(read_settings(file)) if file else {}), **options, **(overrides or {})}
     folder, source = out or default_folder(settings), ""
-    stored = stored_config(folder) if resume and not told else None
+    stored = stored_config(folder) if resume and not has_settings else None
     if stored is not None:
         file, settings, source = stored, {**read_settings(stored), **options}, f"as stored in {stored}"
     benchmark = _own_data(settings)
@@ -112,7 +107,7 @@ def make_plan(
 
 
 def default_folder(settings: Mapping[str, Any]) -> Path:
-    """Where a run goes unless it is told."""
+    """The folder of a run, unless one is given."""
     method, network = settings.get("method", "pr-bbb"), settings.get("network")
     if settings.get("data.path") is not None:
         name = Path(str(settings["data.path"]).removeprefix("hf:").rstrip("/")).name.partition(".")[0] or "data"
@@ -132,19 +127,19 @@ def benchmark_for(config: RunConfig) -> Benchmark:
 
 
 def with_fingerprint(config: RunConfig, benchmark: Benchmark) -> RunConfig:
-    """The configuration, with the checksum of a user's own data in it; other data than it knows of are refused."""
+    """The configuration with the checksum of a user's own data; data with a different checksum are refused."""
     read, known = benchmark.fingerprint, config.data.fingerprint
     if read is None or read == known:
         return config
     if known is not None:
         raise DataError(
-            f"the data have the fingerprint {read}, but the configuration says {known}: they changed; begin a new run"
+            f"the data have changed: their fingerprint is {read}, but the configuration says {known}; start a new run"
         )
     return config.model_copy(update={"data": config.data.model_copy(update={"fingerprint": read})})
 
 
 def described(benchmark: Benchmark) -> BenchmarkInfo:
-    """What the registry would say of a user's own data."""
+    """A registry entry for a user's own data."""
     return BenchmarkInfo(
         name=OWN_DATA[benchmark.problem],
         description="A user's own data.",
@@ -153,13 +148,13 @@ def described(benchmark: Benchmark) -> BenchmarkInfo:
         num_tasks=len(benchmark),
         input_shape=benchmark.input_shape,
         default_network=DEFAULT_NETWORKS[benchmark.problem],
-        needs_data=prod(benchmark.input_shape) > 500,  # small networks are quickest with one thread
+        needs_data=prod(benchmark.input_shape) > 500,  # small networks are fastest with one thread
         build=lambda *_: benchmark,
     )
 
 
 def _own_data(settings: Mapping[str, Any]) -> Benchmark | None:
-    """The user's own data that the settings name, read; None where they name a benchmark."""
+    """Read the user's own data that the settings name; None if they name a benchmark."""
     if settings.get("data.path") is None:
         return None
     if settings.get("benchmark") not in (None, *OWN_DATA.values()):
@@ -169,30 +164,30 @@ def _own_data(settings: Mapping[str, Any]) -> Benchmark | None:
 
 
 def _as_read(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str, Any]:
-    """The settings with what reading the data has told: where they are, what they are called, and their checksum."""
+    """The settings with what is known once the data are read: their location, name and checksum."""
     return {**_located(settings), "benchmark": OWN_DATA[benchmark.problem], "data.fingerprint": benchmark.fingerprint}
 
 
 def _located(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with paths that mean the same from every folder."""
+    """The settings with absolute paths."""
     return {
         key: absolute(str(value)) if key in PATHS and value is not None else value for key, value in settings.items()
     }
 
 
 def _known(name: Any) -> str:
-    """The name of a benchmark; that of a user's own data stands for none."""
+    """The name of a registered benchmark; the names for a user's own data are refused."""
     if name in OWN_DATA.values():
         raise ConfigError(
-            f"benchmark {name!r} means data of your own; name them with --data, or in Python give the benchmark itself"
+            f"benchmark {name!r} stands for your own data; give them with --data, or pass the benchmark in Python"
         )
     return str(name)
 
 
 def _check_benchmark_settings(config: RunConfig, info: BenchmarkInfo) -> None:
-    """Refuse what has no effect with this benchmark."""
+    """Refuse settings that have no effect with this benchmark."""
     info.with_settings(config.tasks)
-    settings, defaults = (flatten(each.model_dump()) for each in (config, type(config)()))
+    settings, defaults = flatten(config.model_dump()), flatten(type(config)().model_dump())
     reasons = {
         "posterior.likelihood_scale": None
         if info.problem == "regression"

@@ -1,4 +1,4 @@
-"""What figures show of a finished run whose folder does not hold it: computed again from the stored model."""
+"""Arrays for figures that the folder of a finished run lacks, recomputed from the stored model."""
 
 from pathlib import Path
 
@@ -11,16 +11,16 @@ from metareplay.learner.store import load_model
 
 
 def predictions_of(folder: Path) -> dict[str, Tensor]:
-    """The arrays of ``predictive.safetensors``, with the same samples as the run's own; empty where inputs are no line or plane."""
+    """The arrays of ``predictive.safetensors``, with the run's weight samples; empty unless inputs are 1D or 2D."""
     learner = load_model(folder).learner
     return predictive_picture(learner.predictor, benchmark_for(learner.config))
 
 
 def weights_of(folder: Path) -> dict[str, Tensor]:
-    """Samples of some weights of any model whose posteriors have several."""
+    """Samples of some weights, of any model whose posteriors are not point estimates."""
     learner = load_model(folder).learner
     if learner.model.family.weight_sets is not None:
         raise DataError(
-            f"{folder} has point estimates, which have no density of weights; choose a run of another method, such as pr-avb"
+            f"{folder} has point estimates, which have no weight density; choose a run of a method such as pr-avb"
         )
     return weight_samples(learner.predictor)

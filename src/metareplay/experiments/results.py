@@ -1,4 +1,4 @@
-"""The contents of ``results.json``, typed (schema 1). Percentages as in the paper; None where it does not apply."""
+"""The contents of ``results.json``, typed (schema 1). Percentages as in the paper; None where not applicable."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ FILE = "results.json"
 
 
 class _Record(BaseModel):
-    """A part of the results: frozen; what later versions may add is passed over."""
+    """A part of the results: frozen; fields that later versions may add are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -28,33 +28,33 @@ class SquaredErrors(_Record):
 
 
 class FinalFigures(_Record):
-    """What a run ends with, or what it had before its posteriors were fine-tuned on coresets."""
+    """The final figures of a run, or those before its posteriors were fine-tuned on coresets."""
 
     tgiven_final: float | None = None
-    """Accuracy on all tasks after the last one, the task being known."""
+    """Accuracy on all tasks after the last one, with the task known."""
     tinfer_final: dict[str, float | None] | None = None
     """The same with the task inferred, by criterion."""
     batch_wise: dict[str, float | None] | None = None
     """The same when the task is inferred for batches of inputs."""
     mse: SquaredErrors | None = None
-    """Errors in the place of accuracies, for regression."""
+    """Errors instead of accuracies, for regression."""
 
 
 class ParameterCounts(_Record):
-    """How many numbers there are."""
+    """Numbers of parameters."""
 
     main_network: int | None = None
     posterior: int | None = None
-    """What one task's posterior consists of."""
+    """Of one task's posterior."""
     trained: int | None = None
     per_task: int | None = None
-    """What each further task adds."""
+    """Added by each further task."""
     statistics: int | None = None
-    """Running statistics of batch normalisation that belong to a task."""
+    """Running statistics of batch normalisation, per task."""
 
 
 class Environment(BaseModel):
-    """What a run was made with."""
+    """The software and hardware of a run."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -74,7 +74,7 @@ class Seconds(_Record):
 
 
 class BoundaryThresholds(_Record):
-    """Which thresholds on one signal detect the boundaries of tasks (``evaluation.boundaries.Thresholds``)."""
+    """Which thresholds on one signal detect task boundaries (``evaluation.boundaries.Thresholds``)."""
 
     at_boundaries: float
     elsewhere: float
@@ -84,7 +84,7 @@ class BoundaryThresholds(_Record):
 
 
 class Results(_Record):
-    """Everything that a finished run says of itself."""
+    """The results of a finished run."""
 
     schema_version: Literal[1] = Field(1, alias="schema")
     benchmark: str
@@ -96,7 +96,7 @@ class Results(_Record):
     num_tasks: int = Field(ge=1)
     task_names: list[str] = []
     tgiven_during: float | None = None
-    """Accuracy on each task right after learning it, the task being known."""
+    """Accuracy on each task right after learning it, with the task known."""
     tgiven_final: float | None = None
     forgetting: float | None = None
     backward_transfer: float | None = None
@@ -104,7 +104,7 @@ class Results(_Record):
     batch_wise: dict[str, float | None] | None = None
     mse: SquaredErrors | None = None
     task_inference_accuracy: dict[str, float | None] | None = None
-    """Share of inputs given to the right task, by criterion."""
+    """Share of inputs assigned to the right task, by criterion."""
     calibration_error: float | None = None
     batch_wise_size: int | None = None
     tgiven_matrix: list[list[float | None]] | None = None
@@ -118,15 +118,15 @@ class Results(_Record):
     seconds: Seconds | None = None
     peak_memory_mib: float | None = None
     task_boundaries: dict[str, BoundaryThresholds] | None = None
-    """By signal; in the file only where a run recorded them."""
+    """By signal; in the file only if the run recorded them."""
 
     @property
     def regression(self) -> bool:
-        """Whether errors stand in the place of accuracies."""
+        """Whether there are errors instead of accuracies."""
         return self.problem == "regression"
 
     def final_figures(self) -> FinalFigures:
-        """What the run ends with."""
+        """The figures at the end of the run."""
         return FinalFigures(
             tgiven_final=self.tgiven_final, tinfer_final=self.tinfer_final, batch_wise=self.batch_wise, mse=self.mse
         )
@@ -150,15 +150,14 @@ def read_results(path: Path) -> Results:
         raise DataError(f"{path} cannot be read ({error}); repeat the run to write it again") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise DataError(
-            f"{path} does not say schema {SCHEMA}; this version of metareplay reads only that, repeat the run with it"
+            f"{path} does not have schema {SCHEMA}, the only one that this version of metareplay reads; repeat the run"
         )
     if missing := [key for key in _REQUIRED if content.get(key) is None]:
         raise DataError(
-            f"{path} lacks {', '.join(missing)}; a finished run has all of them, repeat the run to write it again"
+            f"{path} lacks {', '.join(missing)}, which every finished run has; repeat the run to write it again"
         )
-    known = {
-        key: value for key, value in content.items() if value is not None or key == "task_boundaries"
-    }  # null: not there
+    # null means absent
+    known = {key: value for key, value in content.items() if value is not None or key == "task_boundaries"}
     try:
         return Results.model_validate(known)
     except ValidationError as error:

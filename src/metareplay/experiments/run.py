@@ -34,13 +34,13 @@ class Interrupted(MetaReplayError):  # noqa: N818
 
 
 def new_learner(config: RunConfig, benchmark: Benchmark) -> ContinualLearner:
-    """What is going to learn a benchmark's tasks."""
+    """A new learner for a benchmark's tasks."""
     total = sum(len(task.classes) for task in benchmark.task_infos()) or None
     return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=total)
 
 
 class Run:
-    """A plan at work in its folder."""
+    """Executes a plan in its folder."""
 
     def __init__(
         self, plan: Plan, *, observer: Observer | None = None, should_stop: Callable[[], bool] = lambda: False
@@ -54,7 +54,7 @@ class Run:
         self.state = RunState()
 
     def execute(self, *, resume: bool = False) -> Results:
-        """Do what is left to do; returns what ``results.json`` holds."""
+        """Do what remains to be done; returns the contents of ``results.json``."""
         keep_freed_memory()
         out = self.folder.path
         try:
@@ -86,13 +86,13 @@ class Run:
         return self._finish(tests)
 
     def _prepare(self, resume: bool) -> Checkpoint | None:
-        """Make the folder, or read where an earlier run of this configuration stopped."""
+        """Create the folder, or read where an earlier run of this configuration stopped."""
         found = None
         if resume:
             self.folder.refuse_changed_data(self.config)
             found = self.checkpoints.last_good()
             for problem in self.checkpoints.problems:
-                self._announce(f"passed over: {problem}")
+                self._announce(f"skipped: {problem}")
         self.folder.begin(self.config)
         if found is None:
             self.folder.keep_metrics(0)
@@ -111,7 +111,7 @@ class Run:
         return self.benchmark[task].train
 
     def _learn(self, stage: Stage, task: Task, found: Checkpoint | None) -> None:
-        """Learn a task, from its beginning or from where a checkpoint was written."""
+        """Learn a task, from the beginning or from a checkpoint."""
         if found is None:
             width = self.benchmark.width(task)
             trainer = self.learner.begin_task(task.train, width, expected_tasks=len(self.benchmark))
@@ -121,7 +121,7 @@ class Run:
         self.learner.finish_task(task.train)
 
     def _update(self, tests: Sequence[TaskData], found: Checkpoint | None) -> None:
-        """Train all tasks once more on what the strategy kept of them, if it did, and test again."""
+        """Train all tasks once more on their coresets, if the strategy has any, and test again."""
         if found is not None:
             trainer = self.learner.continue_update(found.tensors)
         elif (begun := self.learner.try_update()) is not None:
@@ -140,7 +140,7 @@ class Run:
         self._test(stage, tests)
 
     def _train(self, trainer: TaskTrainer, stage: Stage) -> None:
-        """Take all steps of a task that are left, with a checkpoint every so often."""
+        """Take all remaining steps of a task, with regular checkpoints."""
         self.observer.stage_begins(stage, trainer.iteration, trainer.iterations)
         began = time.perf_counter()
         with self.folder.metrics.open("a") as metrics:
@@ -152,7 +152,7 @@ class Run:
                     began = time.perf_counter()
                     self._save(training=True)
                     if self.should_stop():
-                        raise Interrupted(f"stopped; the state is saved in {self.folder.path}: continue with --resume")
+                        raise Interrupted(f"stopped; the state is saved in {self.folder.path}; continue with --resume")
         if trainer.signals is not None and not stage.update:
             self.folder.write_tensors(f"{SIGNALS}/task-{stage.number:03d}.safetensors", {"signals": trainer.signals})
         self.learner.trainer = None  # and with it the task's data
@@ -160,7 +160,7 @@ class Run:
         self.state.seconds["train"] += time.perf_counter() - began
 
     def _note(self, stage: Stage, step: Step, metrics: TextIO) -> None:
-        """Tell of a step."""
+        """Report a step to the observer, and at times to the log of metrics."""
         self.observer.step(step)
         if step.iteration % self.config.training.log_every == 0 or step.iteration in (1, step.iterations):
             terms = {name: float(value) for name, value in step.terms._asdict().items()}
@@ -168,9 +168,9 @@ class Run:
             metrics.write(json.dumps(line) + "\n")
 
     def _save(self, *, training: bool) -> None:
-        """Write a checkpoint, if the state is worth keeping."""
+        """Write a checkpoint, if the state is finite."""
         if not self.learner.is_finite():
-            return  # the next loss will not be finite either, and stop the run
+            return  # the next loss will not be finite either, which stops the run
         self.state.serial += 1
         size = self.folder.metrics.stat().st_size
         facts = {**self.learner.facts(), "training": training, **self.state.facts(), "metrics_bytes": size}
@@ -212,7 +212,7 @@ class Run:
         return results
 
     def _boundaries(self) -> dict[str, dict[str, BoundaryThresholds] | None]:
-        """Which thresholds would have detected the tasks' boundaries, if the signals were recorded."""
+        """Which thresholds would have detected the task boundaries, if the signals were recorded."""
         if not self.config.training.record_signals:
             return {}
         figures = boundary_figures(read_signals(self.folder.path))
@@ -221,6 +221,6 @@ class Run:
         return {"task_boundaries": {name: BoundaryThresholds(**values) for name, values in figures.items()}}
 
     def _announce(self, text: str) -> None:
-        """Log a sentence, and tell it."""
+        """Log a message, and show it."""
         self.folder.log(text)
         self.observer.message(text)

@@ -1,4 +1,4 @@
-"""A run on a benchmark made in Python, such as a stream of PyTorch datasets."""
+"""A run on a benchmark defined in Python, such as a stream of PyTorch datasets."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,11 +24,11 @@ def run_benchmark(
     published: bool = False,
     resume: bool = False,
 ) -> Results:
-    """Learn and test the tasks as ``metareplay run`` does; ``out`` then holds the same files.
+    """Learn and test the tasks as ``metareplay run`` does, with the same files in ``out``.
 
-    Returns what ``results.json`` holds.
+    Returns the contents of ``results.json``.
 
-    With ``published`` it starts from the paper's settings also where this project has cheaper ones.
+    With ``published`` it uses the paper's settings even where this project has cheaper ones.
     """
     if wrong := [
         key for key in settings or {} if key in ("benchmark", "data_dir", "data_seed") or key.startswith("data.")

@@ -1,4 +1,4 @@
-"""A run's folder: what is in it, who writes it, and how an earlier run is read or removed."""
+"""A run's folder: what it contains, and how an earlier run is read or removed."""
 
 import json
 import re
@@ -24,30 +24,31 @@ RUN_ENTRIES = frozenset(
     "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json request.json "
     f"{LOCK}".split()
 )
-"""Everything that a run writes, beside the folders of its seeds."""
+"""Everything that a run writes, except the folders of its seeds."""
 
 
 class RunFolder:
-    """What a run writes, file by file; each is there in full or not at all."""
+    """Writes the files of a run; each is written completely or not at all."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.metrics = path, path / "metrics.jsonl"
 
     def refuse_if_used(self) -> None:
-        """A new run begins in a folder that is empty or not there."""
+        """A new run needs a folder that is empty or does not exist."""
         if self.path.exists() and any(self.path.iterdir()):
             raise ConfigError(
-                f"{self.path} already exists; continue it with --resume, replace it with --overwrite, or choose another --out"
+                f"{self.path} already exists; continue it with --resume, replace it with --overwrite, "
+                "or choose another --out"
             )
 
     def begin(self, config: RunConfig) -> None:
-        """Write the configuration; remove what a process that was killed left half written."""
+        """Write the configuration; remove temporary files left by a process that was killed."""
         for left_over in (*self.path.glob(".*.tmp"), *self.path.glob("checkpoint/.*.tmp")):
             left_over.unlink(missing_ok=True)
         write_atomically(self.path / "config.yaml", config.to_yaml())
 
     def keep_metrics(self, size: int) -> None:
-        """Cut what was logged after a checkpoint, which will be logged again."""
+        """Cut off what was logged after a checkpoint, since it will be logged again."""
         write_atomically(self.metrics, self.metrics.read_bytes()[:size] if self.metrics.exists() else b"")
 
     def add_metrics(self, line: Mapping[str, Any]) -> None:
@@ -56,7 +57,7 @@ class RunFolder:
             file.write(json.dumps(line) + "\n")
 
     def log(self, text: str) -> None:
-        """Add a line for people, with the time; the folder is there: config.yaml was written first."""
+        """Add a line with the time to log.txt; the folder exists, since config.yaml was written first."""
         with (self.path / "log.txt").open("a") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
@@ -70,22 +71,22 @@ class RunFolder:
         write_atomically(self.path / RESULTS, json.dumps(results.content(), indent=1))
 
     def stored_settings(self) -> dict[str, Any] | None:
-        """What ``config.yaml`` says, as dotted keys; None if there is none."""
+        """The settings in ``config.yaml``, as dotted keys; None if there is none."""
         path = self.path / "config.yaml"
         return flatten(yaml.safe_load(path.read_text()) or {}) if path.is_file() else None
 
     def refuse_changed_data(self, config: RunConfig) -> None:
-        """Data that are not those the run in this folder began with are refused."""
+        """Refuse data that differ from those the run in this folder started with."""
         before, now = (self.stored_settings() or {}).get("data.fingerprint"), config.data.fingerprint
         if before is not None and now is not None and before != now:
             raise DataError(
-                f"the data changed since the run in {self.path} began (fingerprint {now}, then {before}), "
-                "or are now read in another way; restore them, or begin a new run in another --out"
+                f"the data changed since the run in {self.path} started (fingerprint {now}, before {before}), "
+                "or are now read differently; restore them, or start a new run in another --out"
             )
 
 
 def finished_results(folder: Path, config: RunConfig) -> Results | None:
-    """The results of a finished run; None if there are none, an error if they are another configuration's."""
+    """The results of a finished run; None if there are none, an error if its configuration was different."""
     if not (folder / RESULTS).is_file():
         return None
     run = RunFolder(folder)
@@ -105,7 +106,7 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
 
 
 def stored_config(out: Path) -> Path | None:
-    """The configuration an interrupted run left, of one seed or of several."""
+    """The configuration of an interrupted run, of one seed or of several."""
     return next(
         (path for path in (out / "config.yaml", *sorted(out.glob("seed-*/config.yaml"))) if path.is_file()), None
     )
@@ -142,8 +143,8 @@ def remove_run(folder: Path) -> None:
     )
     if foreign or not (ours or seeds):
         why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
-        advice = "remove it yourself if you mean it, or choose another --out"
-        raise ConfigError(f"--overwrite: {folder} is not only a run ({why}); {advice}")
+        advice = "remove it yourself if you really want to, or choose another --out"
+        raise ConfigError(f"--overwrite: {folder} contains more than a run ({why}); {advice}")
     try:
         for seed in seeds:
             remove_run(seed)

@@ -1,4 +1,4 @@
-"""From what a run has measured to what its results say."""
+"""From a run's measurements to its results."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -56,8 +56,8 @@ def _final_figures(
     inferred: Mapping[str, Inference],
     softmax: float | None,
 ) -> dict[str, Any]:
-    """From the scores after each task, those after fine-tuning, and what each criterion inferred."""
-    last = matrix if tuned is None else [*matrix[:-1], list(tuned)]  # the last row is what the run ends with
+    """From the scores after each task, those after fine-tuning, and each criterion's results."""
+    last = matrix if tuned is None else [*matrix[:-1], list(tuned)]  # the last row holds the final scores
     if problem == "regression":
         score = inferred["variance"].score if inferred else None
         return {"mse": SquaredErrors(tgiven_during=during(matrix), tgiven_final=final(last), tinfer_final=score)}
@@ -78,9 +78,8 @@ def _final_figures(
 
 def uncertainty_tensors(state: RunState, inferred: Mapping[str, Inference]) -> dict[str, Tensor]:
     """For figures of uncertainty: binned scores by criterion (2, T, bins), and each task's reliability (T, 3, bins)."""
-    tensors = {
-        f"scores.{name}": result.counts for name, result in inferred.items() if name != "grad"
-    }  # grad only compares
+    # the scores of grad are only relative
+    tensors = {f"scores.{name}": result.counts for name, result in inferred.items() if name != "grad"}
     bins = state.reliability_tensor()
     if bins is not None:
         tensors["reliability"] = bins
@@ -88,7 +87,7 @@ def uncertainty_tensors(state: RunState, inferred: Mapping[str, Inference]) -> d
 
 
 def peak_memory_mib() -> float | None:
-    """The most memory that this process had at any moment; None where the system does not say."""
+    """The peak memory of this process; None if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -98,7 +97,7 @@ def peak_memory_mib() -> float | None:
 
 
 def environment(threads: int) -> Environment:
-    """What a run is made with."""
+    """The software and hardware of this run."""
     return Environment(
         metareplay=__version__,
         python=platform.python_version(),

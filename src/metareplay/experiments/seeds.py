@@ -1,4 +1,4 @@
-"""Several runs side by side, each in a process and a folder of its own."""
+"""Several runs in parallel, each in its own process and folder."""
 
 import json
 import os
@@ -26,7 +26,7 @@ SEEDS, REQUEST = "seeds.json", "request.json"
 
 
 class SeedStatus(NamedTuple):
-    """How far one seed is: finished tasks, and the share of the whole run in [0, 1]."""
+    """The progress of one seed: finished tasks, and the fraction of the whole run in [0, 1]."""
 
     seed: int
     task: int
@@ -35,32 +35,32 @@ class SeedStatus(NamedTuple):
 
 
 class Request(Settings):
-    """What the process of one run is asked to do; a small file in the run's folder."""
+    """What the process of one run is to do; a small file in the run's folder."""
 
     config: dict[str, Any]
     source: str
     tasks: Path | None
-    """Where the data lie that were read already; None: they are a known data set's, or generated."""
+    """The file with data that have been read already; None for a known data set or generated data."""
     resume: bool
     tensorboard: bool
     parent: int
-    """The process that asks."""
+    """The id of the parent process."""
 
     def plan(self, folder: Path) -> Plan:
-        """The plan, as the process that asks has made it."""
+        """The plan that the parent process made."""
         config = build_config({}, flatten(self.config), str(folder / REQUEST))
         benchmark = None if self.tasks is None else load_benchmark(self.tasks, config.data.fingerprint)
         return Plan.of(config, folder, benchmark=benchmark, source=self.source)
 
 
 def seed_plans(plan: Plan, seeds: range) -> list[Plan]:
-    """The plans of some seeds, in folders inside the plan's own; the folder remembers which seeds they are."""
+    """One plan per seed, in subfolders of the plan's folder, which records the seeds."""
     write_atomically(plan.folder / SEEDS, json.dumps({"first": seeds.start, "count": len(seeds)}))
     return [plan.with_seed(seed, plan.folder / f"seed-{seed}") for seed in seeds]
 
 
 def earlier_seeds(folder: Path) -> range | None:
-    """The seeds that an earlier call ran in a folder; None if it ran no more than one."""
+    """The seeds that an earlier call ran in a folder; None if there was only one."""
     path = folder / SEEDS
     if not path.is_file():
         return None
@@ -83,7 +83,7 @@ def run_seeds(
 ) -> list[Results]:
     """Run plans that differ in their seed, ``jobs`` at a time; returns their results in order.
 
-    A finished seed is not run again with ``resume``. If one fails the others go on; then the first error is raised.
+    With ``resume`` a finished seed is not run again. If one fails the others continue; then the first error is raised.
     """
     failures = run_side_by_side(
         plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=report, should_stop=should_stop
@@ -92,11 +92,11 @@ def run_seeds(
         index, words = next(iter(failures.items()))
         kept = f"{len(plans) - len(failures)} of {len(plans)} seeds are kept"
         raise MetaReplayError(f"seed {plans[index].config.seed} stopped: {words} ({kept})")
-    results = [found for plan in plans if (found := finished_results(plan.folder, plan.config)) is not None]
+    results = [result for plan in plans if (result := finished_results(plan.folder, plan.config)) is not None]
     if len(results) < len(plans):
         out = plans[0].folder.parent
         raise Interrupted(
-            f"stopped; {len(results)} of {len(plans)} seeds are finished in {out}: continue with --resume"
+            f"stopped; {len(results)} of {len(plans)} seeds are finished in {out}; continue with --resume"
         )
     return results
 
@@ -110,9 +110,9 @@ def run_side_by_side(
     report: Callable[[list[SeedStatus]], None] = lambda statuses: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[int, str]:
-    """Run plans in folders of their own, ``jobs`` at a time; returns the last words of those that failed.
+    """Run plans in separate folders, ``jobs`` at a time; returns the error messages of those that failed.
 
-    When asked to stop, those that run save their state and end, and the others are left.
+    When asked to stop, running plans save their state and end, and the others are not started.
     """
     waiting = [index for index, plan in enumerate(plans) if not (resume and finished_results(plan.folder, plan.config))]
     running: dict[int, subprocess.Popen[str]] = {}
@@ -138,7 +138,7 @@ def run_side_by_side(
 
 @contextmanager
 def _shared_tasks(plans: Sequence[Plan]) -> Iterator[Mapping[str, Path]]:
-    """By fingerprint, a file with the tasks of a user's data: no process reads them again. Removed at the end."""
+    """Files with the tasks of a user's data, by fingerprint, so that they are read only once; removed at the end."""
     files: dict[str, Path] = {}
     try:
         for plan in plans:
@@ -170,7 +170,7 @@ def _start(plan: Plan, tasks: Mapping[str, Path], *, resume: bool, tensorboard: 
 
 
 def _ended(running: dict[int, "subprocess.Popen[str]"]) -> dict[int, str]:
-    """Take out the processes that have ended; returns the last words of those that failed."""
+    """Remove the processes that have ended; returns the error messages of those that failed."""
     failures = {}
     for index in [index for index, process in running.items() if process.poll() is not None]:
         process = running.pop(index)
@@ -181,7 +181,7 @@ def _ended(running: dict[int, "subprocess.Popen[str]"]) -> dict[int, str]:
 
 
 def _status(plan: Plan, running: bool, failed: bool) -> SeedStatus:
-    """Read how far a seed is from what it has logged."""
+    """The progress of a seed, from the file it writes."""
     seed = plan.config.seed
     if (plan.folder / "results.json").is_file() and not running:
         return SeedStatus(seed, 0, 1.0, "finished")
@@ -195,20 +195,20 @@ def _status(plan: Plan, running: bool, failed: bool) -> SeedStatus:
 
 
 def _child(folder: Path) -> None:
-    """What the process of one seed does."""
+    """The main function of one seed's process."""
     request = Request.model_validate_json((folder / REQUEST).read_text())
     (folder / REQUEST).unlink()
     asked, plan = stop_on_signal(), request.plan(folder)
-    watchers: list[Observer] = [ProgressFile(folder / "progress.json")]
+    observers: list[Observer] = [ProgressFile(folder / "progress.json")]
     if request.tensorboard:
-        watchers.append(TensorBoard(folder / "tensorboard", plan.config.training.log_every))
-    # whoever asked may have been killed while this process started
-    run = Run(plan, observer=ObserverList(watchers), should_stop=lambda: asked() or os.getppid() != request.parent)
+        observers.append(TensorBoard(folder / "tensorboard", plan.config.training.log_every))
+    # the parent may have been killed while this process started
+    run = Run(plan, observer=ObserverList(observers), should_stop=lambda: asked() or os.getppid() != request.parent)
     run.execute(resume=request.resume)
 
 
 def stop_on_signal() -> Callable[[], bool]:
-    """After the first Ctrl-C (or a polite kill) the run saves its state and stops; a second one stops at once."""
+    """After the first Ctrl-C (or SIGTERM) the run saves its state and stops; a second one stops it immediately."""
     import signal
 
     asked: list[int] = []

@@ -13,10 +13,10 @@ from metareplay.evaluation.uncertainty import calibration_error
 
 @dataclass
 class RunState:
-    """Scores and times up to now, as plain values."""
+    """Scores and times so far, as plain values."""
 
     matrix: list[list[float]] = field(default_factory=list)
-    """All tasks' scores so far after each task, the task being given."""
+    """After each task, the scores of all tasks so far, with the task given."""
     before: dict[str, Any] | None = None
     """The final figures as they were before fine-tuning on coresets, once it has begun."""
     tuned: list[float] | None = None
@@ -29,7 +29,7 @@ class RunState:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "RunState":
-        """As a checkpoint holds it; what an older one lacks is as at the beginning."""
+        """From a checkpoint; fields that an older one lacks get their initial values."""
         return cls(**{entry.name: facts[entry.name] for entry in fields(cls) if entry.name in facts})
 
     def facts(self) -> dict[str, Any]:
@@ -37,11 +37,9 @@ class RunState:
         return asdict(self)
 
     def note_tests(self, tests: Sequence[Tested], *, learned: bool) -> list[float]:
-        """Keep all tasks' scores after a task was learned, or after fine-tuning; returns them."""
-        row, bins = (
-            [test.score for test in tests],
-            [test.reliability.tolist() for test in tests if test.reliability is not None],
-        )
+        """Record all tasks' scores after a task was learned, or after fine-tuning; returns them."""
+        row = [test.score for test in tests]
+        bins = [test.reliability.tolist() for test in tests if test.reliability is not None]
         self.reliability = bins or None
         if learned:
             self.matrix.append(row)
@@ -54,6 +52,6 @@ class RunState:
         return None if self.reliability is None else torch.tensor(self.reliability, dtype=torch.float64)
 
     def calibration_error(self) -> float | None:
-        """Over all tasks' test inputs, the task being known."""
+        """Over all tasks' test inputs, with the task known."""
         bins = self.reliability_tensor()
         return None if bins is None else calibration_error(bins.sum(0))  # (T, 3, bins) -> (3, bins)

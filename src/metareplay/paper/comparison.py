@@ -1,4 +1,4 @@
-"""Ours beside the paper's: a table for the terminal, and as Markdown and JSON."""
+"""Our results next to the paper's: a table for the terminal, and as Markdown and JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -47,17 +47,17 @@ FIGURES: dict[str, tuple[str, Kind]] = {
     "memory": ("peak memory, MiB", "seconds"),
 }
 BOUNDARY = "boundary_"
-"""How the figures of thresholds that detect the boundaries of tasks begin; the signal's name follows."""
+"""The prefix of figures about thresholds that detect task boundaries; the signal's name follows."""
 SLACK_ERRORS, SLACK_POINTS = 3.0, 2.0
-"""A figure falls short if it is worse than the paper's by more than so many standard errors plus so many points."""
+"""A figure falls short if it is worse than the paper's by more than this many standard errors plus points."""
 WIDE = 128
-"""Columns of a terminal that the whole table takes."""
+"""The width in characters that the whole table needs."""
 HEADER = ("Row", "Figure", "Ours", "Paper", "Standard errors", "Seeds", "Time a seed", "Budget")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of one row: ours over some seeds, the paper's, and how far they are apart."""
+    """One figure of one row: ours over some seeds, the paper's, and the difference."""
 
     row: str
     method: str
@@ -70,13 +70,13 @@ class Comparison:
     paper_error: float | None
     lower_is_better: bool
     seconds: float | None
-    """Mean seconds of training and testing a seed."""
+    """Mean time of training and testing a seed, in seconds."""
     budget: float | None
-    """Length of the training as a share of the recipe's; None where that cannot be told."""
+    """Training length as a fraction of the recipe's; None if that is unknown."""
 
     @property
     def standard_errors(self) -> float | None:
-        """The difference, ours minus the paper's, over the standard error of a difference."""
+        """The difference, ours minus the paper's, divided by its standard error."""
         spread = sqrt((self.error or 0.0) ** 2 + (self.paper_error or 0.0) ** 2)
         return None if self.ours is None or spread == 0 else (self.ours - self.paper) / spread
 
@@ -92,12 +92,12 @@ class Comparison:
 
 
 def finished(runs: Sequence[PlannedRun]) -> dict[str, list[Results]]:
-    """The results of the runs that have ended, by method."""
-    found: dict[str, list[Results]] = {}
+    """The results of the finished runs, by method."""
+    by_method: dict[str, list[Results]] = {}
     for run in runs:
         if (run.folder / FILE).is_file():
-            found.setdefault(run.method, []).append(read_results(run.folder / FILE))
-    return found
+            by_method.setdefault(run.method, []).append(read_results(run.folder / FILE))
+    return by_method
 
 
 def compare(
@@ -106,8 +106,8 @@ def compare(
     results: Mapping[str, Sequence[Results]],
     budgets: Mapping[str, float | None] | None = None,
 ) -> list[Comparison]:
-    """Every figure of the rows beside the paper's; ``budgets``: the length of each method's training, 1 by default."""
-    found = []
+    """Every figure of the rows next to the paper's; ``budgets``: each method's training length, 1 by default."""
+    comparisons = []
     for row in rows:
         runs = results.get(str(row.method), [])
         times = [run.seconds or Seconds() for run in runs]
@@ -118,12 +118,12 @@ def compare(
             lower = figure in ("seconds", "memory") or (table.regression and figure != "right_task")
             mean, error, seeds = (None, None, 0) if ours is None else ours
             budget = (budgets or {}).get(str(row.method), 1.0)
-            found.append(
+            comparisons.append(
                 Comparison(
                     row.paper, str(row.method), figure, mean, error, seeds, paper, paper_error, lower, spent, budget
                 )
             )
-    return found
+    return comparisons
 
 
 def _estimate(table: PaperTable, row: PaperRow, figure: str, runs: Sequence[Results]) -> Estimate | None:
@@ -134,12 +134,12 @@ def _estimate(table: PaperTable, row: PaperRow, figure: str, runs: Sequence[Resu
     known = [run.task_boundaries[signal] for run in runs if run.task_boundaries]
     if not known:
         return None
-    joint = over_runs([Thresholds(each.at_boundaries, each.elsewhere, each.lowest, each.highest) for each in known])
+    joint = over_runs([Thresholds(run.at_boundaries, run.elsewhere, run.lowest, run.highest) for run in known])
     return Estimate(joint.viable_share, None, len(known))
 
 
 def number_of(table: PaperTable, row: PaperRow, figure: str) -> Number:
-    """What a run's results call a figure of the paper."""
+    """The number in a run's results that corresponds to a figure of the paper."""
     plain: dict[str, Number] = {
         "right_task": right_task("variance"),
         "seconds": training_seconds,
@@ -153,7 +153,7 @@ def number_of(table: PaperTable, row: PaperRow, figure: str) -> Number:
 
 
 def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison], width: int = WIDE) -> RenderableType:
-    """One line per figure; where there is no room for all columns, each row has a heading of its own."""
+    """One line per figure; if there is no room for all columns, each row gets its own heading."""
     title = f"{table.title} ({table.label})"
     if width < WIDE:
         return Group(f"[bold]{title}[/]", _narrow(table, entries), f"[dim]{caption(entries)}[/]")
@@ -171,7 +171,7 @@ def paper_comparison_table(table: PaperTable, entries: Sequence[Comparison], wid
 
 
 def _narrow(table: PaperTable, entries: Sequence[Comparison]) -> Table:
-    """Four columns; name, seeds, time and budget of a row stand above its figures."""
+    """Four columns; name, seeds, time and budget of a row are above its figures."""
     shown = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for number, column in enumerate(HEADER[1:5]):
         shown.add_column(column, justify="right" if number else "left")
@@ -189,7 +189,7 @@ def _narrow(table: PaperTable, entries: Sequence[Comparison]) -> Table:
 
 
 def comparison_cells(table: PaperTable, entries: Sequence[Comparison]) -> list[tuple[str, ...]]:
-    """The cells of each line; a row's name, time and budget stand in its first line only."""
+    """The cells of each line; a row's name, time and budget are in its first line only."""
     lines: list[tuple[str, ...]] = []
     last = None
     for entry in entries:
@@ -222,7 +222,9 @@ def caption(entries: Sequence[Comparison]) -> str:
         f"{len(known)} of {len(entries)} figures measured, {short} short.",
     ]
     if any(entry.budget != 1 for entry in entries):
-        words.append("The training was not as long as the recipe's: the figures cannot be held against the paper's.")
+        words.append(
+            "Training was shorter or longer than in the recipe: the figures are not comparable to the paper's."
+        )
     return " ".join(words)
 
 

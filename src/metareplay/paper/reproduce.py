@@ -1,4 +1,4 @@
-"""Reproduce a table of the paper: which runs it takes."""
+"""Reproduce a table of the paper: which runs it needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from metareplay.learner.recipe_book import default_settings
 from metareplay.paper.tables import PaperRow, PaperTable
 
 FIXED = {
-    "method": "the row says which method it is, choose rows with --rows",
-    "benchmark": "the table says which benchmark it is",
-    "network": "the table says which network it is",
-    "seed": "seeds are chosen by --seed and --seeds",
+    "method": "the row determines the method; choose rows with --rows",
+    "benchmark": "the table determines the benchmark",
+    "network": "the table determines the network",
+    "seed": "seeds are chosen with --seed and --seeds",
 }
-"""Settings that would make a run another row than the one it stands for."""
+"""Settings that are fixed by the table."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PlannedRun:
     method: str
     plan: Plan
     budget: float | None = 1.0
-    """Its length as a share of the recipe's; None where they are told in different units."""
+    """Its length as a fraction of the recipe's; None if they are given in different units."""
 
     @property
     def config(self) -> RunConfig:
@@ -39,7 +39,7 @@ class PlannedRun:
 
 
 def chosen_rows(table: PaperTable, names: Sequence[str]) -> tuple[PaperRow, ...]:
-    """The rows asked for, by our names or the paper's; all that can be run if none is named."""
+    """The requested rows, by our names or the paper's; if none is named, all that can be run."""
     if not names:
         return table.own_rows
     known = {name.lower() for row in table.own_rows for name in (row.paper, str(row.method))}
@@ -62,14 +62,14 @@ def planned_runs(
     """Every run that the rows need, seed by seed, so that an interrupted table has all rows; rows may share runs."""
     if fixed := [key for key in FIXED if key in (given or {})]:
         raise ConfigError(
-            f"--set {fixed[0]} is not possible here: {FIXED[fixed[0]]}; use metareplay run for runs of your own"
+            f"--set {fixed[0]} is not allowed here: {FIXED[fixed[0]]}; use metareplay run for your own runs"
         )
     methods = dict.fromkeys(str(row.method) for row in rows)
     planned: list[PlannedRun] = []
     for seed in seeds:
         for method in methods:
             defaults, source = default_settings(table.benchmark, method, table.network, published=True)
-            defaults = {**defaults, **table.settings}  # those that have no effect with a method are passed over
+            defaults = {**defaults, **table.settings}  # those that have no effect with a method are ignored
             config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "settings"), budget)
             share = _length_share(config, build_config(defaults, {}, "settings"))
             folder = out / method / f"seed-{seed}"
@@ -81,18 +81,18 @@ def planned_runs(
 
 
 def _length_share(config: RunConfig, recipe: RunConfig) -> float | None:
-    """How long a run trains, as a share of its recipe; None where one counts iterations and the other epochs."""
+    """Training length as a fraction of the recipe's; None if one counts iterations and the other epochs."""
     for key in ("iterations", "epochs"):
-        own, full = getattr(config.training, key), getattr(recipe.training, key)
-        if own is not None and full is not None:
-            return float(own / full)
+        length, full = getattr(config.training, key), getattr(recipe.training, key)
+        if length is not None and full is not None:
+            return float(length / full)
     return None
 
 
 def shortened(config: RunConfig, budget: float) -> RunConfig:
-    """The configuration with a share of its training steps, at least one."""
+    """The configuration with a fraction of its training steps, at least one."""
     if not 0 < budget <= 1:
-        raise ConfigError(f"--budget {budget} must lie above 0 and not above 1; it scales the number of training steps")
+        raise ConfigError(f"--budget {budget} must be above 0 and at most 1; it scales the number of training steps")
     if budget == 1:
         return config
     training, strategy = config.training, config.strategy

@@ -35,7 +35,7 @@ class PaperTable:
     network: str
     rows: tuple[PaperRow, ...]
     settings: dict[str, Any] = field(default_factory=dict)
-    """What its runs have instead of what their recipes say; keys that have no effect with a method are passed over."""
+    """Settings of its runs that override their recipes; keys that have no effect with a method are ignored."""
     other_labels: tuple[str, ...] = ()
     """Tables of the paper's main text that show some of the same figures."""
 
@@ -54,14 +54,14 @@ class PaperTable:
 def paper_tables() -> dict[str, PaperTable]:
     """All tables by their plain names."""
     file = resources.files("metareplay.paper") / "tables.yaml"
-    found = {}
+    tables = {}
     for name, entry in yaml.safe_load(file.read_text()).items():
         rows = []
         for row in entry.pop("rows"):
             figures = {key: (value[0], value[1]) for key, value in row["figures"].items()}
             rows.append(PaperRow(row["paper"], row.get("method"), figures, row.get("batch_wise", False)))
-        found[name] = PaperTable(name, rows=tuple(rows), other_labels=tuple(entry.pop("other_labels", ())), **entry)
-    return found
+        tables[name] = PaperTable(name, rows=tuple(rows), other_labels=tuple(entry.pop("other_labels", ())), **entry)
+    return tables
 
 
 def paper_table(name: str) -> PaperTable:
