@@ -60,7 +60,7 @@ class Page(HTMLParser):
         return [value for _, attributes in self.tags if (value := attributes.get(name)) is not None]
 
     def count(self, tag: str, **wanted: str) -> int:
-        return sum(found == tag and wanted.items() <= attributes.items() for found, attributes in self.tags)
+        return sum(actual == tag and wanted.items() <= attributes.items() for actual, attributes in self.tags)
 
 
 def classification_results(method: str = "pr-bbb", seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def write_run_folder(folder: Path, results: dict[str, Any], config: dict[str, An
 
 
 def write_regression_arrays(folder: Path, *, truth: bool = True) -> None:
-    """Predictions that fit each polynomial near its data and grow unsure away from it."""
+    """Predictions that fit each polynomial near its data and are uncertain elsewhere."""
     rng = np.random.default_rng(1)
     x = np.linspace(-6, 6, 400)
     arrays: dict[str, np.ndarray] = {"x": x}
@@ -171,7 +171,7 @@ def write_regression_arrays(folder: Path, *, truth: bool = True) -> None:
 
 
 def write_modes_arrays(folder: Path) -> None:
-    """Entropy maps of three binary tasks, each sure around its own two modes."""
+    """Entropy maps of three binary tasks, each confident near its own two modes."""
     rng = np.random.default_rng(2)
     grid = np.linspace(-8, 8, 60)
     angle = (np.arange(6) + 0.5) / 6 * 2 * np.pi
@@ -197,7 +197,7 @@ def write_modes_arrays(folder: Path) -> None:
 
 
 def write_uncertainty_arrays(folder: Path, criteria: tuple[str, ...] = ("ent", "agree")) -> None:
-    """Scores in bins, lower at home than abroad, and confidences that promise too much."""
+    """Binned scores, lower for own inputs than for others, and overconfident predictions."""
     places = np.arange(32)
     own, other = (np.round(200 * np.exp(-(((places - middle) / 5.0) ** 2))) for middle in (10, 22))
     arrays = {f"scores.{name}": np.stack([np.stack([own] * 5), np.stack([other] * 5)]) for name in criteria}

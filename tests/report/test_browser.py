@@ -1,6 +1,6 @@
 """The page in a real browser: headless Chromium, driven by Selenium.
 
-Without a browser these tests are skipped, unless METAREPLAY_BROWSER=required (as in continuous integration): then they fail.
+Without a browser these tests are skipped, or fail if METAREPLAY_BROWSER=required (as in continuous integration).
 """
 
 import json
@@ -47,7 +47,7 @@ class Browser:
         self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
 
     def open(self, page: Path, *, width: int = DESKTOP, scheme: str = "light") -> None:
-        """Load a page anew at this width, as a phone where it is narrow, with everything unfolded."""
+        """Reload a page at this width, as on a phone if it is narrow, with all details open."""
         self.driver.get("about:blank")
         self.logs()
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -62,7 +62,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def logs(self) -> tuple[list[Any], list[str]]:
-        """What the console said since the last call, and which addresses were asked for."""
+        """Console messages since the last call, and the requested URLs."""
         console = self.driver.get_log("browser")
         events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
         return console, [
@@ -125,13 +125,12 @@ def test_a_page_renders(browser: Browser, pages: dict[str, Path], name: str, wid
     browser.open(pages[name], width=width, scheme=scheme)
     console, requests = browser.logs()
     assert console == []
-    assert [url for url in requests if not url.startswith("data:")] == [
-        pages[name].as_uri()
-    ]  # nothing but the page itself
+    # nothing but the page itself
+    assert [url for url in requests if not url.startswith("data:")] == [pages[name].as_uri()]
     assert browser.run("return [innerWidth, document.documentElement.scrollWidth]") == [width, width]
-    drawings = browser.run(
-        "return [...document.querySelectorAll('figure svg')].map(s => [s.getBoundingClientRect(), s.querySelectorAll('path').length])"
-    )
+    drawings = browser.run("""
+        return [...document.querySelectorAll('figure svg')]
+          .map(svg => [svg.getBoundingClientRect(), svg.querySelectorAll('path').length]);""")
     assert len(drawings) > 5
     assert all(box["width"] > 100 and box["height"] > 50 and paths for box, paths in drawings)
 
@@ -144,7 +143,8 @@ def test_no_text_is_cut_off(browser: Browser, pages: dict[str, Path], name: str)
           const frame = svg.getBoundingClientRect();
           return [...svg.querySelectorAll('text')].filter(text => {
             const box = text.getBoundingClientRect();
-            return box.left < frame.left - 4 || box.right > frame.right + 4 || box.top < frame.top - 4 || box.bottom > frame.bottom + 4;
+            return box.left < frame.left - 4 || box.right > frame.right + 4
+              || box.top < frame.top - 4 || box.bottom > frame.bottom + 4;
           }).map(text => text.textContent);
         });""")
     assert outside == []
@@ -155,7 +155,8 @@ def test_text_stands_out_from_the_page(browser: Browser, pages: dict[str, Path],
     browser.open(pages[name], scheme=scheme)
     paper, ink, labels = browser.run(f"""{LIGHTNESS}
         const style = getComputedStyle(document.body);
-        const texts = [...document.querySelectorAll('figure svg text')].filter(t => !/#|rgb/.test(t.getAttribute('style') ?? ''));
+        const texts = [...document.querySelectorAll('figure svg text')]
+          .filter(text => !/#|rgb/.test(text.getAttribute('style') ?? ''));
         return [light(style.backgroundColor), light(style.color), texts.map(t => light(getComputedStyle(t).fill))];""")
     assert (paper > 0.9) == (scheme == "light")
     assert abs(ink - paper) > 0.6
@@ -164,7 +165,9 @@ def test_text_stands_out_from_the_page(browser: Browser, pages: dict[str, Path],
 
 
 def column(browser: Browser, number: int) -> list[str]:
-    script = "return [...document.querySelector('table.sortable').tBodies[0].rows].map(row => row.cells[arguments[0]].dataset.sort)"
+    script = """
+        const rows = [...document.querySelector('table.sortable').tBodies[0].rows];
+        return rows.map(row => row.cells[arguments[0]].dataset.sort);"""
     return list(browser.run(script, number))
 
 

@@ -130,7 +130,7 @@ def test_regression_shows_errors_and_its_picture(
     folder = make_lean_run("run", results)
     without = report([folder], tmp_path / "report.html")
     assert f"{results['mse']['tinfer_final']:.3g}" in without.visible
-    assert "Share of inputs given to the task they belong to" in without.visible
+    assert "Share of inputs assigned to the right task" in without.visible
     assert "TGiven-During" in without.visible
     assert "Forgetting" not in without.visible
     assert "Predictions" not in without.visible

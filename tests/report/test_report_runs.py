@@ -63,8 +63,8 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
     ("file", "content", "message"),
     [
         ("results.json", "{", "results.json is not valid JSON"),
-        ("results.json", "[]", "does not say schema 1"),
-        ("results.json", json.dumps({"schema": 2}), "does not say schema 1"),
+        ("results.json", "[]", "does not have schema 1"),
+        ("results.json", json.dumps({"schema": 2}), "does not have schema 1"),
         ("results.json", json.dumps({"schema": 1, "method": "vcl"}), "lacks benchmark, network, seed, num_tasks"),
         ("config.yaml", "a: [", "config.yaml is not valid YAML"),
         ("metrics.jsonl", '{"task": 0, "iteration": 1, "loss": 1}\n{"task": 0', "metrics.jsonl, line 2"),

@@ -1,4 +1,4 @@
-"""What tables, figures and page share: estimates over seeds, how numbers are shown, what each figure means."""
+"""What tables, figures and page share: estimates over seeds, number formats, what each figure means."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from metareplay.errors import DataError
 from metareplay.experiments.results import Results, SquaredErrors
 
 Number = Callable[[Results], float | None]
-"""One figure of a run, None where it does not apply."""
+"""One figure of a run, None if it does not apply."""
 
 Kind = Literal["percent", "mse", "seconds"]
 
@@ -30,7 +30,7 @@ CRITERION_TITLES: dict[str, str] = {
 
 
 def tinfer(criterion: str) -> Number:
-    """Accuracy after the last task, the task being inferred."""
+    """Accuracy after the last task, with the task inferred."""
     return lambda results: (results.tinfer_final or {}).get(criterion)
 
 
@@ -40,17 +40,17 @@ def batch_wise(criterion: str) -> Number:
 
 
 def right_task(criterion: str) -> Number:
-    """Share of inputs given to the task they belong to."""
+    """Share of inputs assigned to the right task."""
     return lambda results: (results.task_inference_accuracy or {}).get(criterion)
 
 
 def training_seconds(results: Results) -> float | None:
-    """How long all tasks were trained."""
+    """Training time of all tasks."""
     return None if results.seconds is None else results.seconds.train
 
 
 class Measure(NamedTuple):
-    """A figure of a run: what it is, what it is called, how it is shown and what it means."""
+    """A figure of a run: how to get it, its label, its format and its meaning."""
 
     number: Number
     label: str
@@ -64,13 +64,13 @@ TASK_GIVEN = (
         lambda results: results.tgiven_during,
         "TGiven-During",
         "percent",
-        "Accuracy on each task right after learning it, the task being known.",
+        "Accuracy on each task right after learning it, with the task known.",
     ),
     Measure(
         lambda results: results.tgiven_final,
         "TGiven-Final",
         "percent",
-        "Accuracy on all tasks after the last one, the task being known.",
+        "Accuracy on all tasks after the last one, with the task known.",
     ),
     Measure(
         lambda results: results.forgetting,
@@ -83,7 +83,7 @@ TASK_GIVEN = (
         lambda results: results.backward_transfer,
         "Backward transfer",
         "percent",
-        "What later tasks changed on earlier ones, in percentage points.",
+        "Change in accuracy on earlier tasks due to later ones, in percentage points.",
     ),
 )
 CALIBRATION = Measure(
@@ -112,14 +112,14 @@ MSE = (
         lambda results: (results.mse or SquaredErrors()).tinfer_final,
         "MSE TInfer-Final",
         "mse",
-        "Squared error after the last task, the task being inferred.",
+        "Squared error after the last task, with the task inferred.",
         False,
     ),
 )
 
 
 class Estimate(NamedTuple):
-    """Mean over seeds, its standard error (sample standard deviation over the root of n; None for one seed), and n."""
+    """Mean over seeds, its standard error (sample standard deviation over sqrt(n); None for one seed), and n."""
 
     mean: float
     standard_error: float | None
@@ -132,7 +132,7 @@ def estimate(runs: Sequence[Results], number: Number) -> Estimate | None:
 
 
 def estimate_of(numbers: Sequence[float]) -> Estimate | None:
-    """Mean and standard error of the finite ones among some numbers, None if there is none."""
+    """Mean and standard error of the finite numbers, None if there are none."""
     values = [float(value) for value in numbers if math.isfinite(value)]
     n = len(values)
     if n == 0:
@@ -149,11 +149,11 @@ def criteria_of(runs: Sequence[Results]) -> list[str]:
     figures = [
         by_name or {} for run in runs for by_name in (run.tinfer_final, run.task_inference_accuracy, run.batch_wise)
     ]
-    found = {
+    criteria = {
         name for by_name in figures for name, value in by_name.items() if value is not None and math.isfinite(value)
     }
     order = list(CRITERION_TITLES)
-    return sorted(found, key=lambda name: (order.index(name) if name in order else len(order), name))
+    return sorted(criteria, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
 def show_number(value: float, kind: Kind) -> str:
@@ -173,7 +173,7 @@ def show(value: Estimate | None, kind: Kind) -> str:
 
 
 def mean_and_error(value: Estimate, kind: Kind) -> tuple[str, str]:
-    """Both parts of an estimate with the same decimals; the second is empty where there is no standard error."""
+    """Both parts of an estimate with the same number of decimals; the second is empty if there is no standard error."""
     if value.standard_error is None:
         return show_number(value.mean, kind), ""
     if kind == "mse" and 1e-5 < abs(value.mean) < 1e5:
@@ -183,7 +183,7 @@ def mean_and_error(value: Estimate, kind: Kind) -> tuple[str, str]:
 
 
 def show_duration(seconds: float) -> str:
-    """A length of time for people, e.g. ``1 h 2 min``."""
+    """A human-readable duration, e.g. ``1 h 2 min``."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
@@ -197,7 +197,7 @@ def task_names(results: Results) -> list[str]:
 
 
 def fine_tuned_row(runs: Sequence[Results]) -> NDArray[np.float64] | None:
-    """The mean over seeds of all tasks' scores after fine-tuning on coresets, (T,); None where there was none."""
+    """The mean over seeds of all tasks' scores after fine-tuning on coresets, (T,); None if there was none."""
     rows = [run.tgiven_fine_tuned for run in runs if run.tgiven_fine_tuned]
     return np.array(rows, dtype=np.float64).mean(axis=0) if rows else None  # (seeds, T) -> (T,)
 
@@ -206,7 +206,7 @@ Matrix = Sequence[Sequence[float | None]]
 
 
 def mean_matrix(matrices: Sequence[Matrix | None], tasks: int) -> NDArray[np.float64] | None:
-    """The mean over seeds of task matrices, perhaps triangular: (T, T), NaN where unknown; None if no seed has one."""
+    """The mean over seeds of (triangular) task matrices: (T, T), NaN where unknown; None if no seed has one."""
     padded = []
     for matrix in matrices:
         if not matrix:

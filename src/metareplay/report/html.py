@@ -40,7 +40,7 @@ def text_cell(text: str, meaning: str = "") -> Cell:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, sortable: bool = False, css: str = "") -> str:
-    """A table in a box that scrolls sideways where it has to; the first cell of a row is its heading."""
+    """A table in a box that scrolls sideways if needed; the first cell of a row is its heading."""
     heads = "".join(_head(header, sortable) for header in headers)
     body = "\n".join(f"<tr>{_cell(row[0], 'th')}{''.join(_cell(cell, 'td') for cell in row[1:])}</tr>" for row in rows)
     classes = " ".join(filter(None, ("sortable" if sortable else "", css)))
@@ -69,13 +69,13 @@ def details(summary: str, content: str, *, css: str = "panel", remark: str = "",
 
 
 def code(text: str, *, css: str = "") -> str:
-    """Text as it is, in a box that scrolls sideways."""
+    """Preformatted text, in a box that scrolls sideways."""
     names = f' class="{css}"' if css else ""
     return f"<pre{names}>{escape(text.rstrip())}</pre>"
 
 
 def document(title: str, header: str, main: str, footer: str) -> str:
-    """The whole page. It fetches nothing, and the policy in its head forbids that it ever does."""
+    """The whole page. It fetches nothing, and the policy in its head forbids it to."""
     folder = files("metareplay.report")
     css, script = ((folder / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

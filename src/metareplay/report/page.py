@@ -39,12 +39,12 @@ _FOOTER = (
 
 
 def write_report(folders: Sequence[Path], out: Path) -> Path:
-    """Write one page about all runs in the folders; seeds of one method are taken together. Returns the page's path.
+    """Write one page about all runs in the folders; seeds of one method are combined. Returns the page's path.
 
     A folder is a run, or holds runs (``seed-0/``, ``seed-1/``, ...). In a folder ``out`` the page is report.html.
     """
     if not folders:
-        raise DataError("no folder was given to report on; name at least one folder that metareplay run has written")
+        raise DataError("no folder was given to report on; give at least one folder that metareplay run has written")
     found = find_runs(folders)
     groups = group_runs(found.runs)
     if len(groups) == 1:
@@ -115,7 +115,7 @@ def _comparison(groups: Sequence[Group], name: str) -> str:
 
 
 def _winners(groups: Sequence[Group]) -> str:
-    """Who came out best, as cards."""
+    """The best methods, as cards."""
     cards = []
     for measure in _headline_measures(groups):
         values = [estimate(group.results, measure.number) for group in groups]

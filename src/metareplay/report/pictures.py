@@ -14,15 +14,15 @@ PREDICTIVE = ("regression", "boundaries", "maps", "samples")
 def pictures(group: Group, prefix: str) -> str:
     """The drawings for one method, small ones side by side in a grid."""
     names = [name for name in DRAWINGS if name not in PREDICTIVE]
-    found = [drawing for name in names for drawing in DRAWINGS[name].draw([group], PAGE)]
-    wide = [_picture(drawing, prefix) for drawing in found if drawing.wide]
-    small = [_picture(drawing, prefix) for drawing in found if not drawing.wide]
+    drawings = [drawing for name in names for drawing in DRAWINGS[name].draw([group], PAGE)]
+    wide = [_picture(drawing, prefix) for drawing in drawings if drawing.wide]
+    small = [_picture(drawing, prefix) for drawing in drawings if not drawing.wide]
     content = "".join(wide) + (f'<div class="figures">{"".join(small)}</div>' if small else "")
     return f"<h3>Pictures</h3>{content}" if content else ""
 
 
 def predictive_pictures(groups: Sequence[Group], prefix: str) -> str:
-    """What the toy problems show: predictions over the input space, of one method or of several side by side."""
+    """The drawings of the toy problems: predictions over the input space, of one or more methods side by side."""
     names = PREDICTIVE if len(groups) == 1 else [name for name in PREDICTIVE if DRAWINGS[name].together]
     return "".join(_picture(drawing, prefix) for name in names for drawing in DRAWINGS[name].draw(groups, PAGE))
 

@@ -1,4 +1,4 @@
-"""Read finished runs from their folders and put the seeds of one method together."""
+"""Read finished runs from their folders and group the seeds of each method."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ Tensors = dict[str, NDArray[np.floating]]
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """One finished run, as its folder tells it; the model is never opened."""
+    """One finished run, read from its folder; the model is never loaded."""
 
     folder: Path
     results: Results
@@ -31,22 +31,22 @@ class FinishedRun:
     config: dict[str, str]
     history: list[dict[str, Any]]
     computed: Tensors | None = None
-    """What stands for ``predictive.safetensors``, if it was computed again."""
+    """Replaces ``predictive.safetensors``, if it was recomputed."""
 
     def predictive(self) -> Tensors | None:
-        """The arrays for the figure of a toy problem, if the run kept them."""
+        """The arrays for the figure of a toy problem, if the run stored them."""
         if self.computed is not None:
             return self.computed
         return _read_arrays(self.folder / "predictive.safetensors")
 
     def uncertainty(self) -> Tensors | None:
-        """Uncertainties and confidences in bins, if the run kept them."""
+        """Binned uncertainties and confidences, if the run stored them."""
         return _read_arrays(self.folder / "uncertainty.safetensors")
 
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one method that differ in nothing but the seed."""
+    """The runs of one method that differ only in the seed."""
 
     label: str
     runs: tuple[FinishedRun, ...]
@@ -72,7 +72,7 @@ class FoundRuns(NamedTuple):
 
 
 def read_run(folder: Path) -> FinishedRun:
-    """Read one run's folder; only results.json has to be there."""
+    """Read one run's folder; only results.json is required."""
     config_text = _read_text(folder / "config.yaml")
     return FinishedRun(
         folder,
@@ -86,11 +86,11 @@ def read_run(folder: Path) -> FinishedRun:
 def results_in(folder: Path) -> Results:
     """The results of a finished run."""
     if not folder.exists():
-        raise DataError(f"there is no folder {folder}; name a folder that metareplay run has written")
+        raise DataError(f"there is no folder {folder}; give a folder that metareplay run has written")
     if not (folder / FILE).is_file():
         raise DataError(
             f"{folder} is not a finished run: {FILE} is missing; "
-            "name a folder that metareplay run has written, or finish the run with metareplay run --resume"
+            "give a folder that metareplay run has written, or finish the run with metareplay run --resume"
         )
     return read_results(folder / FILE)
 
@@ -100,18 +100,18 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
     runs: dict[Path, FinishedRun] = {}
     unfinished: list[Path] = []
     for folder in map(Path, folders):
-        found = [folder] if (folder / "results.json").exists() else _folders_with(folder, "results.json")
-        if not found:
+        finished = [folder] if (folder / "results.json").exists() else _folders_with(folder, "results.json")
+        if not finished:
             results_in(folder)  # raises the error that says what is missing
-        for path in found:
+        for path in finished:
             runs.setdefault(path.resolve(), read_run(path))
-        if folder not in found:
-            unfinished += [path for path in _folders_with(folder, "config.yaml") if path not in found]
+        if folder not in finished:
+            unfinished += [path for path in _folders_with(folder, "config.yaml") if path not in finished]
     return FoundRuns(list(runs.values()), unfinished)
 
 
 def group_runs(runs: Sequence[FinishedRun]) -> list[Group]:
-    """Put runs together that differ only in the seed; where one method has several settings, the label says which."""
+    """Group runs that differ only in the seed; if a method has runs with different settings, the labels show them."""
     variants: dict[tuple[str, ...], dict[tuple[tuple[str, str], ...], list[FinishedRun]]] = {}
     for run in runs:
         results = run.results
@@ -135,8 +135,8 @@ def group_runs(runs: Sequence[FinishedRun]) -> list[Group]:
 
 
 def _folders_with(folder: Path, name: str) -> list[Path]:
-    found = (path.parent for path in folder.rglob(name)) if folder.is_dir() else iter(())
-    return sorted(path for path in found if not _NOT_A_RUN.intersection(path.relative_to(folder).parts))
+    parents = (path.parent for path in folder.rglob(name)) if folder.is_dir() else iter(())
+    return sorted(path for path in parents if not _NOT_A_RUN.intersection(path.relative_to(folder).parts))
 
 
 def _read_text(path: Path) -> str | None:
@@ -158,7 +158,7 @@ def _read_arrays(path: Path) -> Tensors | None:
 
 
 def _read_config(folder: Path, text: str | None) -> dict[str, str]:
-    """The configuration as dotted keys and shown values."""
+    """The configuration as dotted keys and values as text."""
     try:
         content = yaml.safe_load(text or "")
     except yaml.YAMLError as error:
@@ -177,7 +177,7 @@ def _flatten(content: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _read_history(path: Path) -> list[dict[str, Any]]:
-    """The training lines, in order; a resumed run may have written a line twice, the later one counts."""
+    """The training records, in order; if a resumed run wrote a record twice, the later one counts."""
     lines: dict[tuple[int, int], dict[str, Any]] = {}
     for number, text in enumerate((_read_text(path) or "").splitlines(), start=1):
         if not text.strip():

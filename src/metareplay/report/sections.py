@@ -41,16 +41,16 @@ SCENARIOS = {
     "class": "each task has its own classes, and the task has to be inferred to name the class",
 }
 
-_MOST_ROWS = 12  # a longer table of tasks is folded
+_MOST_ROWS = 12  # a longer table of tasks is collapsed
 
 
 def headline_criterion(runs: Sequence[Results]) -> str | None:
-    """The criterion the paper reports first: entropy, or what the method has instead; never the best in hindsight."""
+    """The criterion the paper reports first: entropy, or the method's alternative; never the best in hindsight."""
     return next((name for name in criteria_of(runs) if estimate(runs, tinfer(name)) is not None), None)
 
 
 def headline(group: Group) -> str:
-    """The cards on top: what was reached, at which cost."""
+    """The cards at the top: results and costs."""
     runs = group.results
     if group.regression:
         items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in MSE[1:]]
@@ -60,7 +60,7 @@ def headline(group: Group) -> str:
                 right,
                 "Right task",
                 "percent",
-                "Share of inputs given to the task they belong to, by predictive variance.",
+                "Share of inputs assigned to the right task, by predictive variance.",
             )
         )
     else:
@@ -121,8 +121,8 @@ def _before_fine_tuning(group: Group) -> str:
         ]
     elif name is not None:
         figures.append((f"TInfer-Final ({name})", "percent", lambda f: (f.tinfer_final or {}).get(name)))
-    found = [(label, kind, estimate(group.results, _before(figure))) for label, kind, figure in figures]
-    shown = ", ".join(f"{escape(label)} {show(value, kind)}" for label, kind, value in found if value is not None)
+    values = [(label, kind, estimate(group.results, _before(figure))) for label, kind, figure in figures]
+    shown = ", ".join(f"{escape(label)} {show(value, kind)}" for label, kind, value in values if value is not None)
     return (
         f'<p class="note">All figures are those after fine-tuning on coresets. Before it: {shown}.</p>' if shown else ""
     )
@@ -175,7 +175,7 @@ def how_to_repeat(group: Group) -> str:
         for key, value in (first.seconds.model_dump(exclude_none=True).items() if first.seconds else ())
     ]
     rows = [[html.text_cell(str(key)), html.text_cell(_plain(value))] for key, value in (*environment, *seconds)]
-    others = "" if len(seeds) == 1 else "<p class='note'>Of the first seed; the others differ in the seed alone.</p>"
+    others = "" if len(seeds) == 1 else "<p class='note'>Of the first seed; the others differ only in the seed.</p>"
     config = html.code(run.config_text) if run.config_text else "<p class='note'>The folder holds no config.yaml.</p>"
     return (
         "<h3>Repeat it</h3>"

@@ -70,14 +70,14 @@ def comparison_table(groups: Mapping[str, Sequence[Results]]) -> Table:
     table.add_column("Seeds", justify="right")
     for figure in figures:
         table.add_column("\n".join(figure.label.replace("-", " ").split(" ", 1)), justify="right", no_wrap=True)
-    for label, runs in groups.items():  # the standard error stands below its mean: seven columns fit into 80 characters
+    for label, runs in groups.items():  # the standard error is below its mean, to fit seven columns into 80 characters
         values = (show(estimate(runs, figure.number), figure.kind) for figure in figures)
         table.add_row(label, str(len(runs)), *(value.replace(" ± ", "\n±") for value in values))
     return table
 
 
 def parameters_line(results: Results) -> str | None:
-    """How many parameters are trained, against what one task's posterior and the main network have."""
+    """The number of trained parameters, relative to one task's posterior and to the main network."""
     counts = results.parameters or ParameterCounts()
     trained = counts.trained
     if trained is None:
@@ -138,5 +138,5 @@ def _check_same(runs: Sequence[Results]) -> Results:
         different = sorted({str(getattr(run, key)) for run in runs})
         if len(different) > 1:
             words = f"runs with different {key} ({', '.join(different)}) have no common mean"
-            raise DataError(f"{words}; summarise each of them on its own")
+            raise DataError(f"{words}; summarise each of them separately")
     return runs[0]

@@ -51,9 +51,9 @@ def other(make_run: MakeRun, make_results: Results, add_modes_arrays: Add) -> Pa
 
 def test_a_run_without_extra_files_has_curves_matrix_and_confusions(make_run: MakeRun, make_results: Results) -> None:
     groups = groups_in(make_run("run", make_results()))
-    found = {name: [drawing.name for drawing in draw(name, groups)] for name in DRAWINGS}
+    actual = {name: [drawing.name for drawing in draw(name, groups)] for name in DRAWINGS}
     confusions = [f"confusion-{name}" for name in ("ent", "conf", "agree", "ku")]
-    assert {name: names for name, names in found.items() if names} == {
+    assert {name: names for name, names in actual.items() if names} == {
         "curves": ["curves"],
         "matrix": ["matrix"],
         "confusion": confusions,
@@ -88,9 +88,8 @@ def test_the_plane_has_boundaries_maps_and_samples(modes: Path) -> None:
     lack = np.asarray(shown[4].get_images()[0].get_array())  # the first sample of the first task, conf
     right = 1 / (1 + np.exp(-np.linspace(-8, 8, 60)))
     assert lack == pytest.approx(np.minimum(right, 1 - right) * np.ones((60, 1)), abs=1e-6)
-    assert all(
-        any(isinstance(found, ContourSet) for found in axes.collections) for axes in shown
-    )  # the boundaries of single samples
+    # the boundaries of single samples
+    assert all(any(isinstance(actual, ContourSet) for actual in axes.collections) for axes in shown)
     assert "confidence" in singles.caption
 
 

@@ -195,7 +195,7 @@ def test_regression_shows_bands_points_truth_and_the_inferred_task() -> None:
     ]
     first = np.asarray(strip.collections[0].get_paths()[0].vertices)
     assert first[:, 0].min() == -6
-    assert first[:, 0].max() == pytest.approx(0, abs=0.2)  # the left task is surer to the left of zero
+    assert first[:, 0].max() == pytest.approx(0, abs=0.2)  # the left task is more confident to the left of zero
     low, high = axes.get_ylim()
     assert low < -1
     assert high > 1
@@ -305,14 +305,13 @@ def test_a_single_task_can_be_drawn() -> None:
 
 def test_task_boundaries_are_drawn_over_several_runs() -> None:
     signals = [np.random.default_rng(seed).random((3, 50, 2)) for seed in range(2)]
-    found = [Thresholds(0.9, 0.2, 0.0, 1.0), Thresholds(0.2, 0.9, 0.0, 1.0)]  # a range of thresholds, and none
-    drawn = boundary_figure(signals, found)
+    actual = [Thresholds(0.9, 0.2, 0.0, 1.0), Thresholds(0.2, 0.9, 0.0, 1.0)]  # a range of thresholds, and none
+    drawn = boundary_figure(signals, actual)
     titles = [axes.get_title(loc="left") for axes in drawn.axes]
     assert titles == ["thresholds without error: 70.0 % of the range", "no threshold is without error"]
     assert [len(axes.patches) for axes in drawn.axes] == [1, 0]
     assert [axes.get_xlim() for axes in drawn.axes] == [(0, 150)] * 2
     legend = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert legend[0] == "mean over 10 iterations"
-    assert (
-        legend[2] == "highest elsewhere, after a grace period of 40 iterations"
-    )  # tasks of 50 iterations keep their last window
+    # tasks of 50 iterations keep their last window
+    assert legend[2] == "highest elsewhere, after a grace period of 40 iterations"

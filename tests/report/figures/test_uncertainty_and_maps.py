@@ -62,9 +62,8 @@ def test_maps_share_one_scale_by_unit_and_put_rows_on_the_vertical_axis() -> Non
     finer = plane._replace(grid_x=np.linspace(-1, 1, 9), grid_y=np.linspace(-1, 1, 9))
     several = [MapRow("one, ent", "nats", maps), MapRow("two, ent", "nats", [Map(np.full((9, 9), 0.1), 0)], finer)]
     images = [axes for axes in maps_figure(plane, several, ["a", "b"]).axes if axes.get_images()]
-    assert [axes.get_images()[0].get_clim() for axes in images] == [
-        (0.0, 0.6)
-    ] * 3  # colours of two methods can be compared
+    # colours of two methods can be compared
+    assert [axes.get_images()[0].get_clim() for axes in images] == [(0.0, 0.6)] * 3
     with pytest.raises(DataError, match="a map has shape"):
         maps_figure(plane, [MapRow("ent", "nats", [Map(np.zeros((5, 3)), 0)])], ["a", "b"])
 
@@ -76,7 +75,7 @@ def test_a_boundary_is_where_the_likeliest_class_changes(classes: int, lines: in
     odds = np.exp(axis * directions.real[:, None, None] + axis[:, None] * directions.imag[:, None, None])  # (C, 21, 21)
     plane = Plane(axis, axis, [(np.zeros((1, 2)), np.zeros(1))])
     figure = boundaries_figure({"": (plane, (odds / odds.sum(0))[None])}, ["a"])
-    contours = [found for found in figure.axes[0].collections if isinstance(found, ContourSet)]
+    contours = [actual for actual in figure.axes[0].collections if isinstance(actual, ContourSet)]
     assert len(contours) == lines
     if classes == 2:
         assert abs(contours[0].get_paths()[0].vertices[:, 0]).max() < 1e-6  # halfway between right and left
@@ -136,10 +135,10 @@ def test_weights_show_densities_and_correlations() -> None:
     samples = rng.normal(size=(1, 400, 6))
     samples[0, :, 1] = -samples[0, :, 0]
     samples[0, :, 2] = 1.0
-    found = correlations(samples[0])
-    assert found[0, 1] == pytest.approx(-1)
-    assert found[2].tolist() == [0.0] * 6  # does not vary
-    assert abs(found[3, 4]) < 0.2
+    actual = correlations(samples[0])
+    assert actual[0, 1] == pytest.approx(-1)
+    assert actual[2].tolist() == [0.0] * 6  # does not vary
+    assert abs(actual[3, 4]) < 0.2
     figure = weights_figure(samples, np.arange(6) * 10, ["a"])
     assert len([axes for axes in figure.axes if axes.get_xlabel().startswith("weight")]) == 3
     with pytest.raises(DataError, match="do not fit 2 tasks"):
@@ -162,7 +161,7 @@ def test_a_density_is_as_wide_and_as_oblique_as_scotts_rule_says() -> None:
     share = heights / heights.sum()
     grid_x, grid_y = np.meshgrid(x, x)
     means = [(share * grid).sum() for grid in (grid_x, grid_y)]
-    found = [(share * (grid - mean) ** 2).sum() for grid, mean in zip((grid_x, grid_y), means, strict=True)]
+    actual = [(share * (grid - mean) ** 2).sum() for grid, mean in zip((grid_x, grid_y), means, strict=True)]
     wanted = points.var(axis=0) * (1 + 500 ** (-1 / 3)) + (20 / 100) ** 2
-    assert found == pytest.approx(wanted.tolist(), rel=0.02)
-    assert (share * (grid_x - means[0]) * (grid_y - means[1])).sum() / np.sqrt(np.prod(found)) < -0.95
+    assert actual == pytest.approx(wanted.tolist(), rel=0.02)
+    assert (share * (grid_x - means[0]) * (grid_y - means[1])).sum() / np.sqrt(np.prod(actual)) < -0.95

@@ -1,4 +1,4 @@
-"""What figures show of a run's predictions: the arrays of ``predictive.safetensors``."""
+"""The arrays of ``predictive.safetensors``, from which figures of a run's predictions are drawn."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from metareplay.report.runs import FinishedRun, Group, Tensors
 
 
 def first_with(group: Group, name: str) -> tuple[FinishedRun, Tensors] | None:
-    """The first seed that kept an array, and all that it kept."""
+    """The first seed that stored an array, and all its arrays."""
     for run in group.runs:
         if (arrays := run.predictive()) is not None and name in arrays:
             return run, arrays
@@ -27,7 +27,7 @@ def array_of(run: FinishedRun, arrays: Tensors, name: str) -> NDArray[np.floatin
 def training_points(
     run: FinishedRun, arrays: Tensors, tasks: int
 ) -> list[tuple[NDArray[np.floating], NDArray[np.floating]]]:
-    """Inputs and targets of each task that the run kept."""
+    """The stored training inputs and targets of each task."""
     return [
         (array_of(run, arrays, f"train_x_{task}"), array_of(run, arrays, f"train_y_{task}")) for task in range(tasks)
     ]
@@ -40,15 +40,14 @@ def plane_of(run: FinishedRun, arrays: Tensors, tasks: int) -> Plane:
 
 
 def decision_map(arrays: Tensors, task: int) -> NDArray[np.floating] | None:
-    """The probabilities of a task's classes over the plane, if the run kept them."""
+    """The probabilities of a task's classes over the plane, if the run stored them."""
     return arrays["probability"][task] if "probability" in arrays else None
 
 
 def uncertainty_maps(arrays: Tensors) -> Tensors:
     """Maps (T, rows, columns) of each criterion that the arrays hold."""
-    found = {"ent": arrays["entropy"]}
+    maps = {"ent": arrays["entropy"]}
     if "probability" in arrays:
-        found["conf"] = np.clip(
-            1 - arrays["probability"].max(axis=1), 0, 1
-        )  # (T, C, rows, columns) -> (T, rows, columns)
-    return found | ({"agree": arrays["agree"]} if "agree" in arrays else {})
+        # (T, C, rows, columns) -> (T, rows, columns)
+        maps["conf"] = np.clip(1 - arrays["probability"].max(axis=1), 0, 1)
+    return maps | ({"agree": arrays["agree"]} if "agree" in arrays else {})

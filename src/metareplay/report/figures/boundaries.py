@@ -1,4 +1,4 @@
-"""Loss and uncertainty of all iterations, and thresholds that find the tasks' boundaries [sm:fig:task_boundary]."""
+"""Loss and uncertainty of all iterations, and thresholds that detect task boundaries [sm:fig:task_boundary]."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,35 +14,35 @@ from metareplay.report.figures.canvas import BLUE, LIGHT, VERMILION, Theme, new_
 
 Array = npt.NDArray[Any]
 DRAWN = 4000
-"""Points of a line; a longer signal is thinned to the highest of neighbouring points, so that no peak is lost."""
+"""Points of a line; a longer signal is thinned to the maxima of neighbouring points, so that no peak is lost."""
 
 
 def boundary_figure(
     signals: Sequence[Array],
-    found: Sequence[Thresholds],
+    bounds: Sequence[Thresholds],
     *,
     labels: Sequence[str] = ("loss in nats", "entropy in nats"),
     theme: Theme = LIGHT,
 ) -> Figure:
-    """Both signals of some runs, each (T, I, 2), and what bounds the thresholds of each signal."""
+    """Both signals of some runs, each (T, I, 2), and the bounds on the threshold of each signal."""
     tasks, iterations, _ = signals[0].shape
     figure = new_figure(7.6, 4.8)
     panels = figure.subplots(2, 1, sharex=True)
-    for number, (axes, each, label) in enumerate(zip(panels, found, labels, strict=True)):
+    for number, (axes, bound, label) in enumerate(zip(panels, bounds, labels, strict=True)):
         style_axes(axes, theme)
-        if each.viable_share > 0:
-            axes.axhspan(each.elsewhere, each.at_boundaries, color=theme.muted, alpha=0.18, linewidth=0)
+        if bound.viable_share > 0:
+            axes.axhspan(bound.elsewhere, bound.at_boundaries, color=theme.muted, alpha=0.18, linewidth=0)
         for task in range(1, tasks):
             axes.axvline(task * iterations, color=theme.line, linewidth=0.8, zorder=0)
         for run in signals:
             _line(axes, run[..., number], WINDOW)
-        axes.axhline(each.at_boundaries, color=VERMILION, linewidth=1.1, linestyle=(0, (5, 3)))
-        axes.axhline(each.elsewhere, color=theme.ink, linewidth=1.1, linestyle=(0, (1, 2)))
+        axes.axhline(bound.at_boundaries, color=VERMILION, linewidth=1.1, linestyle=(0, (5, 3)))
+        axes.axhline(bound.elsewhere, color=theme.ink, linewidth=1.1, linestyle=(0, (1, 2)))
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
         share = (
-            f"thresholds without error: {each.viable_share:.1f} % of the range"
-            if each.viable_share > 0
+            f"thresholds without error: {bound.viable_share:.1f} % of the range"
+            if bound.viable_share > 0
             else "no threshold is without error"
         )
         axes.set_title(share, loc="left", color=theme.ink, fontsize=10)
@@ -56,7 +56,7 @@ def boundary_figure(
         "lowest at a boundary",
         f"highest elsewhere, after a grace period of {grace} iterations",
     ]
-    if any(each.viable_share > 0 for each in found):
+    if any(bound.viable_share > 0 for bound in bounds):
         handles.append(Patch(color=theme.muted, alpha=0.18, linewidth=0))
         names.append("thresholds without error")
     figure.legend(handles, names, loc="outside upper center", ncols=2, frameon=False, labelcolor=theme.ink, fontsize=9)

@@ -1,4 +1,4 @@
-"""What all figures share: colours, themes, axes, and how a figure becomes a file or a part of a page."""
+"""What all figures share: colours, themes, axes, and how a figure is written to a file or a page."""
 
 import io
 import re
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from metareplay.errors import ConfigError
 from metareplay.files import write_atomically
 
-# Okabe and Ito's colours for all kinds of colour vision; yellow last, it is faint on white.
+# Okabe and Ito's colour-blind-safe palette; yellow last, since it is faint on white.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
 BLUE, ORANGE, GREEN, PURPLE, VERMILION, SKY, YELLOW = PALETTE
 
@@ -47,11 +47,11 @@ _NO_METADATA: dict[str, dict[str, Any]] = {
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
     "png": {"Software": None},
 }
-"""By format, what would differ from day to day or says nothing about the figure."""
+"""By format, metadata that changes from day to day or is not about the figure."""
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure in inches; its background is left to whatever it lies on."""
+    """An empty figure, size in inches, with a transparent background."""
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.patch.set_alpha(0.0)
     return figure
@@ -63,9 +63,8 @@ def style_axes(axes: Axes, theme: Theme, *, frame: Sequence[str] = ("left", "bot
     for side, spine in axes.spines.items():
         spine.set_visible(side in frame)
         spine.set_color(theme.line)
-    axes.tick_params(
-        which="both", colors=theme.muted, labelcolor=theme.muted, labelsize=9
-    )  # a log axis may name its small ticks too
+    # a log axis may name its small ticks too
+    axes.tick_params(which="both", colors=theme.muted, labelcolor=theme.muted, labelsize=9)
     axes.tick_params(length=3)
     for label in (axes.xaxis.label, axes.yaxis.label):
         label.set_color(theme.ink)
@@ -75,17 +74,17 @@ def style_axes(axes: Axes, theme: Theme, *, frame: Sequence[str] = ("left", "bot
 
 
 def note(figure: Figure, text: str, theme: Theme) -> None:
-    """A small line below everything: what a reader of the file alone has to know."""
+    """A small line at the bottom, with what someone who sees only the figure needs to know."""
     figure.supxlabel(text, color=theme.muted, fontsize=8.5, linespacing=1.3)
 
 
 def plain(names: Sequence[str]) -> list[str]:
-    """Names as they are, not as formulas: matplotlib would read what is between two dollar signs as mathematics."""
+    """Names as plain text: matplotlib would typeset what is between two dollar signs as mathematics."""
     return [name.replace("$", r"\$") for name in names]
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write a figure as .svg, .pdf or .png, the same bytes for the same figure; in one step."""
+    """Write a figure as .svg, .pdf or .png, atomically; the same figure gives the same bytes."""
     path = Path(path)
     kind = path.suffix.lower().removeprefix(".")
     if kind not in _NO_METADATA:
@@ -122,7 +121,7 @@ def inline_svg(figure: Figure, name: str, description: str) -> str:
 
 @contextmanager
 def _drawing(text: str, salt: str) -> Iterator[None]:
-    """Draw text as paths, or leave it text ("none"): scripts that matplotlib's font lacks need the viewer's fonts."""
+    """Draw text as paths, or keep it as text ("none"): scripts that matplotlib's font lacks need the viewer's fonts."""
     with (
         matplotlib.rc_context({"svg.fonttype": text, "svg.hashsalt": salt, "pdf.fonttype": 42}),
         warnings.catch_warnings(),

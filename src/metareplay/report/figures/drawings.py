@@ -1,4 +1,4 @@
-"""All drawings by name, from what runs left in their folders: for the page and for ``metareplay figure``."""
+"""All drawings by name, from the files in run folders: for the page and for ``metareplay figure``."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -34,7 +34,7 @@ from metareplay.report.figures.uncertainty import UNITS, reliability_figure, unc
 from metareplay.report.figures.weights import weights_figure
 from metareplay.report.runs import FinishedRun, Group, Tensors
 
-_MOST_MAPS = 4  # so many tasks stand in one row of maps
+_MOST_MAPS = 4  # tasks in one row of maps
 
 
 class Drawing(NamedTuple):
@@ -51,12 +51,12 @@ Draw = Callable[[Sequence[Group], Theme], Iterator[Drawing]]
 
 
 class Kind(NamedTuple):
-    """A kind of drawing: what it shows, how it is drawn, and what of a run's predictions it needs."""
+    """A kind of drawing: what it shows, how it is drawn, and which of a run's arrays it needs."""
 
     description: str
     draw: Draw
     together: bool = False
-    """Whether several methods are drawn side by side; else each gets drawings of its own."""
+    """Whether several methods are drawn side by side; otherwise each gets its own drawings."""
     needs: tuple[str, ...] = ()
     """The arrays of ``predictive.safetensors`` that it shows."""
 
@@ -115,15 +115,14 @@ def uncertainty(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     kept = [arrays for run in group.runs if (arrays := run.uncertainty()) is not None and "edges" in arrays]
     counts = {}
     for name in UNITS:
-        found = [
-            arrays[f"scores.{name}"].sum(axis=1) for arrays in kept if f"scores.{name}" in arrays
-        ]  # (2, T, bins) -> (2, bins)
-        if found and np.all(np.sum(found, axis=0).sum(axis=1) > 0):
-            counts[name] = np.sum(found, axis=0)
+        # (2, T, bins) -> (2, bins)
+        by_seed = [arrays[f"scores.{name}"].sum(axis=1) for arrays in kept if f"scores.{name}" in arrays]
+        if by_seed and np.all(np.sum(by_seed, axis=0).sum(axis=1) > 0):
+            counts[name] = np.sum(by_seed, axis=0)
     if counts:
-        caption = "How unsure each task's posterior is about its own test inputs and about those of other tasks: "
-        caption += "shares of the inputs. The further apart, the better tasks are told apart; "
-        caption += "the title says how often an own input has the lower uncertainty."
+        caption = "How uncertain each task's posterior is about its own test inputs and about those of other tasks, "
+        caption += "as shares of the inputs. The further apart, the better tasks can be told apart; "
+        caption += "the title says how often an input of the task has the lower uncertainty."
         drawn = uncertainty_figure(kept[0]["edges"], counts, theme=theme)
         yield Drawing("uncertainty", "Uncertainty in and out of the task", caption, drawn, wide=True)
 
@@ -131,12 +130,12 @@ def uncertainty(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 def reliability(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Confidence against accuracy, with the task known."""
     group = groups[0]
-    kept = [
+    by_seed = [
         arrays["reliability"].sum(axis=0)
         for run in group.runs
         if (arrays := run.uncertainty()) and "reliability" in arrays
     ]
-    if kept:  # (T, 3, bins) -> (3, bins)
+    if by_seed:  # (T, 3, bins) -> (3, bins)
         error = estimate(group.results, CALIBRATION.number)
         gap = (
             ""
@@ -144,12 +143,12 @@ def reliability(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
             else f" Their mean gap, the expected calibration error, is {show_number(error.mean, 'percent')} points."
         )
         caption = f"Answers by how confident they are: confidence against accuracy, all tasks, task known.{gap}"
-        yield Drawing("reliability", "Reliability", caption, reliability_figure(np.sum(kept, axis=0), theme=theme))
+        yield Drawing("reliability", "Reliability", caption, reliability_figure(np.sum(by_seed, axis=0), theme=theme))
 
 
 def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Predictions of 1D regression, the methods side by side."""
-    found = [(group, run, arrays) for group in groups if (one := first_with(group, "mean")) for run, arrays in [one]]
+    found = _with_array(groups, "mean")
     if not found:
         return
     names = task_names(found[0][0].first)
@@ -161,21 +160,16 @@ def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         shared = run.results.task_inference_accuracy == {} and run.results.scenario != "task" and bool(np.any(std > 0))
         methods[label] = Curves(x, arrays["mean"], std, points, arrays.get("truth"), shared)
     caption = "Mean and one standard deviation of each task's final prediction; dots are training points"
-    caption += ", dashes the truth." if any(each.truth is not None for each in methods.values()) else "."
-    caption += (
-        " Strip: the task inferred, whose standard deviation is the smallest."
-        if any(each.infers for each in methods.values())
-        else ""
-    )
+    caption += ", dashes the truth." if any(method.truth is not None for method in methods.values()) else "."
+    if any(method.infers for method in methods.values()):
+        caption += " Strip: the inferred task, whose standard deviation is the smallest."
     drawn = regression_methods_figure(methods, names, theme=theme)
     yield Drawing("regression", "Predictions", caption + _seeds(found), drawn, wide=True)
 
 
 def boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Training points and decision boundaries in the plane, the methods side by side."""
-    found = [
-        (group, run, arrays) for group in groups if (one := first_with(group, "probability")) for run, arrays in [one]
-    ]
+    found = _with_array(groups, "probability")
     if found:
         names = task_names(found[0][0].first)
         methods = {
@@ -192,7 +186,7 @@ def boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 
 def maps(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Uncertainty over the plane for each task: by criterion for one method; entropy and agreement for several."""
-    found = [(group, run, arrays) for group in groups if (one := first_with(group, "entropy")) for run, arrays in [one]]
+    found = _with_array(groups, "entropy")
     if not found:
         return
     names = task_names(found[0][0].first)
@@ -202,40 +196,33 @@ def maps(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         wanted = ("ent", "conf", "agree") if len(found) == 1 else ("ent", "agree")
         by_criterion = {name: values for name, values in uncertainty_maps(arrays).items() if name in wanted}
         for name, values in by_criterion.items():
-            titles = (
-                names if not rows or len(names) > _MOST_MAPS else [""] * len(names)
-            )  # above the first row only, where all have these
+            # above the first row only, if all rows have the same titles
+            titles = names if not rows or len(names) > _MOST_MAPS else [""] * len(names)
             panels = [Map(values[task], task, titles[task], decision_map(arrays, task)) for task in range(len(names))]
             label = name if len(found) == 1 else f"{group.label}, {name}"
             rows += [
                 MapRow(label, UNITS[name], panels[i : i + _MOST_MAPS], plane) for i in range(0, len(panels), _MOST_MAPS)
             ]
     caption = "Uncertainty of each task's final prediction over the plane; "
-    caption += "it ought to be low only at the task's own (larger) points."
-    caption += " Each criterion has one scale of colours." if len(found) > 1 else ""
+    caption += "it should be low only near the task's own (larger) points."
+    caption += " Each criterion has one colour scale." if len(found) > 1 else ""
     yield Drawing(
         "maps", "Uncertainty maps", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True
     )
 
 
 def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
-    """Entropy and lack of confidence over the plane under single weight samples, beside the mean prediction's."""
-    found = [
-        (group, run, arrays)
-        for group in groups[:1]
-        if (one := first_with(group, "sample_entropy"))
-        for run, arrays in [one]
-    ]
+    """Entropy and lack of confidence over the plane for single weight samples, next to the mean prediction's."""
+    found = _with_array(groups[:1], "sample_entropy")
     for group, run, arrays in found:
         names = task_names(group.first)
         by_criterion = {
             "ent": np.concatenate([array_of(run, arrays, "entropy")[:, None], arrays["sample_entropy"]], axis=1)
         }
         classes = None
-        if {"sample_probability", "probability"} <= set(arrays):  # runs of earlier versions kept entropies only
-            classes = np.concatenate(
-                [arrays["probability"][:, None], arrays["sample_probability"]], axis=1
-            )  # (T, 1 + K, C, rows, columns)
+        if {"sample_probability", "probability"} <= set(arrays):  # runs of earlier versions stored only entropies
+            # (T, 1 + K, C, rows, columns)
+            classes = np.concatenate([arrays["probability"][:, None], arrays["sample_probability"]], axis=1)
             by_criterion["conf"] = np.clip(1 - classes.max(axis=2), 0, 1)  # (T, 1 + K, rows, columns)
         rows: list[MapRow] = []
         for task, name in enumerate(names):
@@ -245,8 +232,8 @@ def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
                 panels = [Map(values[task, i], task, title * (not rows), edges[i]) for i, title in enumerate(titles)]
                 rows.append(MapRow(f"{name}, {criterion}" if len(by_criterion) > 1 else name, UNITS[criterion], panels))
         what = "Entropy and lack of confidence" if len(by_criterion) > 1 else "Entropy"
-        caption = f"{what} under single networks drawn from each task's posterior. "
-        caption += "Where they are sure and differ, their mean is unsure."
+        caption = f"{what} of single networks sampled from each task's posterior. "
+        caption += "Where they are confident but disagree, their mean is uncertain."
         plane = plane_of(run, arrays, len(names))
         yield Drawing(
             "samples",
@@ -258,23 +245,25 @@ def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 
 
 def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
-    """Loss and uncertainty of every training batch, and the thresholds that find the tasks' boundaries in all seeds."""
+    """Loss and uncertainty of every training batch, and the thresholds that detect task boundaries in all seeds."""
     runs = [run for group in groups[:1] for run in group.runs if (run.folder / SIGNALS).is_dir()]
     if not runs or any(len(task_names(run.results)) < 2 for run in runs):
         return
     signals = [read_signals(run.folder) for run in runs]
-    found = [over_runs([thresholds(signal[..., number]) for signal in signals]) for number in range(len(SIGNAL_NAMES))]
+    bounds = [over_runs([thresholds(signal[..., number]) for signal in signals]) for number in range(len(SIGNAL_NAMES))]
     shares = ", ".join(
-        f"{each.viable_share:.1f} % of its range for {name}" if each.viable_share > 0 else f"none for {name}"
-        for name, each in zip(SIGNAL_NAMES, found, strict=True)
+        f"{bound.viable_share:.1f} % of its range for {name}" if bound.viable_share > 0 else f"none for {name}"
+        for name, bound in zip(SIGNAL_NAMES, bounds, strict=True)
     )
     labels = (
         ("loss in nats, up to a constant", "predictive variance")
         if groups[0].regression
         else ("loss in nats", "entropy in nats")
     )
-    drawn = boundary_figure([signal.numpy() for signal in signals], found, labels=labels, theme=theme)
-    caption = f"Means over {WINDOW} iterations. Thresholds that find every boundary and nothing else (grey): {shares}. "
+    drawn = boundary_figure([signal.numpy() for signal in signals], bounds, labels=labels, theme=theme)
+    caption = (
+        f"Means over {WINDOW} iterations. Thresholds that detect every boundary and nothing else (grey): {shares}. "
+    )
     grace = grace_period(signals[0].shape[1])
     caption += f"The first {grace} iterations of a task are a grace period, in which nothing is detected."
     yield Drawing(
@@ -288,9 +277,7 @@ def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 
 def weights(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Joint densities and correlations of some weights under each task's posterior."""
-    found = [
-        (group, run, arrays) for group in groups[:1] if (one := first_with(group, "weights")) for run, arrays in [one]
-    ]
+    found = _with_array(groups[:1], "weights")
     for group, run, arrays in found:
         drawn = weights_figure(
             arrays["weights"], array_of(run, arrays, "weight_index"), task_names(group.first), theme=theme
@@ -307,7 +294,7 @@ DRAWINGS: dict[str, Kind] = {
     "uncertainty": Kind("histograms of uncertainty about own inputs and other tasks' inputs", uncertainty),
     "reliability": Kind("confidence against accuracy", reliability),
     "task-boundaries": Kind(
-        "loss and uncertainty of every training batch, thresholds that find where a task begins", task_boundaries
+        "loss and uncertainty of every training batch, thresholds that detect task boundaries", task_boundaries
     ),
     "regression": Kind("1D regression: predictive posteriors, methods side by side", regression, True, ("mean",)),
     "boundaries": Kind(
@@ -320,11 +307,16 @@ DRAWINGS: dict[str, Kind] = {
         "2D classification: uncertainty (ent, conf, agree) over the plane", maps, True, ("entropy", "probability")
     ),
     "samples": Kind(
-        "2D classification: entropy and confidence under single weight samples", samples, False, ("sample_entropy",)
+        "2D classification: entropy and confidence of single weight samples", samples, False, ("sample_entropy",)
     ),
     "weights": Kind("weight space: joint densities of pairs of weights, correlations", weights, False, ("weights",)),
 }
 """What can be drawn, by name."""
+
+
+def _with_array(groups: Sequence[Group], name: str) -> list[tuple[Group, FinishedRun, Tensors]]:
+    """Of each group the first seed that stored an array; groups without one are left out."""
+    return [(group, *found) for group in groups if (found := first_with(group, name)) is not None]
 
 
 def _mean(group: Group) -> str:

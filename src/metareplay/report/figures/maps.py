@@ -1,4 +1,4 @@
-"""The pictures of 2D classification: uncertainty over the plane, decision boundaries and training points."""
+"""The figures of 2D classification: uncertainty over the plane, decision boundaries and training points."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ Array = NDArray[np.floating]
 Points = Sequence[tuple[Array, Array]]
 """Per task the inputs (n, 2) and class indices (n,) of its training points."""
 
-# Dark where the task is sure, bright where it is not: even in lightness, and safe for all kinds of colour vision.
+# Dark where the task is confident, bright where it is uncertain: uniform in lightness, and colour-blind safe.
 UNCERTAINTY_COLOURS = LinearSegmentedColormap.from_list("uncertainty", ["#08263d", "#0072B2", "#56B4E9", "#fbe3b0"])
 TASK_COLOURS = tuple(PALETTE[place] for place in (4, 1, 3, 2, 6, 5, 0))  # those that stand out from the map first
 MARKERS = "o^sDv"
@@ -49,7 +49,7 @@ class Map(NamedTuple):
 
 
 class MapRow(NamedTuple):
-    """Maps side by side, over their own plane if they have one. All rows with one unit share a scale of colours."""
+    """Maps side by side, over their own plane if they have one. All rows with the same unit share a colour scale."""
 
     label: str
     unit: str
@@ -58,16 +58,15 @@ class MapRow(NamedTuple):
 
 
 def maps_figure(plane: Plane, rows: Sequence[MapRow], names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
-    """Rows of maps. Colours of points are tasks, shapes are classes.
+    """Rows of maps. The colour of a point is its task, its shape the class.
 
-    A task's own points are larger, its decision boundary is dashed.
+    A task's own points are larger; its decision boundary is dashed.
     """
     highest: dict[str, float] = {}
-    for own, unit, panel in ((row.plane or plane, row.unit, panel) for row in rows for panel in row.maps):
-        if panel.values.shape != (len(own.grid_y), len(own.grid_x)):
-            raise DataError(
-                f"a map has shape {panel.values.shape}, but its axes have {(len(own.grid_y), len(own.grid_x))} points"
-            )
+    for axes_plane, unit, panel in ((row.plane or plane, row.unit, panel) for row in rows for panel in row.maps):
+        expected = (len(axes_plane.grid_y), len(axes_plane.grid_x))
+        if panel.values.shape != expected:
+            raise DataError(f"a map has shape {panel.values.shape}, but its axes have {expected} points")
         highest[unit] = max(highest.get(unit, 1e-6), float(np.nanmax(panel.values)))
     columns = max(len(row.maps) for row in rows)
     side, gap = (2.3, 0.12) if columns <= 3 else (1.75, 0.0)
@@ -95,7 +94,7 @@ def maps_figure(plane: Plane, rows: Sequence[MapRow], names: Sequence[str], *, t
 def boundaries_figure(
     methods: Mapping[str, tuple[Plane, Array]], names: Sequence[str], *, theme: Theme = LIGHT
 ) -> Figure:
-    """Per method the training points of all tasks with each task's decision boundary.
+    """For each method, the training points of all tasks with each task's decision boundary.
 
     Probabilities are (T, C, rows, columns).
     """
@@ -158,7 +157,7 @@ def _map(axes: Axes, plane: Plane, panel: Map, highest: float, theme: Theme) -> 
 def _boundary(
     axes: Axes, plane: Plane, probability: Array, colour: str, *, width: float, below: str | None = None
 ) -> None:
-    """Dashes where the most likely class changes: where a class is as likely as the best of the others."""
+    """A dashed line where the most likely class changes: where a class is as likely as the best of the others."""
     classes = [number for number, values in enumerate(probability) if np.any(values > 0)]
     for number in classes[1:] if len(classes) == 2 else classes if len(classes) > 2 else ():
         margin = probability[number] - np.delete(probability, number, axis=0).max(axis=0)  # (rows, columns)

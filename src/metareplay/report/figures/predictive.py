@@ -1,4 +1,4 @@
-"""The pictures of 1D regression: what each task's final posterior predicts, for one method or several side by side."""
+"""The figures of 1D regression: predictions of each task's final posterior, for one or more methods side by side."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -61,16 +61,17 @@ def regression_figure(
     truth: Array | None = None,
     theme: Theme = LIGHT,
 ) -> Figure:
-    """Per task the predictive mean and a band of one standard deviation, its training points, the true function dashed.
+    """For each task the predictive mean ± one standard deviation, its training points, the true function dashed.
 
-    A mean is bold, and the strip below has the task's colour, where the task's standard deviation is the smallest: there task inference
-    chooses it. Without any uncertainty nothing can be inferred: all means are bold and there is no strip.
+    Where the task's standard deviation is the smallest, so that task inference chooses it, its mean is bold and the
+    strip below has its colour. Without any uncertainty nothing can be inferred: all means are bold and there is no
+    strip.
     """
     return regression_methods_figure({"": Curves(x, mean, std, train, truth)}, names, theme=theme)
 
 
 def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
-    """The same for several methods side by side, on common axes.
+    """The same for several methods side by side, with shared axes.
 
     One posterior for all tasks is drawn once, in the colour of text.
     """
@@ -101,7 +102,7 @@ def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str
 
 
 def _posteriors(axes: Axes, curves: Curves, names: Sequence[str], theme: Theme) -> Axes:
-    """Draw one method; returns the axes with the ticks of x: those of the strip below where there is one."""
+    """Draw one method; returns the axes with the x ticks: those of the strip below, if there is one."""
     style_axes(axes, theme)
     x, uncertain, shared = curves.x, curves.uncertain, curves.shared
     chosen = np.argmin(curves.std, axis=0)  # (T, N) -> (N,)
@@ -123,7 +124,7 @@ def _posteriors(axes: Axes, curves: Curves, names: Sequence[str], theme: Theme) 
 
 
 def _strip(axes: Axes, x: Array, chosen: NDArray[np.integer], tasks: int, theme: Theme) -> Axes:
-    """The chosen task (N,) by its colour, in place of the axes' bottom line."""
+    """The colour of the chosen task (N,), in place of the axes' bottom line."""
     strip = axes.inset_axes((0, -0.075, 1, 0.05), sharex=axes)
     style_axes(strip, theme, frame=())
     for task in range(tasks):
@@ -151,12 +152,10 @@ def _legend(figure: Figure, names: Sequence[str], methods: Mapping[str, Curves],
     if any(curves.uncertain for curves in methods.values()):
         handles.append(Patch(color=theme.muted, alpha=0.25, linewidth=0))
         labels.append("± 1 std. dev.")
-    parts = {
-        columns: np.array_split(labels, columns) for columns in range(1, len(labels) + 1)
-    }  # as the legend fills its columns
-    wide = {
-        columns: sum(max(map(len, part)) + 9 for part in split) for columns, split in parts.items()
-    }  # in characters
+    # as the legend fills its columns
+    parts = {columns: np.array_split(labels, columns) for columns in range(1, len(labels) + 1)}
+    # in characters
+    wide = {columns: sum(max(map(len, part)) + 9 for part in split) for columns, split in parts.items()}
     columns = max((columns for columns in wide if wide[columns] < 13 * figure.get_figwidth()), default=1)
     figure.legend(
         handles, labels, loc="outside upper center", ncols=columns, frameon=False, labelcolor=theme.ink, fontsize=9
@@ -164,7 +163,7 @@ def _legend(figure: Figure, names: Sequence[str], methods: Mapping[str, Curves],
 
 
 def _frame(panels: Any, methods: Sequence[Curves]) -> None:
-    """The frame follows the training points: far from them a band or a polynomial may leave it."""
+    """Fit the frame to the training points: far from them a band or a polynomial may leave it."""
     targets = np.concatenate([np.ravel(y) for curves in methods for _, y in curves.train])
     margin = 0.6 * max(float(np.ptp(targets)), 1e-6)
     for axes in panels.flat:

@@ -1,4 +1,4 @@
-"""The figures of a report. Each function takes plain numbers and gives a matplotlib Figure; none needs a model."""
+"""The figures of a report. Each function takes plain numbers and returns a matplotlib Figure; none needs a model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -42,8 +42,8 @@ _MEANING = (
     "data term: mean negative log-likelihood of a batch × number of training examples; all terms as they are added up"
 )
 _SYMLOG = "between 0 and a dotted line an axis is linear, beyond it logarithmic"
-_MOST_NUMBERS = 12  # up to so many tasks a matrix shows its numbers
-_MOST_POINTS = 800  # a longer curve is thinned out
+_MOST_NUMBERS = 12  # a matrix of up to this many tasks shows its numbers
+_MOST_POINTS = 800  # a longer curve is thinned
 
 
 def learning_curves_figure(
@@ -51,8 +51,9 @@ def learning_curves_figure(
 ) -> Figure | None:
     """Each term of the loss in nats over all tasks, one line per seed; None if nothing was recorded.
 
-    Iterations are counted within a task, so each task starts where the one before it ended. A term that is mostly small beside a few
-    peaks has a logarithmic axis, or, where it may be zero or negative, one that is linear around zero, between dotted lines.
+    Iterations are counted within a task, so each task starts where the one before it ended. A term that is mostly small
+    except for a few peaks has a logarithmic axis, or, if it can be zero or negative, one that is linear around zero,
+    between dotted lines.
     """
     terms = [term for term in TERMS if any(line.get(term) for history in histories for line in history)]
     if not terms:
@@ -91,7 +92,7 @@ def matrix_figure(matrix: Array, names: Sequence[str], *, error: bool = False, t
 
 
 def confusion_figure(shares: Array, names: Sequence[str], *, criterion: str = "", theme: Theme = LIGHT) -> Figure:
-    """Which task the inputs of each task were given to: rows the true task, columns the inferred one, in percent."""
+    """Which task the inputs of each task were assigned to: rows the true task, columns the inferred one, in percent."""
     title = f"inputs in %\ninferred by {plain([criterion])[0]}" if criterion else "inputs in %"
     figure, axes = _heat_map(shares, _Look(title), theme)
     _label_matrix(axes, names, "inferred task", "true task", theme)
@@ -144,7 +145,7 @@ def comparison_figure(
 
 
 def _task_starts(histories: Sequence[History], tasks: int) -> list[int]:
-    """Where each task begins on the common axis, and at the end where the last one ends."""
+    """Where each task begins on the shared axis, and where the last one ends."""
     lengths = [0] * tasks
     for line in (line for history in histories for line in history):
         if line["task"] < tasks:
@@ -157,14 +158,13 @@ def _curve(history: History, term: str, starts: Sequence[int]) -> tuple[Array, A
     points = [(starts[line["task"]] + line["iteration"], line[term]) for line in known]
     if not points:
         return np.empty(0), np.empty(0)
-    x, y = np.array(
-        points[:: -(-len(points) // _MOST_POINTS)], dtype=np.float64
-    ).T  # (points, 2) -> (points,), (points,)
+    # (points, 2) -> (points,), (points,)
+    x, y = np.array(points[:: -(-len(points) // _MOST_POINTS)], dtype=np.float64).T
     return x, y
 
 
 def _scale_losses(axes: Axes, values: Array, theme: Theme) -> bool:
-    """A scale on which the usual values can be read beside the extreme ones; whether it is linear only near zero."""
+    """Set a scale on which both typical and extreme values can be read; returns whether it is linear only near zero."""
     size = np.abs(values[np.isfinite(values) & (values != 0)])
     low, high = (float(values[np.isfinite(values)].min()), float(size.max())) if size.size else (0.0, 0.0)
     usual = float(np.median(size)) if size.size else 0.0
@@ -177,8 +177,8 @@ def _scale_losses(axes: Axes, values: Array, theme: Theme) -> bool:
         axes.set_yscale("symlog", linthresh=edge, linscale=2.0 if low < 0 else 1.0)
         powers = [10.0**power for power in range(int(np.ceil(np.log10(4 * edge))), int(np.floor(np.log10(high))) + 1)]
         step = max(-(-len(powers) // 3), 1)
-        kept = [edge, *powers[::-1][: len(powers) - step + 1 : step]]  # few, from the top, and none close to the edge
-        axes.yaxis.set_major_locator(FixedLocator([0.0, *kept, *(-power for power in kept if power <= -low)]))
+        ticks = [edge, *powers[::-1][: len(powers) - step + 1 : step]]  # few, from the top, and none close to the edge
+        axes.yaxis.set_major_locator(FixedLocator([0.0, *ticks, *(-tick for tick in ticks if tick <= -low)]))
         for place in (edge, -edge):
             if place >= low:
                 axes.axhline(place, color=theme.muted, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
@@ -194,7 +194,7 @@ def _nice(value: float) -> float:
 
 
 def _tick(value: float) -> str:
-    """A number for an axis: powers of ten where it would be long."""
+    """A number for an axis, with a power of ten if it would be long."""
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:g}".replace("-", "−")
     mantissa, power = f"{value:e}".split("e")
@@ -231,19 +231,19 @@ class _Look(NamedTuple):
 
 
 def _short(error: float) -> str:
-    """Two digits that matter, so that it fits a cell."""
+    """Two significant digits, to fit a cell."""
     return f"{error:.0f}" if 100 <= error < 1e5 else f"{error:.2g}"
 
 
 def _decades(errors: Array) -> LogNorm:
-    """A logarithmic scale of all errors, one decade at least."""
+    """A logarithmic scale that covers all errors, at least one decade."""
     known = errors[np.isfinite(errors) & (errors > 0)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.1, 1.0)
     return LogNorm(low, max(high, 10 * low), clip=True)
 
 
 def _heat_map(values: Array, look: _Look, theme: Theme) -> tuple[Figure, Axes]:
-    """Cells of one colour, the stronger the more opaque, so that the same cells read well on light and on dark."""
+    """Cells of one colour, more opaque for higher values, so that they read well on both light and dark pages."""
     rows, columns = values.shape
     many = max(rows, columns) > _MOST_NUMBERS
     longest = max((len(look.number(float(value))) for value in values[np.isfinite(values)]), default=0)
@@ -251,16 +251,14 @@ def _heat_map(values: Array, look: _Look, theme: Theme) -> tuple[Figure, Axes]:
     figure = new_figure(max(1.1 + cell * columns + 0.8 * many, 2.6), max(1.05 + cell * rows, 1.8))
     axes = figure.subplots()
     axes.set_aspect("equal")
-    strength = np.ma.filled(
-        look.scale(np.where(np.isfinite(values), values, 0.0)), 0.0
-    )  # (rows, columns); 0 for an error of 0
+    # (rows, columns); 0 for an error of 0
+    strength = np.ma.filled(look.scale(np.where(np.isfinite(values), values, 0.0)), 0.0)
     opacity = np.where(np.isfinite(values), look.pale + (look.full - look.pale) * np.clip(strength, 0, 1), 0.0)
     axes.set_xlim(-0.5, columns - 0.5)
     axes.set_ylim(rows - 0.5, -0.5)
     if many:
-        image = np.dstack(
-            [np.broadcast_to(np.array(to_rgb(look.colour)), (rows, columns, 3)), opacity]
-        )  # (rows, columns, 4)
+        # (rows, columns, 4)
+        image = np.dstack([np.broadcast_to(np.array(to_rgb(look.colour)), (rows, columns, 3)), opacity])
         axes.imshow(image, interpolation="none")
         _colour_bar(figure, axes, look, theme)
         return figure, axes

@@ -1,4 +1,4 @@
-"""Pictures of how sure a method is: uncertainty at home and abroad, and confidence against accuracy."""
+"""Figures of uncertainty: about a task's own inputs and other tasks' inputs, and confidence against accuracy."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ _MOST_BINS = 40
 
 
 def uncertainty_figure(edges: Array, counts: Mapping[str, Array], *, theme: Theme = LIGHT) -> Figure:
-    """By criterion, how unsure posteriors are about inputs of their own task and of other tasks.
+    """By criterion, how uncertain posteriors are about inputs of their own task and of other tasks.
 
     ``counts[criterion]`` is (2, bins): own inputs, other tasks' inputs, each shown as shares; ``edges`` is (bins + 1,).
     """
@@ -50,17 +50,17 @@ def uncertainty_figure(edges: Array, counts: Mapping[str, Array], *, theme: Them
 
 
 def reliability_figure(rows: Array, *, theme: Theme = LIGHT) -> Figure:
-    """Confidence against accuracy: ``rows`` (3, bins) are inputs, summed confidence and right answers in equal bins."""
-    inputs, confidence, right = rows
+    """Confidence against accuracy: ``rows`` (3, bins) are inputs, summed confidence and correct answers per bin."""
+    inputs, confidence, correct = rows
     bins = rows.shape[1]
     known = inputs > 0
-    accuracy = 100 * right[known] / inputs[known]
+    accuracy = 100 * correct[known] / inputs[known]
     figure = new_figure(3.7, 3.9)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     places, width = (np.flatnonzero(known) + 0.5) / bins, 0.9 / bins
     axes.bar(places, accuracy, width, color=BLUE, alpha=0.75, label="accuracy")
-    sure = 100 * confidence[known] / inputs[known]
-    axes.hlines(sure, places - width / 2, places + width / 2, color=VERMILION, linewidth=2.4, label="mean confidence")
+    means = 100 * confidence[known] / inputs[known]
+    axes.hlines(means, places - width / 2, places + width / 2, color=VERMILION, linewidth=2.4, label="mean confidence")
     shares = 100 * inputs[known] / inputs.sum()
     below.bar(places, shares, width, color=theme.muted)
     below.set_yscale("log")
@@ -80,9 +80,9 @@ def reliability_figure(rows: Array, *, theme: Theme = LIGHT) -> Figure:
 
 
 def own_is_surer(counts: Array) -> float:
-    """How often a random own input has a lower score than one of another task; ties, also within a bin, count half."""
+    """How often a random input of the task scores lower than one of another task; ties, also in a bin, count half."""
     own, other = counts / counts.sum(axis=1, keepdims=True)  # (2, bins) -> (bins,), (bins,)
-    above = other.sum() - np.cumsum(other)  # what is in higher bins
+    above = other.sum() - np.cumsum(other)  # the share in higher bins
     return float((own * (above + other / 2)).sum())
 
 
@@ -102,7 +102,7 @@ def _histogram(axes: Axes, edges: Array, both: Array, theme: Theme) -> None:
     span = limits[-1] / limits[0]
     if span > 300:
         axes.xaxis.set_major_locator(LogLocator(numticks=6))
-    else:  # so few that labels stay apart
+    else:  # few enough that labels do not overlap
         locator = (
             MaxNLocator(4) if span < 5 else LogLocator(subs=(1.0, 2.0, 5.0) if span < 20 else (1.0, 3.0), numticks=6)
         )
@@ -114,7 +114,7 @@ def _histogram(axes: Axes, edges: Array, both: Array, theme: Theme) -> None:
 
 
 def _coarser(edges: Array, both: Array) -> tuple[Array, Array]:
-    """Neighbouring bins taken together where that many would show mostly chance."""
+    """Merge neighbouring bins while there are so many that they would show mostly noise."""
     while np.count_nonzero(both.sum(axis=0)) > _MOST_BINS and both.shape[1] % 2 == 0:
         edges, both = edges[::2], both.reshape(2, -1, 2).sum(axis=2)  # (2, bins) -> (2, bins / 2)
     return edges, both

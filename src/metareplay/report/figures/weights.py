@@ -1,4 +1,4 @@
-"""The picture of a posterior in weight space: joint densities of a few pairs of weights, and correlations."""
+"""The figure of a posterior in weight space: joint densities of a few pairs of weights, and correlations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,21 +20,22 @@ _CORRELATION_COLOURS = LinearSegmentedColormap.from_list(
     "correlation", [(0, (BLUE, 1.0)), (0.5, (BLUE, 0.0)), (0.5, (VERMILION, 0.0)), (1, (VERMILION, 1.0))]
 )
 _GRID = 60
-_LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 1.01)  # as shares of the highest density
+_LEVELS = (0.05, 0.2, 0.4, 0.6, 0.8, 1.01)  # as fractions of the highest density
 
 
 def weights_figure(samples: Array, index: Array, names: Sequence[str], *, theme: Theme = LIGHT) -> Figure:
     """A row per task: densities of random pairs of weights with the samples, and correlations of all chosen weights.
 
-    ``samples`` is (T, S, K): S samples of K weights of each task; ``index`` (K,) says which weights they are.
+    ``samples`` is (T, S, K): S samples of K weights of each task; ``index`` (K,) are the indices of these weights.
     """
     tasks, count, chosen = samples.shape
     if tasks != len(names) or len(index) != chosen or chosen < 2 or count < 2:
         raise DataError(
-            f"weights of shape {samples.shape} do not fit {len(names)} tasks and {len(index)} weights; two of each are needed"
+            f"weights of shape {samples.shape} do not fit {len(names)} tasks and {len(index)} weights; "
+            "at least two samples of two weights are needed"
         )
-    lot = np.random.default_rng(0).permutation(chosen)[: 2 * min(PAIRS, chosen // 2)]
-    pairs = np.sort(lot.reshape(-1, 2), axis=1)  # (pairs, 2)
+    order = np.random.default_rng(0).permutation(chosen)[: 2 * min(PAIRS, chosen // 2)]
+    pairs = np.sort(order.reshape(-1, 2), axis=1)  # (pairs, 2)
     columns = len(pairs) + 1
     figure = new_figure(0.9 + 2.15 * columns, 0.6 + 2.05 * tasks)
     panels = figure.subplots(tasks, columns, squeeze=False)
@@ -60,24 +61,21 @@ def density(points: Array, x: Array, y: Array) -> Array:
 
     Gaussians with the covariance of the points, scaled by Scott's rule.
     """
-    least = np.maximum(
-        np.array([np.ptp(x), np.ptp(y)]) / 100, 1e-12
-    )  # points on a line have no width of their own; (2,)
-    kernel = np.cov(points.T) * len(points) ** (-1 / 3) + np.diag(
-        least**2
-    )  # Scott in 2D: standard deviations times n^(-1/6); (2, 2)
+    # a minimal width, for points on a line; (2,)
+    least = np.maximum(np.array([np.ptp(x), np.ptp(y)]) / 100, 1e-12)
+    # Scott in 2D: standard deviations times n^(-1/6); (2, 2)
+    kernel = np.cov(points.T) * len(points) ** (-1 / 3) + np.diag(least**2)
     root = np.linalg.cholesky(np.linalg.inv(kernel))  # kernel^-1 = root root^T
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2) @ root  # (len(y) * len(x), 2)
     centres = points @ root  # (S, 2)
     along = [(grid[:, None, i] - centres[None, :, i]) ** 2 for i in range(2)]  # (len(y) * len(x), S) each
-    total = (
-        np.exp(-0.5 * (along[0] + along[1])).mean(axis=1) * np.prod(np.diag(root)) / (2 * np.pi)
-    )  # |kernel|^(-1/2) = |root|
+    # |kernel|^(-1/2) = |root|
+    total = np.exp(-0.5 * (along[0] + along[1])).mean(axis=1) * np.prod(np.diag(root)) / (2 * np.pi)
     return np.asarray(total.reshape(len(y), len(x)), dtype=np.float64)
 
 
 def correlations(samples: Array) -> Array:
-    """Correlation of each two weights over the samples (S, K) -> (K, K); 0 where a weight does not vary."""
+    """Pairwise correlations of weights over the samples (S, K) -> (K, K); 0 if a weight does not vary."""
     centred = samples - samples.mean(axis=0)
     scale = np.sqrt((centred**2).sum(axis=0))
     normed = centred / np.where(scale > 0, scale, 1.0)
@@ -102,7 +100,7 @@ def _density(axes: Axes, points: Array, theme: Theme) -> None:
 
 
 def _correlations(axes: Axes, samples: Array, theme: Theme) -> None:
-    """Blue below zero, red above, the stronger the more opaque: the same cells read well on light and on dark."""
+    """Blue below zero, red above, more opaque for stronger correlations: readable on both light and dark pages."""
     style_axes(axes, theme, frame=())
     values = correlations(samples)
     colours = np.where((values > 0)[..., None], to_rgb(VERMILION), to_rgb(BLUE))  # (K, K, 3)
