@@ -22,18 +22,18 @@ def run(tmp_path: Path, benchmark: str, method: str, seed: int = 0, **settings: 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_demo_remembers_and_infers(tmp_path: Path, seed: int) -> None:
-    found = run(tmp_path, "split-digits", "pr-bbb", seed)
-    assert found.tgiven_final >= 98
-    assert found.forgetting <= 0.5
-    assert found.tinfer_final["ent"] >= 50
-    assert found.batch_wise["ent"] >= 95
-    assert found.parameters.trained < found.parameters.main_network
+    actual = run(tmp_path, "split-digits", "pr-bbb", seed)
+    assert actual.tgiven_final >= 98
+    assert actual.forgetting <= 0.5
+    assert actual.tinfer_final["ent"] >= 50
+    assert actual.batch_wise["ent"] >= 95
+    assert actual.parameters.trained < actual.parameters.main_network
 
 
 def test_point_estimates_remember_the_digits(tmp_path: Path) -> None:
-    found = run(tmp_path, "split-digits", "pr-dirac")
-    assert found.tgiven_final >= 97
-    assert found.forgetting <= 0.5
+    actual = run(tmp_path, "split-digits", "pr-dirac")
+    assert actual.tgiven_final >= 97
+    assert actual.forgetting <= 0.5
 
 
 def test_fine_tuning_forgets_and_joint_training_does_not(tmp_path: Path) -> None:
@@ -48,21 +48,21 @@ def test_fine_tuning_forgets_and_joint_training_does_not(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("method", ["pr-dirac", "pr-bbb"])
 def test_modes_are_told_apart(tmp_path: Path, method: str) -> None:
-    found = run(tmp_path, "modes-2d", method)
-    assert found.tgiven_during == 100
-    assert found.tgiven_final >= 99
+    actual = run(tmp_path, "modes-2d", method)
+    assert actual.tgiven_during == 100
+    assert actual.tgiven_final >= 99
 
 
 @pytest.mark.parametrize(("method", "most"), [("pr-dirac", 0.02), ("pr-bbb", 0.02)])
 def test_polynomials_are_fitted_and_kept(tmp_path: Path, method: str, most: float) -> None:
-    found = run(tmp_path, "regression-1d", method)
-    assert found.mse.tgiven_final < most
-    assert abs(found.mse.tgiven_final - found.mse.tgiven_during) < 0.003
+    actual = run(tmp_path, "regression-1d", method)
+    assert actual.mse.tgiven_final < most
+    assert abs(actual.mse.tgiven_final - actual.mse.tgiven_during) < 0.003
     if method == "pr-bbb":
-        assert found.task_inference_accuracy["variance"] >= 90
+        assert actual.task_inference_accuracy["variance"] >= 90
 
 
 def test_separate_networks_learn_split_mnist(tmp_path: Path, mnist_dir: Path) -> None:
-    found = run(tmp_path, "split-mnist", "sp-dirac", training__iterations=1500, data_dir=str(mnist_dir))
-    assert found.tgiven_final >= 99.4
-    assert found.tinfer_final["ent"] >= 62
+    actual = run(tmp_path, "split-mnist", "sp-dirac", training__iterations=1500, data_dir=str(mnist_dir))
+    assert actual.tgiven_final >= 99.4
+    assert actual.tinfer_final["ent"] >= 62

@@ -60,25 +60,25 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_the_version_of_the_module() -> None:
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "metareplay", "--version"], capture_output=True, text=True, check=True
     )
-    assert (found.stdout, found.stderr) == (f"metareplay {__version__}\n", "")
+    assert (result.stdout, result.stderr) == (f"metareplay {__version__}\n", "")
 
 
 @pytest.mark.parametrize("name", ["run", "report", "list", "predict", "tasks"])
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_the_help_of_every_command_has_an_example(name: str, option: str, command: Command) -> None:
-    found = command(name, option)
-    assert found.code == 0
-    assert "Example" in found.out
-    assert f"metareplay {name} " in found.out.partition("Example")[2]
+    result = command(name, option)
+    assert result.code == 0
+    assert "Example" in result.out
+    assert f"metareplay {name} " in result.out.partition("Example")[2]
 
 
 def test_the_help_lists_every_command(command: Command) -> None:
-    found = command("--help")
-    assert found.code == 0
-    assert all(name in found.out for name in ("run", "report", "figure", "list", "predict", "tasks"))
+    result = command("--help")
+    assert result.code == 0
+    assert all(name in result.out for name in ("run", "report", "figure", "list", "predict", "tasks"))
 
 
 KINDS: dict[str, list[str]] = {
@@ -98,9 +98,9 @@ KINDS: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_list_names_everything(kind: str, command: Command) -> None:
-    found = command("list", kind)
-    first_words = [line.split()[0] for line in found.out.splitlines()[1:] if line.strip()]
-    assert found.code == 0
+    result = command("list", kind)
+    first_words = [line.split()[0] for line in result.out.splitlines()[1:] if line.strip()]
+    assert result.code == 0
     if kind == "networks":
         assert any(word.startswith("mlp-") for word in first_words)
     else:
@@ -124,9 +124,9 @@ def test_all_lists_at_once(command: Command) -> None:
 
 
 def test_tasks_of_a_classifier(classifier: Path, command: Command) -> None:
-    found = command("tasks", classifier)
-    assert found.code == 0
-    assert [line.split() for line in found.out.splitlines()] == [
+    result = command("tasks", classifier)
+    assert result.code == 0
+    assert [line.split() for line in result.out.splitlines()] == [
         ["number", "task", "classes"],
         ["0", "sides", "left,", "right"],
         ["1", "heights", "down,", "up"],
@@ -152,10 +152,10 @@ def test_predictions_of_every_kind_of_file(
     name: str, classifier: Path, points: Array, command: Command, tmp_path: Path
 ) -> None:
     write_inputs(tmp_path / name, points)
-    found = command("predict", classifier, tmp_path / name)
-    assert (found.code, found.err) == (0, "")
+    result = command("predict", classifier, tmp_path / name)
+    assert (result.code, result.err) == (0, "")
     expected = ContinualClassifier.load(classifier).predict_full(points)
-    answers = rows(found.out)
+    answers = rows(result.out)
     assert [answer["label"] for answer in answers] == expected.labels.tolist()
     assert [answer["task"] for answer in answers] == expected.task
     for answer, row in zip(answers, range(len(points)), strict=True):
@@ -201,8 +201,8 @@ def test_batch_wise_inference_gives_one_task(classifier: Path, points: Array, co
 def test_answers_go_to_a_file(classifier: Path, points: Array, command: Command, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", points)
     shown = command("predict", classifier, tmp_path / "x.npy").out
-    found = command("predict", classifier, tmp_path / "x.npy", "--out", tmp_path / "answers.csv")
-    assert (found.code, found.out) == (0, "")
+    result = command("predict", classifier, tmp_path / "x.npy", "--out", tmp_path / "answers.csv")
+    assert (result.code, result.out) == (0, "")
     assert (tmp_path / "answers.csv").read_text() == shown
 
 

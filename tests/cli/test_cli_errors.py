@@ -46,12 +46,12 @@ USER_ERRORS: list[tuple[list[str], str]] = [
 def test_a_users_error_is_one_clear_message(
     arguments: list[str], message: str, command: Command, tmp_path: Path
 ) -> None:
-    found = command(*(argument.replace("OUT", str(tmp_path)) for argument in arguments))
-    assert found.code == 2
-    assert found.err.startswith("error: ")
-    assert message.replace("OUT", str(tmp_path)) in found.err
-    assert found.err.count("\n") == 1
-    assert "Traceback" not in found.out + found.err
+    result = command(*(argument.replace("OUT", str(tmp_path)) for argument in arguments))
+    assert result.code == 2
+    assert result.err.startswith("error: ")
+    assert message.replace("OUT", str(tmp_path)) in result.err
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.out + result.err
     assert list(tmp_path.iterdir()) == []  # nothing was begun
 
 
@@ -60,10 +60,10 @@ def test_a_users_error_is_one_clear_message(
 )
 def test_a_bad_configuration_file(text: str, command: Command, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(text)
-    found = command("run", "--config", tmp_path / "bad.yaml", "--out", tmp_path / "run")
-    assert found.code == 2
-    assert "bad.yaml" in found.err
-    assert "Traceback" not in found.err
+    result = command("run", "--config", tmp_path / "bad.yaml", "--out", tmp_path / "run")
+    assert result.code == 2
+    assert "bad.yaml" in result.err
+    assert "Traceback" not in result.err
     assert not (tmp_path / "run").exists()
 
 
@@ -82,10 +82,10 @@ def test_a_bad_configuration_file(text: str, command: Command, tmp_path: Path) -
     ids=" ".join,
 )
 def test_wrong_usage(arguments: list[str], command: Command) -> None:
-    found = command(*arguments)
-    assert found.code == 2
-    assert "Usage:" in found.out + found.err
-    assert "Traceback" not in found.out + found.err
+    result = command(*arguments)
+    assert result.code == 2
+    assert "Usage:" in result.out + result.err
+    assert "Traceback" not in result.out + result.err
 
 
 @pytest.fixture(scope="module")
@@ -116,16 +116,16 @@ BAD_INPUTS: list[tuple[str, bytes, str]] = [
 )
 def test_bad_inputs(name: str, content: bytes, message: str, command: Command, model: Path, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    found = command("predict", model, tmp_path / name)
-    assert found.code == 2
-    assert message in found.err
-    assert (found.out, found.err.count("\n")) == ("", 1)
+    result = command("predict", model, tmp_path / name)
+    assert result.code == 2
+    assert message in result.err
+    assert (result.out, result.err.count("\n")) == ("", 1)
 
 
 def test_an_archive_without_x(command: Command, model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", inputs=np.eye(2))
-    found = command("predict", model, tmp_path / "x.npz")
-    assert (found.code, "holds no array named x" in found.err) == (2, True)
+    result = command("predict", model, tmp_path / "x.npz")
+    assert (result.code, "holds no array named x" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -142,15 +142,15 @@ def test_bad_options_of_predict(
     options: list[str], message: str, command: Command, model: Path, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "x.npy", np.eye(2))
-    found = command("predict", model, tmp_path / "x.npy", *(option.replace("MODEL", str(model)) for option in options))
-    assert found.code == 2
-    assert message in found.err
-    assert "Traceback" not in found.err
+    result = command("predict", model, tmp_path / "x.npy", *(option.replace("MODEL", str(model)) for option in options))
+    assert result.code == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
 
 
 def test_missing_inputs(command: Command, model: Path, tmp_path: Path) -> None:
-    found = command("predict", model, tmp_path / "none.npy")
-    assert (found.code, found.err) == (2, f"error: {tmp_path / 'none.npy'} does not exist\n")
+    result = command("predict", model, tmp_path / "none.npy")
+    assert (result.code, result.err) == (2, f"error: {tmp_path / 'none.npy'} does not exist\n")
 
 
 def archive() -> bytes:
@@ -182,16 +182,16 @@ def test_broken_inputs(name: str, content: bytes, command: Command, tmp_path: Pa
     )
     model.save(tmp_path / "model")
     (tmp_path / name).write_bytes(content)
-    found = command("predict", tmp_path / "model", tmp_path / name)
-    assert found.code == 2
-    assert name in found.err
+    result = command("predict", tmp_path / "model", tmp_path / name)
+    assert result.code == 2
+    assert name in result.err
 
 
 def test_a_binary_configuration_file(command: Command, tmp_path: Path) -> None:
     (tmp_path / "binary.yaml").write_bytes(b"\xf0\x28\x8c\x28")
-    found = command("run", "--config", tmp_path / "binary.yaml")
-    assert found.code == 2
-    assert "binary.yaml" in found.err
+    result = command("run", "--config", tmp_path / "binary.yaml")
+    assert result.code == 2
+    assert "binary.yaml" in result.err
 
 
 @pytest.mark.usefixtures("no_report")
@@ -209,5 +209,5 @@ def test_an_unknown_criterion_is_refused_by_every_model(command: Command, tmp_pa
 
 
 def test_a_method_like_no_other_is_a_proper_sentence(command: Command) -> None:
-    found = command("run", "--method", "zzz")
-    assert "method='zzz' is unknown; choose one of " in found.err.lower() or "is unknown. Choose one of " in found.err
+    result = command("run", "--method", "zzz")
+    assert "method='zzz' is unknown; choose one of " in result.err.lower() or "is unknown. Choose one of " in result.err

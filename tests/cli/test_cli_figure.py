@@ -26,20 +26,20 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_one_figure_is_one_file(finished: Path, command: Command, tmp_path: Path) -> None:
-    found = command("figure", "regression", finished, "--out", tmp_path / "here" / "posteriors.pdf")
-    assert (found.code, found.err) == (0, "")
-    assert found.out == f"figure: {tmp_path}/here/posteriors.pdf\n"
+    result = command("figure", "regression", finished, "--out", tmp_path / "here" / "posteriors.pdf")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == f"figure: {tmp_path}/here/posteriors.pdf\n"
     assert (tmp_path / "here" / "posteriors.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_a_folder_gets_vectors_and_pixels(finished: Path, command: Command) -> None:
-    found = command("figure", "all", finished, "--theme", "dark")
-    assert found.code == 0, found.err
+    result = command("figure", "all", finished, "--theme", "dark")
+    assert result.code == 0, result.err
     names = {path.name for path in (finished / "figures").iterdir()}
     stems = {"curves", "matrix", "confusion-variance", "uncertainty", "regression"}
     assert names == {f"{stem}.{ending}" for stem in stems for ending in ("svg", "pdf", "png")}
     assert "#14171c" in (finished / "figures" / "matrix.svg").read_text()  # the dark theme's paper
-    assert all(str(finished / "figures" / name) in found.out for name in names)
+    assert all(str(finished / "figures" / name) in result.out for name in names)
 
 
 def test_what_the_folder_lacks_is_computed_from_the_model(finished: Path, command: Command, tmp_path: Path) -> None:
@@ -61,8 +61,8 @@ def test_methods_have_names_of_their_own(finished: Path, command: Command, tmp_p
     settings = yaml.safe_load((finished / "config.yaml").read_text())
     (other / "config.yaml").write_text(yaml.safe_dump(settings | {"method": "pr/x"}))
     (other / "results.json").write_text((finished / "results.json").read_text().replace('"pr-bbb"', '"pr/x"'))
-    found = command("figure", "matrix", finished, other, "--out", tmp_path / "out")
-    assert found.code == 0, found.err
+    result = command("figure", "matrix", finished, other, "--out", tmp_path / "out")
+    assert result.code == 0, result.err
     assert {path.name for path in (tmp_path / "out").glob("*.svg")} == {"pr-bbb-matrix.svg", "pr-x-matrix.svg"}
 
 
@@ -78,7 +78,7 @@ def test_methods_have_names_of_their_own(finished: Path, command: Command, tmp_p
 def test_what_cannot_be_drawn_is_explained(
     arguments: tuple[str, ...], words: str, finished: Path, command: Command
 ) -> None:
-    found = command("figure", arguments[0], finished, *arguments[1:])
-    assert found.code == 2
-    assert words in found.err
-    assert "Traceback" not in found.err
+    result = command("figure", arguments[0], finished, *arguments[1:])
+    assert result.code == 2
+    assert words in result.err
+    assert "Traceback" not in result.err

@@ -18,9 +18,9 @@ def test_overwrite_leaves_a_folder_with_anything_else_alone(command: Command, ti
     out = tmp_path / "run"
     assert command("run", "modes-2d", *tiny, "--out", out).code == 0
     (out / "notes.txt").write_text("precious")
-    found = command("run", "modes-2d", *tiny, "--out", out, "--overwrite")
-    assert found.code == 2
-    assert "notes.txt" in found.err
+    result = command("run", "modes-2d", *tiny, "--out", out, "--overwrite")
+    assert result.code == 2
+    assert "notes.txt" in result.err
     assert (out / "results.json").is_file()
     (out / "notes.txt").unlink()
     assert command("run", "modes-2d", *tiny, "--out", out, "--overwrite").code == 0
@@ -32,8 +32,8 @@ def test_overwrite_does_not_take_any_folder_for_a_run(
 ) -> None:
     (tmp_path / entry).parent.mkdir(exist_ok=True)
     (tmp_path / entry).write_text("name: my own project\n")
-    found = command("run", "modes-2d", *tiny, "--out", tmp_path, "--overwrite")
-    assert found.code == 2
+    result = command("run", "modes-2d", *tiny, "--out", tmp_path, "--overwrite")
+    assert result.code == 2
     assert (tmp_path / entry).is_file()
 
 
@@ -83,27 +83,27 @@ def test_only_one_process_writes_to_a_folder(tmp_path: Path) -> None:
 def test_what_means_nothing_for_a_benchmark_is_refused(
     command: Command, tmp_path: Path, benchmark: str, setting: str, reason: str
 ) -> None:
-    found = command("run", benchmark, "--set", setting, "--out", tmp_path / "run")
-    assert found.code == 2
-    assert reason in found.err
+    result = command("run", benchmark, "--set", setting, "--out", tmp_path / "run")
+    assert result.code == 2
+    assert reason in result.err
 
 
 def test_an_unknown_network_is_named(command: Command, tmp_path: Path) -> None:
-    found = command("run", "--network", "lennet", "--out", tmp_path / "run")
-    assert found.code == 2
-    assert "network='lennet' is unknown; did you mean lenet?" in found.err
-    found = command("run", "--network", "lenet", "--out", tmp_path / "run")  # images of 8 x 8 pixels
-    assert found.code == 2
-    assert "lenet needs images of at least 16 x 16 pixels" in found.err
+    result = command("run", "--network", "lennet", "--out", tmp_path / "run")
+    assert result.code == 2
+    assert "network='lennet' is unknown; did you mean lenet?" in result.err
+    result = command("run", "--network", "lenet", "--out", tmp_path / "run")  # images of 8 x 8 pixels
+    assert result.code == 2
+    assert "lenet needs images of at least 16 x 16 pixels" in result.err
 
 
 def test_a_byte_order_mark_is_no_header(command: Command, tiny: list[str], tmp_path: Path) -> None:
     assert command("run", "modes-2d", *tiny, "--out", tmp_path / "run").code == 0
     (tmp_path / "x.csv").write_bytes(b"\xef\xbb\xbf1,2\n3,4\n")
-    found = command("predict", tmp_path / "run", tmp_path / "x.csv")
-    assert found.code == 0
-    assert len(found.out.splitlines()) == 1 + 2
-    assert np.isfinite(float(found.out.splitlines()[1].split(",")[2]))
+    result = command("predict", tmp_path / "run", tmp_path / "x.csv")
+    assert result.code == 0
+    assert len(result.out.splitlines()) == 1 + 2
+    assert np.isfinite(float(result.out.splitlines()[1].split(",")[2]))
 
 
 @pytest.mark.parametrize("options", [["--overwrite"], ["--seeds", "2"], ["--resume"]], ids=" ".join)
@@ -111,8 +111,8 @@ def test_a_file_in_the_place_of_the_folder(
     options: list[str], command: Command, tiny: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("precious")
-    found = command("run", "modes-2d", *tiny, "--out", tmp_path / "file", *options)
-    assert found.code == 2
+    result = command("run", "modes-2d", *tiny, "--out", tmp_path / "file", *options)
+    assert result.code == 2
     assert (tmp_path / "file").read_text() == "precious"
 
 
@@ -121,6 +121,6 @@ def test_overwrite_keeps_the_old_run_when_the_new_one_cannot_begin(
 ) -> None:
     options = ["run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", tmp_path / "run"]
     command(*options)
-    found = command(*options, "--network", "mlp-0", "--overwrite")
-    assert found.code == 2
+    result = command(*options, "--network", "mlp-0", "--overwrite")
+    assert result.code == 2
     assert (tmp_path / "run" / "results.json").is_file()

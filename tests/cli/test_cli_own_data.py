@@ -1,4 +1,4 @@
-"""A user's own data from ``metareplay run --data`` to ``metareplay predict``, and what a user can get wrong on the way."""
+"""A user's own data from ``metareplay run --data`` to ``metareplay predict``, and the mistakes a user can make."""
 
 import csv
 import io
@@ -43,13 +43,13 @@ def answers(text: str) -> list[dict[str, str]]:
 
 def test_a_table_from_run_to_predict(plants: Path, command: Command, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    found = command(*table_options(plants, out), *FAST[:-1], "--set", "training.iterations=250")
-    assert (found.code, found.err) == (0, "")
-    assert "pr-bbb on custom:plants (scenario class, 3 tasks), mlp-16" in found.out
-    assert "90 training and 18 test examples of 4 inputs" in found.out
-    assert "classification: the labels are 9 names" in found.out
-    assert "colour (2)" in found.out
-    assert "task autumn: classes bay, box, fig, ivy; 40 + 8 examples" in found.out
+    result = command(*table_options(plants, out), *FAST[:-1], "--set", "training.iterations=250")
+    assert (result.code, result.err) == (0, "")
+    assert "pr-bbb on custom:plants (scenario class, 3 tasks), mlp-16" in result.out
+    assert "90 training and 18 test examples of 4 inputs" in result.out
+    assert "classification: the labels are 9 names" in result.out
+    assert "colour (2)" in result.out
+    assert "task autumn: classes bay, box, fig, ivy; 40 + 8 examples" in result.out
     results = json.loads((out / "results.json").read_text())
     assert results["tgiven_final"] > 80
     assert results["task_names"] == list(KINDS)
@@ -58,8 +58,8 @@ def test_a_table_from_run_to_predict(plants: Path, command: Command, tmp_path: P
     assert "autumn" in command("tasks", out).out
 
     (tmp_path / "new.csv").write_text("width,height,colour,note\n0.0,100.0,green,first\n")  # another order, no label
-    said = answers(command("predict", out, tmp_path / "new.csv", "--task", "spring").out)
-    assert [(row["label"], row["task"]) for row in said] == [("ash", "spring")]
+    rows = answers(command("predict", out, tmp_path / "new.csv", "--task", "spring").out)
+    assert [(row["label"], row["task"]) for row in rows] == [("ash", "spring")]
 
 
 @pytest.mark.usefixtures("no_report")
@@ -85,9 +85,9 @@ def test_the_stored_settings_repeat_the_run_and_notice_changed_data(
         ["run", "--out", out, "--resume"],
         [*table_options(plants, out), "--network", "mlp-4", *tiny, "--resume"],
     ):
-        found = command(*arguments)
-        assert found.code == 2
-        assert "changed since the run" in found.err.replace("changed since the run in", "changed since the run")
+        result = command(*arguments)
+        assert result.code == 2
+        assert "changed since the run" in result.err.replace("changed since the run in", "changed since the run")
     (out / "results.json").unlink()  # as if it had been interrupted
     assert "changed since the run" in command("run", "--out", out, "--resume").err
 
@@ -96,17 +96,17 @@ def test_the_stored_settings_repeat_the_run_and_notice_changed_data(
 def test_a_command_reads_the_data_once(
     plants: Path, command: Command, tmp_path: Path, tiny: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it does with them: introduce them, check a run that replaces another, train, hand them to the processes of seeds."""
+    """Whatever it does with them: describe them, check a run that replaces another, train, share them between seeds."""
     from metareplay.benchmarks import own
 
     read, calls = own.read_examples, list[str]()
     monkeypatch.setattr(own, "read_examples", lambda settings: (calls.append(settings.path), read(settings))[1])
-    told = [word for word in tiny if word != "--quiet"]
+    options = [word for word in tiny if word != "--quiet"]
     for number, extra in enumerate(([], ["--overwrite"], ["--overwrite", "--seeds", 3])):
-        found = command(*table_options(plants, tmp_path / "run"), "--network", "mlp-4", *told, *extra)
-        assert (found.code, found.err) == (0, "")
+        result = command(*table_options(plants, tmp_path / "run"), "--network", "mlp-4", *options, *extra)
+        assert (result.code, result.err) == (0, "")
         assert len(calls) == number + 1
-    assert "3 seeds" in found.out
+    assert "3 seeds" in result.out
 
 
 @pytest.mark.usefixtures("no_report")
@@ -114,8 +114,8 @@ def test_a_command_reads_the_data_once(
 def test_other_methods_learn_a_table(
     method: str, plants: Path, command: Command, tmp_path: Path, tiny: list[str]
 ) -> None:
-    found = command(*table_options(plants, tmp_path / "run"), "--method", method, "--network", "mlp-4", *tiny)
-    assert (found.code, found.err) == (0, "")
+    result = command(*table_options(plants, tmp_path / "run"), "--method", method, "--network", "mlp-4", *tiny)
+    assert (result.code, result.err) == (0, "")
 
 
 def test_a_table_of_real_targets(command: Command, tmp_path: Path) -> None:
@@ -130,16 +130,16 @@ def test_a_table_of_real_targets(command: Command, tmp_path: Path) -> None:
     )
     out = tmp_path / "run"
     options = ["--data", tmp_path / "prices.csv", "--label", "price", "--tasks-by", "year", "--out", out]
-    found = command("run", *options, "--set", "training.iterations=400", "--set", "inference.samples=10")
-    assert (found.code, found.err) == (0, "")
-    assert "regression: the labels are non-integer numbers" in found.out
-    assert "mlp-20-20" in found.out
+    result = command("run", *options, "--set", "training.iterations=400", "--set", "inference.samples=10")
+    assert (result.code, result.err) == (0, "")
+    assert "regression: the labels are non-integer numbers" in result.out
+    assert "mlp-20-20" in result.out
     mse = json.loads((out / "results.json").read_text())["mse"]
     assert 0 < mse["tgiven_final"] < 60**2  # in the user's own units: prices vary by a hundred
     assert mse["tgiven_final"] > 0.1
     (tmp_path / "new.csv").write_text("size\n0.5\n")
-    said = answers(command("predict", out, tmp_path / "new.csv", "--task", "2020").out)
-    assert float(said[0]["mean"]) == pytest.approx(2100, abs=100)
+    rows = answers(command("predict", out, tmp_path / "new.csv", "--task", "2020").out)
+    assert float(rows[0]["mean"]) == pytest.approx(2100, abs=100)
 
 
 def test_a_folder_of_images_from_run_to_predict(command: Command, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_folder_of_images_from_run_to_predict(command: Command, tmp_path: Path
             path.parent.mkdir(parents=True, exist_ok=True)
             image.fromarray(pixels).save(path)
     out = tmp_path / "run"
-    found = command(
+    result = command(
         "run",
         "--data",
         tmp_path / "photos",
@@ -165,12 +165,12 @@ def test_a_folder_of_images_from_run_to_predict(command: Command, tmp_path: Path
         "--set",
         "training.iterations=250",
     )
-    assert (found.code, found.err) == (0, "")
-    assert "1 x 6 x 6 pixels" in found.out
+    assert (result.code, result.err) == (0, "")
+    assert "1 x 6 x 6 pixels" in result.out
     assert json.loads((out / "results.json").read_text())["tgiven_final"] > 90
-    said = answers(command("predict", out, tmp_path / "photos", "--task", "classes-ape-bee").out)
-    assert [row["file"] for row in said[:2]] == ["ape/0.png", "ape/1.png"]
-    assert np.mean([row["file"].startswith(row["label"]) for row in said[:24]]) > 0.9
+    rows = answers(command("predict", out, tmp_path / "photos", "--task", "classes-ape-bee").out)
+    assert [row["file"] for row in rows[:2]] == ["ape/0.png", "ape/1.png"]
+    assert np.mean([row["file"].startswith(row["label"]) for row in rows[:24]]) > 0.9
     one = answers(command("predict", out, tmp_path / "photos" / "bee" / "3.png").out)
     assert one[0]["file"] == "3.png"
     image.fromarray(np.zeros((5, 6), dtype=np.uint8)).save(tmp_path / "small.png")
@@ -208,11 +208,13 @@ def test_a_users_mistake_is_one_clear_message(
     arguments: list[str], message: str, plants: Path, command: Command, tmp_path: Path
 ) -> None:
     folder = plants.parent
-    found = command("run", *(argument.replace("DIR", str(folder)) for argument in arguments), "--out", tmp_path / "run")
-    assert found.code == 2
-    assert found.err.startswith("error: ")
-    assert found.err.count("\n") == 1
-    assert message.replace("DIR", str(folder)) in found.err
+    result = command(
+        "run", *(argument.replace("DIR", str(folder)) for argument in arguments), "--out", tmp_path / "run"
+    )
+    assert result.code == 2
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+    assert message.replace("DIR", str(folder)) in result.err
     assert not (tmp_path / "run").exists()
 
 
@@ -242,10 +244,10 @@ def test_a_bad_file_of_inputs(
     name: str, text: str, message: str, model: Path, command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(text)
-    found = command("predict", model, tmp_path / name)
-    assert found.code == 2
-    assert message in found.err
-    assert found.err.count("\n") == 1
+    result = command("predict", model, tmp_path / name)
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
@@ -273,6 +275,6 @@ def test_the_offline_flag_reaches_the_libraries(
 
     for name in ("METAREPLAY_OFFLINE", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         monkeypatch.setenv(name, "")
-    found = command("run", "modes-2d", "--offline", "--set", "training.iterations=-1", "--out", tmp_path / "run")
-    assert found.code == 2
+    result = command("run", "modes-2d", "--offline", "--set", "training.iterations=-1", "--out", tmp_path / "run")
+    assert result.code == 2
     assert os.environ["HF_HUB_OFFLINE"] == os.environ["METAREPLAY_OFFLINE"] == "1"

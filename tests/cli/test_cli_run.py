@@ -33,10 +33,10 @@ def snapshot(folder: Path, *but: str) -> dict[str, bytes]:
 
 def test_a_run_leaves_its_folder_and_shows_a_table(command: Command, tiny: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    found = command("run", "modes-2d", *tiny, "--out", folder)
-    assert (found.code, found.err) == (0, "")
-    assert "pr-bbb on modes-2d, seed 0" in found.out
-    assert f"report: {folder / 'report.html'}" in found.out
+    result = command("run", "modes-2d", *tiny, "--out", folder)
+    assert (result.code, result.err) == (0, "")
+    assert "pr-bbb on modes-2d, seed 0" in result.out
+    assert f"report: {folder / 'report.html'}" in result.out
     expected = {"config.yaml", "results.json", "metrics.jsonl", "checkpoint", "model", "log.txt", "report.html"}
     assert {path.name for path in folder.iterdir()} >= expected
     assert "pr-bbb" in (folder / "report.html").read_text()
@@ -58,9 +58,9 @@ def test_a_finished_run_of_another_configuration_is_refused(command: Command, ti
     folder = tmp_path / "run"
     command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", folder)
     before = snapshot(folder)
-    found = command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--seed", 5, "--out", folder, "--resume")
-    assert found.code == 2
-    assert "holds a finished run with another configuration" in found.err
+    result = command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--seed", 5, "--out", folder, "--resume")
+    assert result.code == 2
+    assert "holds a finished run with another configuration" in result.err
     assert snapshot(folder) == before
 
 
@@ -84,17 +84,17 @@ def test_an_existing_folder_is_refused_and_overwritten_only_on_request(
 def test_overwrite_removes_nothing_that_is_no_run(command: Command, tiny: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("precious")
-    found = command("run", "modes-2d", *tiny, "--out", tmp_path / "mine", "--overwrite")
-    assert found.code == 2
-    assert "is not only a run (it holds thesis.tex)" in found.err
+    result = command("run", "modes-2d", *tiny, "--out", tmp_path / "mine", "--overwrite")
+    assert result.code == 2
+    assert "contains more than a run (it holds thesis.tex)" in result.err
     assert (tmp_path / "mine" / "thesis.tex").read_text() == "precious"
 
 
 @pytest.mark.usefixtures("no_report")
 def test_a_configuration_file_repeats_a_run(command: Command, tiny: list[str], tmp_path: Path) -> None:
     command("run", "modes-2d", *tiny, "--seed", 7, "--set", "training.learning_rate=1e-2", "--out", tmp_path / "first")
-    found = command("run", "--config", tmp_path / "first" / "config.yaml", "--quiet", "--out", tmp_path / "second")
-    assert found.code == 0
+    result = command("run", "--config", tmp_path / "first" / "config.yaml", "--quiet", "--out", tmp_path / "second")
+    assert result.code == 0
     assert figures(tmp_path / "first") == figures(tmp_path / "second")
     assert snapshot(tmp_path / "first")["metrics.jsonl"] == snapshot(tmp_path / "second")["metrics.jsonl"]
 
@@ -103,10 +103,10 @@ def test_a_configuration_file_repeats_a_run(command: Command, tiny: list[str], t
 def test_later_settings_win(command: Command, tiny: list[str], tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("method: sp-dirac\ntraining: {iterations: 3, learning_rate: 0.5}\nseed: 1\n")
     options = ["--seed", "2", "--set", "training.learning_rate=1e-2", "--set", "inference.samples=2"]
-    found = command(
+    result = command(
         "run", "modes-2d", "--config", tmp_path / "mine.yaml", *options, "--quiet", "--out", tmp_path / "run"
     )
-    assert found.code == 0
+    assert result.code == 0
     stored = flatten(yaml.safe_load((tmp_path / "run" / "config.yaml").read_text()))
     expected = {
         "benchmark": "modes-2d",
@@ -129,7 +129,7 @@ def test_the_default_folder_is_named_after_the_run(
 
 @pytest.mark.usefixtures("no_report")
 def test_a_run_says_what_it_does(command: Command, tiny: list[str], tmp_path: Path) -> None:
-    found = command(
+    result = command(
         "run",
         "modes-2d",
         "--method",
@@ -138,10 +138,10 @@ def test_a_run_says_what_it_does(command: Command, tiny: list[str], tmp_path: Pa
         "--out",
         tmp_path / "run",
     )
-    assert found.out.startswith(
+    assert result.out.startswith(
         "sp-dirac on modes-2d (scenario class, 3 tasks), mlp-10-10\nsettings: published with the paper"
     )
-    assert "task 3/3" in found.out
+    assert "task 3/3" in result.out
 
 
 @pytest.mark.usefixtures("no_report")
@@ -152,16 +152,16 @@ def test_the_published_recipe_can_be_asked_for(
     fast = Recipe("modes-2d", "sp-dirac", "mlp-10-10", "by this project", {"training.learning_rate": 0.123}, fast=True)
     recipes = (*all_recipes(), fast)
     monkeypatch.setattr("metareplay.learner.recipe_book.all_recipes", lambda: recipes)
-    told = [word for word in tiny if word != "--quiet"]
-    found = command("run", "modes-2d", "--method", "sp-dirac", *told, "--out", tmp_path / "own")
-    assert "settings: by this project" in found.out
-    found = command("run", "modes-2d", "--method", "sp-dirac", "--published", *told, "--out", tmp_path / "run")
-    assert "settings: published with the paper" in found.out
+    options = [word for word in tiny if word != "--quiet"]
+    result = command("run", "modes-2d", "--method", "sp-dirac", *options, "--out", tmp_path / "own")
+    assert "settings: by this project" in result.out
+    result = command("run", "modes-2d", "--method", "sp-dirac", "--published", *options, "--out", tmp_path / "run")
+    assert "settings: published with the paper" in result.out
     (tmp_path / "run" / "results.json").unlink()
-    found = command("run", "modes-2d", "--method", "sp-dirac", "--resume", "--out", tmp_path / "run")
-    assert found.code == 0
-    assert "settings: as stored in" in found.out
-    assert "by this project" not in found.out
+    result = command("run", "modes-2d", "--method", "sp-dirac", "--resume", "--out", tmp_path / "run")
+    assert result.code == 0
+    assert "settings: as stored in" in result.out
+    assert "by this project" not in result.out
 
 
 @pytest.mark.usefixtures("no_report")
@@ -178,11 +178,11 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        found = command(*options, tmp_path / "full")
-    assert found.code == 2
-    assert found.err.startswith("error: cannot write ")
-    assert "No space left on device; what was stored before is untouched" in found.err
-    assert found.err.count("\n") == 1
+        result = command(*options, tmp_path / "full")
+    assert result.code == 2
+    assert result.err.startswith("error: cannot write ")
+    assert "No space left on device; what was stored before is untouched" in result.err
+    assert result.err.count("\n") == 1
     assert len(list((tmp_path / "full" / "checkpoint").glob("step-*"))) == 2
     assert command("run", "--out", tmp_path / "full", "--resume", "--quiet").code == 0
     command(*options, tmp_path / "whole")
@@ -207,11 +207,11 @@ def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path) -
         "--out",
         str(tmp_path / "many"),
     ]
-    found = subprocess.run(
+    result = subprocess.run(
         many, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
     )
-    assert (found.returncode, found.stderr) == (0, "")
-    assert "2 seeds, mean ± standard error" in found.stdout
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "2 seeds, mean ± standard error" in result.stdout
     for seed in (4, 5):
         command("run", *options, "--seed", seed, "--out", tmp_path / f"alone-{seed}")
         assert figures(tmp_path / "many" / f"seed-{seed}") == figures(tmp_path / f"alone-{seed}")
@@ -225,8 +225,8 @@ def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path) -
 def test_a_report_of_several_runs(command: Command, tiny: list[str], tmp_path: Path) -> None:
     for method in ("sp-dirac", "fine-tuning"):
         command("run", "modes-2d", "--method", method, *tiny, "--out", tmp_path / method)
-    found = command("report", tmp_path / "sp-dirac", tmp_path / "fine-tuning", "--out", tmp_path / "compare.html")
-    assert (found.code, found.out) == (0, f"report: {tmp_path / 'compare.html'}\n")
+    result = command("report", tmp_path / "sp-dirac", tmp_path / "fine-tuning", "--out", tmp_path / "compare.html")
+    assert (result.code, result.out) == (0, f"report: {tmp_path / 'compare.html'}\n")
     page = (tmp_path / "compare.html").read_text()
     assert "sp-dirac" in page
     assert "fine-tuning" in page
@@ -236,6 +236,6 @@ def test_a_report_of_several_runs(command: Command, tiny: list[str], tmp_path: P
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tensorboard_files_beside_a_run(command: Command, tiny: list[str], tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    found = command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--tensorboard", "--out", tmp_path / "run")
-    assert found.code == 0
+    result = command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--tensorboard", "--out", tmp_path / "run")
+    assert result.code == 0
     assert list((tmp_path / "run" / "tensorboard").glob("events.out.tfevents.*"))

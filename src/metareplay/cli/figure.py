@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HELP = """Draw a figure of finished runs as SVG, PDF and PNG (metareplay list figures); all draws those that apply.
 
-Seeds of one method are taken together. Of several methods, the figures of the toy problems stand side by side.
+Seeds of one method are combined. With several methods, the figures of the toy problems are drawn side by side.
 
 [bold]Examples[/]
 
@@ -61,38 +61,39 @@ def figure(
     if unfinished:
         typer.echo(f"left out, not finished: {', '.join(map(str, unfinished))}", err=True)
     groups, colours = group_runs(runs), DARK if theme is ThemeName.DARK else LIGHT
-    found: dict[str, Drawing] = {}
+    drawings: dict[str, Drawing] = {}
     for kind in DRAWINGS.values() if name == ALL else [DRAWINGS[name]]:
         for part in [groups] if kind.together else [[group] for group in groups]:
             members = _with_arrays(part, kind, must=name != ALL)
             label = "" if len(part) == len(groups) else f"{_slug(part[0].label)}-"
-            found |= {f"{label}{_slug(drawing.name)}": drawing for drawing in kind.draw(members, colours)}
-    if not found:
-        advice = "metareplay list figures says what each one is for"
+            drawings |= {f"{label}{_slug(drawing.name)}": drawing for drawing in kind.draw(members, colours)}
+    if not drawings:
+        advice = "see metareplay list figures for what each figure needs"
         raise DataError(f"these runs have nothing that figure {name!r} could show; {advice}")
-    for path, drawing in _targets(found, out or folders[0] / "figures"):
+    for path, drawing in _targets(drawings, out or folders[0] / "figures"):
         drawing.figure.patch.set(facecolor=colours.paper, alpha=1.0)
         typer.echo(f"figure: {save_figure(drawing.figure, path)}")
 
 
-def _targets(found: "dict[str, Drawing]", out: Path) -> "Iterator[tuple[Path, Drawing]]":
-    """Where each drawing goes."""
+def _targets(drawings: "dict[str, Drawing]", out: Path) -> "Iterator[tuple[Path, Drawing]]":
+    """The files of each drawing."""
     if out.suffix.lower().removeprefix(".") in FORMATS:
-        if len(found) > 1:
+        if len(drawings) > 1:
+            names = ", ".join(drawings)
             raise ConfigError(
-                f"--out {out} is one file, but there are {len(found)} figures ({', '.join(found)}); give a folder"
+                f"--out {out} is one file, but there are {len(drawings)} figures ({names}); give a folder"
             )
-        yield from ((out, drawing) for drawing in found.values())
+        yield from ((out, drawing) for drawing in drawings.values())
     elif re.fullmatch(r"\.[a-z]{3,4}", out.suffix.lower()) and not out.is_dir():
         raise ConfigError(
             f"--out {out}: figures are written as {', '.join(FORMATS)}; end the name in one of these, or give a folder"
         )
     else:
-        yield from ((out / f"{stem}.{ending}", drawing) for stem, drawing in found.items() for ending in FORMATS)
+        yield from ((out / f"{stem}.{ending}", drawing) for stem, drawing in drawings.items() for ending in FORMATS)
 
 
 def _with_arrays(groups: "list[Group]", kind: "Kind", *, must: bool) -> "list[Group]":
-    """The groups with what this kind of figure needs: from their folders, or if asked for from their models."""
+    """The groups with the arrays that this kind of figure needs, from their folders or, with ``must``, their models."""
     if not must or not kind.needs:
         return groups
     return [

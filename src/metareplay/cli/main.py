@@ -36,7 +36,7 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; a user's error ends with code 2 and one message."""
+    """Run a command; a user error exits with code 2 and one message."""
     try:
         app()
     except MetaReplayError as problem:

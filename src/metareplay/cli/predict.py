@@ -1,4 +1,4 @@
-"""``metareplay predict``: answers of a stored model for a file of inputs."""
+"""``metareplay predict``: predictions of a stored model for a file of inputs."""
 
 import csv
 import io
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 HELP = """Predict with a stored model: label, task and uncertainty for each input, as CSV.
 
-Inputs are of the kind that the model learned from: a table (CSV or parquet) with the same columns, a folder of images or one image, an
-IDX file; or always a NumPy file (.npy: N rows; .npz: its array x) or a CSV file of numbers, one row per input. Labels are not needed.
+Inputs have the format that the model was trained on: a table (CSV or parquet) with the same columns, a folder of images
+or one image, an IDX file. A NumPy file (.npy: N rows; .npz: its array x) or a CSV file of numbers, one row per input,
+always works. Labels are not needed.
 
 [bold]Examples[/]
 
@@ -41,22 +42,22 @@ def predict(
     predictive: Annotated[
         str | None,
         typer.Option(
-            help="samples, or moments: much faster, for Gaussian posteriors on MLPs. Default: as the model was made."
+            help="samples, or moments: much faster, for Gaussian posteriors on MLPs. Default: the model's setting."
         ),
     ] = None,
     adaptive: Annotated[
         float | None,
-        typer.Option(help="Draw weight samples only until a decision is so many standard errors clear, 4 for example."),
+        typer.Option(help="Draw weight samples only until a decision is clear by this many standard errors, e.g. 4."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File for the answers. Default: the terminal.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File for the predictions. Default: the terminal.")] = None,
 ) -> None:
     """Write one line per input."""
     from metareplay.data.inputs import read_inputs
     from metareplay.estimators import load_estimator
     from metareplay.files import write_atomically
 
-    given = {"inference.predictive": predictive, "inference.adaptive": adaptive}
-    estimator = load_estimator(model, settings={key: value for key, value in given.items() if value is not None})
+    settings = {"inference.predictive": predictive, "inference.adaptive": adaptive}
+    estimator = load_estimator(model, settings={key: value for key, value in settings.items() if value is not None})
     read = read_inputs(inputs, estimator.inputs, estimator.input_shape)
     text = as_csv(estimator.predict_full(read.x, task, criterion=criterion, batch_wise=batch_wise), read.names)
     if out is None:
@@ -66,7 +67,7 @@ def predict(
 
 
 def as_csv(answer: "ClassPrediction | RealPrediction", names: Sequence[str] | None) -> str:
-    """Predictions as CSV text; inputs that are files of their own are named."""
+    """Predictions as CSV text; inputs from separate files are named."""
     from metareplay.estimators import ClassPrediction
 
     if isinstance(answer, ClassPrediction):
@@ -77,10 +78,8 @@ def as_csv(answer: "ClassPrediction | RealPrediction", names: Sequence[str] | No
             for label, name, row in zip(answer.labels.tolist(), answer.task, numbers, strict=True)
         ]
     else:
-        header, columns = (
-            ["mean", "std", "task"],
-            zip(answer.mean.tolist(), answer.std.tolist(), answer.task, strict=True),
-        )
+        header = ["mean", "std", "task"]
+        columns = zip(answer.mean.tolist(), answer.std.tolist(), answer.task, strict=True)
         rows = [[_cell(mean), _cell(std), name] for mean, std, name in columns]
     if names is not None:
         header, rows = ["file", *header], [[name, *row] for name, row in zip(names, rows, strict=True)]

@@ -1,4 +1,4 @@
-"""``metareplay reproduce``: a table of the paper, ours beside the paper's."""
+"""``metareplay reproduce``: a table of the paper, with our results next to the paper's."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from metareplay.paper.reproduce import PlannedRun
     from metareplay.paper.tables import PaperTable
 
-HELP = """Run the rows of one of the paper's tables and print ours beside the paper's.
+HELP = """Run the rows of one of the paper's tables and print our results next to the paper's.
 
 Finished runs are never repeated and interrupted ones continue: call it again with the same options.
 
@@ -26,7 +26,7 @@ Finished runs are never repeated and interrupted ones continue: call it again wi
 
   metareplay reproduce split-mnist --budget 0.05         a twentieth of the training steps, to try it out
 
-  metareplay reproduce regression --dry-run              what would be run, and how long it may take
+  metareplay reproduce regression --dry-run              what would be run, and roughly how long it takes
 """
 
 
@@ -35,11 +35,11 @@ def reproduce(
         str, typer.Argument(help="Table, by its name or its label in the paper (metareplay list tables).")
     ],
     rows: Annotated[str | None, typer.Option(help="Rows, separated by commas. Default: all that can be run.")] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of each row.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds per row.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="How many runs go on side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="How many runs to execute in parallel.")] = 1,
     budget: Annotated[
-        float, typer.Option(help="Share of the training steps, above 0 and up to 1; the table says so.")
+        float, typer.Option(help="Fraction of the training steps, above 0 and up to 1; shown in the table.")
     ] = 1.0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting for all runs, key=value; repeat it.")
@@ -65,16 +65,15 @@ def reproduce(
     chosen = paper_table(table)
     names = [name.strip() for name in (rows or "").split(",") if name.strip()]
     if rows is not None and not names:
-        raise ConfigError(f"--rows {rows!r} names no row; leave it out for all rows of {chosen.name}")
+        raise ConfigError(f"--rows {rows!r} names no row; omit it for all rows of {chosen.name}")
     wanted = chosen_rows(chosen, names)
-    given: dict[str, Any] = dict(parse_setting(pair) for pair in set_ or [])
-    given.setdefault(
-        "threads", max(1, (os.cpu_count() or 1) // jobs) if benchmark_named(chosen.benchmark).needs_data else 1
-    )
+    settings: dict[str, Any] = dict(parse_setting(pair) for pair in set_ or [])
+    needs_data = benchmark_named(chosen.benchmark).needs_data
+    settings.setdefault("threads", max(1, (os.cpu_count() or 1) // jobs) if needs_data else 1)
     if data_dir is not None:
-        given["data_dir"] = str(data_dir.expanduser().resolve())
+        settings["data_dir"] = str(data_dir.expanduser().resolve())
     folder = out or Path("runs") / "reproduce" / (chosen.name if budget == 1 else f"{chosen.name}-budget-{budget:g}")
-    runs = planned_runs(chosen, wanted, range(seed, seed + seeds), folder, budget=budget, given=given)
+    runs = planned_runs(chosen, wanted, range(seed, seed + seeds), folder, budget=budget, given=settings)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)  # a file or a pipe has room
@@ -84,11 +83,11 @@ def reproduce(
     failures = _run(console, runs, jobs, quiet=quiet)
     _show(console, chosen, wanted, runs, folder)
     if failures:
-        raise MetaReplayError("; ".join(failures) + ". The other runs are kept; call it again to try the rest")
+        raise MetaReplayError("; ".join(failures) + ". The other runs are kept; repeat the command to try the rest")
 
 
 def _run(console: "Console", runs: "list[PlannedRun]", jobs: int, *, quiet: bool) -> list[str]:
-    """Run what has not finished; returns what went wrong, one text per run."""
+    """Run what has not finished; returns one error message per failed run."""
     from metareplay.cli.run_display import SeedBars
     from metareplay.experiments.seeds import run_side_by_side, stop_on_signal
 
@@ -116,7 +115,7 @@ def _show(console: "Console", table: "PaperTable", rows: Any, runs: "list[Planne
 
 
 def _list(console: "Console", table: "PaperTable", runs: "list[PlannedRun]") -> None:
-    """Say what would be run, and how long it may take: a few steps of each method are timed."""
+    """Show what would be run, and roughly how long it takes: a few steps of each method are timed."""
     from rich.table import Table
 
     from metareplay.report.base import show_duration
@@ -147,7 +146,7 @@ def _list(console: "Console", table: "PaperTable", runs: "list[PlannedRun]") -> 
 
 
 def _guess(console: "Console", run: "PlannedRun") -> float | None:
-    """Seconds of training; None where the data are not at hand, which is said once a method."""
+    """Training time in seconds; None if the data are not available, with one message per method."""
     from metareplay.experiments.estimate import seconds_of_run
 
     try:

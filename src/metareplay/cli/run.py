@@ -54,7 +54,7 @@ def run(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Run this many seeds and report mean and standard error.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many seeds run side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="How many seeds to run in parallel.")] = 1,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, key=value; repeat it (metareplay list settings).")
     ] = None,
@@ -75,10 +75,10 @@ def run(
         str | None, typer.Option(help="Column to predict. Default: label, target, class or y.", rich_help_panel=OWN)
     ] = None,
     ignore: Annotated[
-        str | None, typer.Option(help="Columns that are not inputs, with commas: id,name.", rich_help_panel=OWN)
+        str | None, typer.Option(help="Columns that are not inputs, comma-separated: id,name.", rich_help_panel=OWN)
     ] = None,
     task_order: Annotated[
-        str | None, typer.Option(help="Tasks (or classes) in the order of learning, with commas.", rich_help_panel=OWN)
+        str | None, typer.Option(help="Tasks (or classes) in learning order, comma-separated.", rich_help_panel=OWN)
     ] = None,
     test_share: Annotated[
         float | None, typer.Option(help="Share of each task and class for testing. Default: 0.2.", rich_help_panel=OWN)
@@ -87,10 +87,10 @@ def run(
     split_by: Annotated[str | None, typer.Option(help="Column that says train or test.", rich_help_panel=OWN)] = None,
     problem: Annotated[
         str | None,
-        typer.Option(help="classification or regression. Default: what the labels say.", rich_help_panel=OWN),
+        typer.Option(help="classification or regression. Default: inferred from the labels.", rich_help_panel=OWN),
     ] = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Ask nothing of the network (also: METAREPLAY_OFFLINE=1).")
+        bool, typer.Option("--offline", help="Do not access the internet (also: METAREPLAY_OFFLINE=1).")
     ] = False,
     device: Annotated[
         str | None, typer.Option(help="Where tensors live: cpu, cuda, cuda:N or mps. Default: cpu.")
@@ -114,7 +114,7 @@ def run(
         bool,
         typer.Option(
             "--published",
-            help="The paper's settings, also where this project has cheaper ones (marked in: list recipes).",
+            help="The paper's settings, even where this project has cheaper ones (marked in: list recipes).",
         ),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
@@ -130,32 +130,26 @@ def run(
 
     if offline:
         _go_offline()
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "benchmark": benchmark,
         "method": method,
         "network": network,
         "seed": seed,
         "device": device,
-    }
-    given |= {
         "data.path": data,
         "data.tasks_by": tasks_by,
         "data.label": label,
         "data.ignore": ignore,
         "data.task_order": task_order,
-    }
-    given |= {
         "data.test_share": test_share,
         "data.test_path": test_data,
         "data.split_by": split_by,
         "data.problem": problem,
-    }
-    given |= {
         "data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()),
         "inference.batch_wise": batch_wise,
+        "inference.predictive": predictive,
     }
-    given["inference.predictive"] = predictive
-    options = {key: value for key, value in given.items() if value is not None}
+    options = {key: value for key, value in options.items() if value is not None}
     overrides = dict(parse_setting(pair) for pair in set_ or [])
     plan = make_plan(options, overrides, file=config, out=out, jobs=jobs, resume=resume, published=published)
     if plan.folder.exists() and not plan.folder.is_dir():
@@ -178,7 +172,7 @@ def run(
 
 
 def _go_offline() -> None:
-    """Nothing is asked of the network from here on, by this process or those it starts."""
+    """From here on, neither this process nor those it starts accesses the internet."""
     from metareplay.data.offline import go_offline
 
     go_offline()
@@ -196,10 +190,10 @@ def _one(console: "Console", plan: "Plan", *, resume: bool, tensorboard: bool, q
     results = finished_results(plan.folder, plan.config) if resume else None
     if results is None:
         unit = "squared error" if plan.info.problem == "regression" else "accuracy %"
-        watchers: list[Observer] = [] if quiet else [LiveProgress(console, unit=unit)]
+        observers: list[Observer] = [] if quiet else [LiveProgress(console, unit=unit)]
         if tensorboard:
-            watchers.append(TensorBoard(plan.folder / "tensorboard", plan.config.training.log_every))
-        results = Run(plan, observer=ObserverList(watchers), should_stop=stop_on_signal()).execute(resume=resume)
+            observers.append(TensorBoard(plan.folder / "tensorboard", plan.config.training.log_every))
+        results = Run(plan, observer=ObserverList(observers), should_stop=stop_on_signal()).execute(resume=resume)
     console.print(run_table(results))
     write_page(console, plan.folder)
 

@@ -1,4 +1,4 @@
-"""What ``metareplay run`` and ``reproduce`` show: what is going to happen, how far it is, and where the page is."""
+"""What ``metareplay run`` and ``reproduce`` show: what will be run, its progress, and where the report is."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from metareplay.experiments.seeds import SeedStatus
 
 MOST_TASKS = 20
-"""So many tasks of a user's own data are named."""
+"""At most this many tasks of a user's own data are named."""
 
 
 def introduce(console: Console, plan: "Plan") -> None:
-    """Say what is going to happen."""
+    """Show what will be run."""
     config, info, own = plan.config, plan.info, plan.config.data.path is not None
     name = plan.benchmark.name if own else info.name
     what = f"(scenario {info.scenario.value}, {info.num_tasks} tasks), {config.network}"
@@ -31,7 +31,7 @@ def introduce(console: Console, plan: "Plan") -> None:
 
 
 def _introduce_data(console: Console, path: str, benchmark: "Benchmark") -> None:
-    """Say what was found in the user's data."""
+    """Show what the user's data contain."""
     tasks = list(benchmark)
     train, test = sum(len(task.train.x) for task in tasks), sum(len(task.test.x) for task in tasks)
     shape = " x ".join(map(str, benchmark.input_shape))
@@ -67,18 +67,18 @@ class SeedBars:
         self.bars.stop()
 
     def show(self, statuses: "Sequence[SeedStatus]") -> None:
-        """Draw how far each run is."""
+        """Show the progress of each run."""
         for row, status in zip(self.rows, statuses, strict=True):
             self.bars.update(row, completed=status.share, state=status.state)
 
 
 def write_page(console: Console, folder: Path) -> None:
-    """Write the report and say where it is."""
+    """Write the report and print its path."""
     from metareplay.report import write_report
 
     try:
         page = write_report([folder], folder / "report.html")
-    except MetaReplayError as problem:  # the results are safe: say so instead of failing
+    except MetaReplayError as problem:  # the results are safe: warn instead of failing
         console.print(f"[yellow]the report could not be written:[/] {problem}", highlight=False)
         return
     console.print(f"report: {page}", highlight=False)
