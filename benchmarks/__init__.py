@@ -1,1 +1,1 @@
-"""Speed and memory, always beside plain fine-tuning of the same network in the same process. Run by ``make bench``, not by the tests."""
+"""Speed and memory, always relative to plain fine-tuning of the same network in the same process (``make bench``)."""

@@ -1,4 +1,4 @@
-"""Measure everything and write it to docs/performance.md, each part between its markers: ``python -m benchmarks [PART ...]``."""
+"""Measure everything and write it to docs/performance.md, between markers: ``python -m benchmarks [PART ...]``."""
 
 import os
 import re
@@ -26,7 +26,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def main(wanted: list[str]) -> None:
-    """Measure the parts asked for, all by default."""
+    """Measure the requested parts, by default all."""
     if unknown := [name for name in wanted if name not in PARTS]:
         sys.exit(f"there is no part {unknown[0]!r} of the measurements; choose from {', '.join(PARTS)}")
     for name in wanted or PARTS:

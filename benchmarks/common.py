@@ -1,4 +1,4 @@
-"""What every measurement shares: learners on made-up data of MNIST's shape, and times taken in turns."""
+"""What all measurements share: learners on synthetic data of MNIST's shape, and interleaved timing."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ EXAMPLES = 1280
 
 
 def made_up_task(number: int, classes: int = 2) -> TaskData:
-    """Data of MNIST's shape and rough sparseness; what they show does not matter to the time a step takes."""
+    """Data of MNIST's shape and approximate sparsity; their content does not affect the time of a step."""
     generator = torch.Generator().manual_seed(number)
     x = torch.rand(EXAMPLES, *SHAPE, generator=generator) * (torch.rand(EXAMPLES, *SHAPE, generator=generator) < 0.2)
     return TaskData(x, torch.randint(classes, (EXAMPLES,), generator=generator))
@@ -58,7 +58,7 @@ def steps_in_task(learner: ContinualLearner, task: int) -> Iterator[Step]:
 
 
 def plain_steps(network: str = "mlp-400-400", batch_size: int = 128, classes: int = 2) -> Iterator[None]:
-    """Training steps of the network itself with PyTorch alone: the measure of all others."""
+    """Training steps of the network itself in plain PyTorch: the reference for all others."""
     module = network_factory(network, SHAPE)(classes)
     optimiser = torch.optim.Adam(module.parameters(), lr=1e-3, fused=True)
     x, y = made_up_task(0, classes)
@@ -74,7 +74,7 @@ def plain_steps(network: str = "mlp-400-400", batch_size: int = 128, classes: in
 def in_turns(
     actions: Mapping[str, Callable[[], object]], rounds: int, least_seconds: float = 0.02
 ) -> dict[str, list[float]]:
-    """Seconds of one call of each action, in so many rounds; each round calls every action, so that noise hits all alike."""
+    """Seconds per call of each action, for each round; a round calls every action, so that noise affects all alike."""
     calls = {}
     for name, action in actions.items():  # also the warm-up
         action()

@@ -1,4 +1,4 @@
-"""Whether ``torch.compile`` pays: the elementwise part of a Gaussian step, where fusing passes over memory helps most."""
+"""Whether ``torch.compile`` pays off: the elementwise part of a Gaussian step, where fusing helps most."""
 
 import os
 import tempfile
@@ -17,25 +17,24 @@ WEIGHTS = 478_410
 
 
 def plain(mean: Tensor, rho: Tensor, noise: Tensor) -> Tensor:
-    """A sample's sum and the prior's KL, in single operations that a compiler may fuse."""
+    """A sample's sum and the prior's KL, in single operations that a compiler can fuse."""
     scale = F.softplus(rho + RHO_OFFSET)
     return (mean + scale * noise).sum() + 0.5 * (scale.square() + mean.square() - 1 - 2 * scale.log()).sum()
 
 
 def ours(mean: Tensor, rho: Tensor, noise: Tensor) -> Tensor:
-    """The same by the package's own divergence."""
+    """The same with the package's divergence."""
     q = MeanFieldGaussian(mean, F.softplus(rho + RHO_OFFSET))
     return torch.addcmul(q.mean, q.scale, noise).sum() + kl(q, GaussianPrior())
 
 
 def table(rounds: int) -> str:
-    """Seconds of a forward and backward pass on one core, and after how many steps compiling has paid."""
+    """Seconds of a forward and backward pass on one core, and after how many steps compiling pays off."""
     torch.set_num_threads(1)
     mean, rho = (torch.randn(WEIGHTS, requires_grad=True) for _ in range(2))
     noise = torch.randn(WEIGHTS)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = (
-        tempfile.mkdtemp()
-    )  # what an earlier process compiled would hide the warm-up
+    # an earlier process's cache would hide the warm-up
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
     compiled = torch.compile(plain)
     began = time.perf_counter()
     torch.autograd.grad(compiled(mean, rho, noise), (mean, rho))
@@ -44,11 +43,11 @@ def table(rounds: int) -> str:
     exact = torch.autograd.grad(plain(mean.double(), rho.double(), noise.double()), (mean, rho))
     errors = {}
     for name, function in functions.items():
-        found = torch.autograd.grad(function(mean, rho, noise), (mean, rho))
-        errors[name] = max(float((own - right).abs().max()) for own, right in zip(found, exact, strict=True))
+        gradients = torch.autograd.grad(function(mean, rho, noise), (mean, rho))
+        errors[name] = max(float((value - true).abs().max()) for value, true in zip(gradients, exact, strict=True))
     actions = {
-        name: (lambda own=own: torch.autograd.grad(own(mean, rho, noise), (mean, rho)))
-        for name, own in functions.items()
+        name: (lambda function=function: torch.autograd.grad(function(mean, rho, noise), (mean, rho)))
+        for name, function in functions.items()
     }
     steps = steps_in_task(learner_for("fine-tuning", training__batch_size=128), 0)
     seconds = in_turns({**actions, "fine-tuning": lambda: next(steps)}, rounds)

@@ -35,8 +35,9 @@ def table(rounds: int) -> str:
             task: steps_in_task(learner_for(method, network, many_tasks=True, training__batch_size=128, **given), task)
             for task in (1, *LATER)
         }
-        counts = {task: operations(own) for task, own in steps.items()}
-        seconds = in_turns({str(task): (lambda own=own: next(own)) for task, own in steps.items()}, rounds)
+        counts = {task: operations(task_steps) for task, task_steps in steps.items()}
+        actions = {str(task): (lambda task_steps=task_steps: next(task_steps)) for task, task_steps in steps.items()}
+        seconds = in_turns(actions, rounds)
         times = [ratio(seconds[str(task)], seconds["1"]) for task in LATER]
         lines.append(f"| {name} | {times[0]:.2f} | {times[1]:.2f} | {counts[LATER[-1]] / counts[1]:.2f} |")
     return "\n".join(lines)

@@ -1,8 +1,9 @@
-"""What the divergences of Gaussian posteriors cost on permuted-mnist-10, and what is forgotten where less is computed.
+"""What the divergences of Gaussian posteriors cost on permuted-mnist-10, and what is forgotten if less is computed.
 
 python -m benchmarks.penalties --data-dir FOLDER [--iterations 500]
 
-Processor times of one thread; fine-tuning steps are taken before and after the last task, so that other work on the machine matters little.
+CPU times of one thread; fine-tuning steps are timed before and after the last task, so that other load on the machine
+has little effect.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The table of training steps as a picture."""
+"""The table of training steps as a figure."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "images" / "steps.svg"
 
 
 def draw(table: str) -> None:
-    """Bars on one core, the floor as a mark, the paper's code as another; written beside the other images."""
+    """Bars for one core, marks for the floor and for the paper's code; written next to the other images."""
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("| ")
     ][1:]

@@ -1,14 +1,15 @@
-"""How long prediction with task inference takes, as multiples of a fine-tuning step, and what each faster way loses.
+"""How long prediction with task inference takes, in fine-tuning steps, and the accuracy each faster way loses.
 
 python -m benchmarks.prediction [--data-dir FOLDER] [--model FOLDER] [--inputs 10000] [--iterations 600]
 
-Without a model, a pr-bbb model of split-mnist is learned first, with a small hypernetwork. Times are processor times of one thread, and the
-fine-tuning steps are taken before and after each of them, so that other work on the machine matters little.
+Without a model, a pr-bbb model of split-mnist is trained first, with a small hypernetwork. Times are CPU times of one
+thread, with fine-tuning steps timed before and after each of them, so that other load on the machine has little effect.
 """
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -40,11 +41,11 @@ WAYS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "adaptive, 4 errors, ent, bfloat16": ({"adaptive": 4.0, "autocast": True}, ("ent",)),
     "moments": ({"predictive": "moments"}, ("ent", "agree")),
 }
-"""Settings of inference, and the criteria that are asked for."""
+"""Settings of inference, and the criteria to compute."""
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """Processor time of one call."""
+    """CPU time of one call."""
     began = time.process_time()
     action()
     return time.process_time() - began
@@ -58,10 +59,10 @@ def test_inputs(data_dir: Path | None, count: int) -> tuple[Tensor, Tensor, Tens
         for task in stream
     ]
     x, y = (
-        torch.cat([getattr(task.test, name)[own] for task, own in zip(stream, rows, strict=True)])
+        torch.cat([getattr(task.test, name)[chosen] for task, chosen in zip(stream, rows, strict=True)])
         for name in ("x", "y")
     )
-    return x, y, torch.repeat_interleave(torch.arange(len(stream)), torch.tensor([len(own) for own in rows]))
+    return x, y, torch.repeat_interleave(torch.arange(len(stream)), torch.tensor([len(chosen) for chosen in rows]))
 
 
 def learned(data_dir: Path | None, iterations: int) -> ContinualModel:
@@ -75,10 +76,10 @@ def learned(data_dir: Path | None, iterations: int) -> ContinualModel:
     return learner.model
 
 
-def decisions(said: Sequence[dict[str, Tensor]], name: str) -> tuple[Tensor, Tensor]:
+def decisions(statistics: Sequence[dict[str, Tensor]], name: str) -> tuple[Tensor, Tensor]:
     """Task and class of each input."""
-    tasks = torch.stack([found[name] for found in said]).argmin(0)
-    classes = torch.stack([found[LOG_PREDICTIVE].argmax(-1) for found in said])
+    tasks = torch.stack([of_task[name] for of_task in statistics]).argmin(0)
+    classes = torch.stack([of_task[LOG_PREDICTIVE].argmax(-1) for of_task in statistics])
     return tasks, classes.gather(0, tasks.unsqueeze(0)).squeeze(0)
 
 
@@ -96,34 +97,31 @@ def measure(model: ContinualModel, x: Tensor, y: Tensor, true: Tensor) -> None:
             "pr-bbb", **{f"inference__{key}": value for key, value in given.items()}
         ).config.inference
         predictor = ClassPredictor(model, settings, seed=0)
-        said: list[dict[str, Tensor]] = []
+        results: list[dict[str, Tensor]] = []
         before = seconds(fine_tuning)
-        taken = seconds(lambda predictor=predictor, names=names, said=said: said.extend(_asked(predictor, x, names)))
+        predict = partial(_predict, predictor, x, names, results)
+        taken = seconds(predict)
         times.append((before + seconds(fine_tuning)) / 60)
-        given_right = (
-            torch.stack([found[LOG_PREDICTIVE].argmax(-1) for found in said]).gather(0, true.unsqueeze(0)).squeeze(0)
-            == y
-        )
+        classes = torch.stack([of_task[LOG_PREDICTIVE].argmax(-1) for of_task in results])  # (T, N)
+        correct = classes.gather(0, true.unsqueeze(0)).squeeze(0) == y
         inferred, same = dict.fromkeys(("ent", "agree"), "–"), []
         for name in names:
-            task, label = decisions(said, name)
+            task, label = decisions(results, name)
             plain.setdefault(name, (task, label))
             inferred[name] = percent((task == true) & (label == y))
             same.append(f"{percent((task == plain[name][0]) & (label == plain[name][1]))} % ({name})")
         as_all = "–" if way == ALL else ", ".join(same)
-        lines.append(
-            f"| {way} | {taken / times[-1]:,.0f} | {percent(given_right)} | {inferred['ent']} | {inferred['agree']} | {as_all} |"
-        )
-    print(
-        f"{len(x):,} inputs, {model.num_tasks} tasks, K = 100, one core; a fine-tuning step takes {1000 * min(times):.1f} to",
-        end=" ",
-    )
-    print(f"{1000 * max(times):.1f} ms.\n", *lines, sep="\n", flush=True)
+        cells = (way, f"{taken / times[-1]:,.0f}", percent(correct), inferred["ent"], inferred["agree"], as_all)
+        lines.append(f"| {' | '.join(cells)} |")
+    setup = f"{len(x):,} inputs, {model.num_tasks} tasks, K = 100, one core"
+    step = f"a fine-tuning step takes {1000 * min(times):.1f} to {1000 * max(times):.1f} ms"
+    print(f"{setup}; {step}.\n", *lines, sep="\n", flush=True)
 
 
-def _asked(predictor: ClassPredictor, x: Tensor, names: Sequence[str]) -> list[dict[str, Tensor]]:
-    contests = [predictor.contest(CRITERIA[name], x) for name in names]
-    return predictor.statistics(x, range(predictor.model.num_tasks), {LOG_PREDICTIVE: log_predictive}, contests)
+def _predict(predictor: ClassPredictor, x: Tensor, names: Sequence[str], results: list[dict[str, Tensor]]) -> None:
+    """Append the statistics of each task."""
+    contests, tasks = [predictor.contest(CRITERIA[name], x) for name in names], range(predictor.model.num_tasks)
+    results += predictor.statistics(x, tasks, {LOG_PREDICTIVE: log_predictive}, contests)
 
 
 def percent(hits: Tensor) -> str:

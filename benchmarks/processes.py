@@ -1,4 +1,4 @@
-"""What is measured in processes of its own: peak memory, start-up, whole runs of the toy problems."""
+"""What is measured in separate processes: peak memory, start-up, whole runs of the toy problems."""
 
 import json
 import os
@@ -40,12 +40,12 @@ def run(*arguments: str, out: Path) -> dict[str, object]:
         "--quiet",
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    found: dict[str, object] = json.loads((out / "results.json").read_text())
-    return found
+    results: dict[str, object] = json.loads((out / "results.json").read_text())
+    return results
 
 
 def prediction_table(data_dir: str | None) -> str:
-    """What ``python -m benchmarks.prediction`` prints; it learns a model first."""
+    """The output of ``python -m benchmarks.prediction``, which trains a model first."""
     given = () if data_dir is None else ("--data-dir", data_dir)
     command = [sys.executable, "-m", "benchmarks.prediction", *given]
     return subprocess.run(
@@ -56,7 +56,7 @@ def prediction_table(data_dir: str | None) -> str:
 def memory_table(data_dir: str | None) -> str:
     """Peak resident memory of all five tasks of split-mnist: few steps each, and tests with 100 weight samples."""
     if data_dir is None:
-        return "Not measured: say where MNIST lies with METAREPLAY_DATA."
+        return "Not measured: set METAREPLAY_DATA to the folder of MNIST."
     lines = ["| method | peak resident memory, MiB |", "|---|---|"]
     given = (
         "--network",
@@ -71,10 +71,10 @@ def memory_table(data_dir: str | None) -> str:
     for method in (*METHODS, FAST):
         with tempfile.TemporaryDirectory() as folder:
             which = () if method == FAST else ("--published",)
-            found = run(
+            results = run(
                 "split-mnist", "--method", method.removesuffix(", fast"), *given, *which, out=Path(folder) / "run"
             )
-            lines.append(f"| {method} | {found['peak_memory_mib']:.0f} |")
+            lines.append(f"| {method} | {results['peak_memory_mib']:.0f} |")
     return "\n".join(lines)
 
 
@@ -90,7 +90,7 @@ def small_table() -> str:
 
 
 def start_table(rounds: int = 5) -> str:
-    """Seconds until the command line helps and until the package is imported."""
+    """Seconds until the command line prints its help and until the package is imported."""
 
     def seconds(*arguments: str) -> float:
         times = []

@@ -64,24 +64,24 @@ CALLERS = frozenset(
     }
 )
 NO_WORK = VIEWS | MORE_VIEWS | CALLERS
-"""Operations that only look at tensors in another way, make room for them, or call others."""
+"""Operations that only create views of tensors, allocate them, or call other operations."""
 
 
 def shares(steps: Iterator[object], count: int) -> dict[str, float]:
     """The share of each group in the time of some steps."""
-    with profile(activities=[ProfilerActivity.CPU]) as found:
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
         for _ in range(count):
             next(steps)
     total, sums = 0.0, dict.fromkeys(COLUMNS, 0.0)
-    for event in found.key_averages():
-        own, name = event.self_cpu_time_total, event.key.removeprefix("aten::")
-        total += own
+    for event in profiled.key_averages():
+        self_time, name = event.self_cpu_time_total, event.key.removeprefix("aten::")
+        total += self_time
         group = next(
             (group for group, names in GROUPS.items() if name in names),
             OTHER if event.key.startswith("aten::") else REST,
         )
-        sums[REST if name in NO_WORK else group] += own
-    return {group: own / total for group, own in sums.items()}
+        sums[REST if name in NO_WORK else group] += self_time
+    return {group: group_time / total for group, group_time in sums.items()}
 
 
 def table(rounds: int, rows: tuple[str, ...] = (REFERENCE, *ROWS)) -> str:

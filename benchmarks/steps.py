@@ -1,4 +1,4 @@
-"""How long a training step takes, as a multiple of a fine-tuning step of the same network, beside its arithmetic floor."""
+"""How long a training step takes, as a multiple of a fine-tuning step of the same network, and its arithmetic floor."""
 
 from collections.abc import Iterator, Sequence
 from statistics import mean, median
@@ -31,7 +31,7 @@ ROWS: dict[str, tuple[str, dict[str, object]]] = {
     "ewc-multihead": ("ewc-multihead", {}),
 }
 ON_LENET = ("pr-bbb, published, 1 sample", "pr-bbb, fast, 1 sample")
-"""Rows that are measured with LeNet too."""
+"""Rows that are also measured with LeNet."""
 PAPERS_CODE = {
     "pr-dirac": "4.9; task 5: 7.4",
     "pr-dirac-sr": "3.5",
@@ -73,18 +73,20 @@ def measure(
 ) -> tuple[dict[str, StepTimes], float]:
     """Each row's multiples, and the milliseconds of a fine-tuning step."""
     torch.set_num_threads(threads)
-    found = {row: StepTimes([], []) for row in rows}
+    times = {row: StepTimes([], []) for row in rows}
     reference = []
     for task in TASKS:
         steps = {row: steps_of(row, task, network) for row in [*rows, REFERENCE]}
         least = operations(steps[REFERENCE])
         for row in rows:
-            found[row].floor.append(operations(steps[row]) / least)
-        seconds = in_turns({row: (lambda own=own: next(own)) for row, own in steps.items()}, rounds)
+            times[row].floor.append(operations(steps[row]) / least)
+        seconds = in_turns(
+            {row: (lambda row_steps=row_steps: next(row_steps)) for row, row_steps in steps.items()}, rounds
+        )
         reference.append(1000 * median(seconds[REFERENCE]))
         for row in rows:
-            found[row].measured.append(ratio(seconds[row], seconds[REFERENCE]))
-    return found, median(reference)
+            times[row].measured.append(ratio(seconds[row], seconds[REFERENCE]))
+    return times, median(reference)
 
 
 def table(rounds: int, cores: int) -> str:
@@ -92,31 +94,35 @@ def table(rounds: int, cores: int) -> str:
     rows = [PLAIN, *ROWS]
     (one, milliseconds), (all_, together) = measure(rows, rounds, 1), measure(rows, rounds, cores)
     lines = [
-        f"Fine-tuning: {milliseconds:.1f} ms on one core, {together:.1f} ms on {cores}; medians of {rounds} rounds in each of five tasks.",
+        f"Fine-tuning: {milliseconds:.1f} ms on one core, {together:.1f} ms on {cores}; "
+        f"medians of {rounds} rounds in each of five tasks.",
         "",
-        f"| method | the paper's code | floor, mean (task 5) | one core, mean | task 5 | {cores} cores, mean | task 5 |",
+        "| method | the paper's code | floor, mean (task 5) | one core, mean | task 5 "
+        f"| {cores} cores, mean | task 5 |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         single, several = one[row], all_[row]
         lines.append(
             f"| {row} | {PAPERS_CODE.get(row, '–')} | {mean(single.floor):.1f} ({single.floor[-1]:.1f}) "
-            f"| {mean(single.measured):.2f} | {single.measured[-1]:.2f} | {mean(several.measured):.2f} | {several.measured[-1]:.2f} |"
+            f"| {mean(single.measured):.2f} | {single.measured[-1]:.2f} "
+            f"| {mean(several.measured):.2f} | {several.measured[-1]:.2f} |"
         )
     return "\n".join(lines)
 
 
 def lenet_table(rounds: int) -> str:
     """Some rows with LeNet, on one core, in Markdown."""
-    found, milliseconds = measure(ON_LENET, rounds, 1, "lenet")
+    rows, milliseconds = measure(ON_LENET, rounds, 1, "lenet")
     lines = [
         f"The same with LeNet, on one core; fine-tuning takes {milliseconds:.0f} ms there.",
         "",
         "| method | floor, mean (task 5) | mean | task 5 |",
         "|---|---|---|---|",
     ]
-    for row, times in found.items():
+    for row, times in rows.items():
         lines.append(
-            f"| {row} | {mean(times.floor):.1f} ({times.floor[-1]:.1f}) | {mean(times.measured):.2f} | {times.measured[-1]:.2f} |"
+            f"| {row} | {mean(times.floor):.1f} ({times.floor[-1]:.1f}) "
+            f"| {mean(times.measured):.2f} | {times.measured[-1]:.2f} |"
         )
     return "\n".join(lines)
