@@ -191,7 +191,7 @@ WRONG: list[tuple[list[str], str]] = [
         ["--tasks-by", "season"],
         "data.tasks_by has no effect with pr-bbb: no data of your own is given; give it with --data",
     ),
-    (["custom"], "name them with --data"),
+    (["custom"], "give them with --data"),
     (
         ["--data", "DIR/plants.csv", "--label", "kind", "--tasks-by", "season", "--ignore", "id", "--data-dir", "DIR"],
         "data_dir has no effect with pr-bbb",

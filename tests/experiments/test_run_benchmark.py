@@ -77,7 +77,7 @@ def test_a_stream_is_resumed_on_the_same_data_only(tmp_path: Path) -> None:
     config = Plan.of(_config(bench), tmp_path / "whole", benchmark=bench).config
     with pytest.raises(Exception, match="continue with --resume"):
         Run(Plan.of(config, tmp_path / "run", benchmark=bench), should_stop=lambda: next(steps, None) is None).execute()
-    with pytest.raises(DataError, match="they changed"):
+    with pytest.raises(DataError, match="the data have changed"):
         Run(Plan.of(config, tmp_path / "run", benchmark=stream(shift=1.0))).execute(resume=True)
     with pytest.raises(DataError, match="the data changed since the run in"):
         run_benchmark(stream(shift=1.0), tmp_path / "run", resume=True, **given)

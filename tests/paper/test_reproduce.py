@@ -152,7 +152,7 @@ def test_the_budget_is_what_the_runs_have(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["method", "benchmark", "network", "seed"])
 def test_a_row_stays_what_the_table_says(key: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"--set {key} is not possible here"):
+    with pytest.raises(ConfigError, match=f"--set {key} is not allowed here"):
         planned_runs(TABLE, chosen_rows(TABLE, ["sp-dirac"]), range(1), tmp_path, given={key: "vcl"})
 
 

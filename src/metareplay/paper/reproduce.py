@@ -12,7 +12,7 @@ from metareplay.learner.recipe_book import default_settings
 from metareplay.paper.tables import PaperRow, PaperTable
 
 FIXED = {
-    "method": "the row determines the method; choose rows with --rows",
+    "method": "the row determines the method, choose rows with --rows",
     "benchmark": "the table determines the benchmark",
     "network": "the table determines the network",
     "seed": "seeds are chosen with --seed and --seeds",
