@@ -112,7 +112,7 @@ def test_folders_without_probabilities_of_samples_show_their_entropies(modes: Pa
     (singles,) = draw("samples", groups_in(modes))
     rows = [axes.get_ylabel().split("\n")[0] for axes in singles.figure.axes if axes.get_images() and axes.get_ylabel()]
     assert rows == ["a", "b", "c"]
-    assert singles.caption.startswith("Entropy under")
+    assert singles.caption.startswith("Entropy of")
 
 
 def test_methods_of_different_versions_stand_in_one_figure(modes: Path, other: Path) -> None:
