@@ -162,7 +162,8 @@ def _settings() -> Iterator[str]:
         methods, others = group.methods(), [name for name in METHODS if name not in group.methods()]
         if by_kind and others:
             few = len(methods) <= len(others)
-            yield f"Methods: {'' if few else 'all but '}{', '.join(f'`{name}`' for name in (methods if few else others))}."
+            names = ", ".join(f"`{name}`" for name in (methods if few else others))
+            yield f"Methods: {'' if few else 'all but '}{names}."
         header = ("setting", "allowed", "default", "meaning")
         yield _markdown(header, [tuple(fact) for fact in group.settings])
 
