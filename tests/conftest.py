@@ -43,7 +43,7 @@ def rng() -> torch.Generator:
 
 @pytest.fixture(scope="session")
 def mnist_dir() -> Path:
-    """The real MNIST: what METAREPLAY_DATA names, or a folder data/mnist beside the repository; else the test is skipped."""
+    """The real MNIST: what METAREPLAY_DATA names, or data/mnist beside the repository; else the test is skipped."""
     pytest.importorskip("datasets")
     named = os.environ.get("METAREPLAY_DATA")
     found = [Path(named)] if named else sorted(Path(__file__).parents[2].glob("*/data/mnist"))
