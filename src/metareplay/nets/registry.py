@@ -29,8 +29,8 @@ def network_kind(name: str) -> NetworkPart:
 
 
 def listed_networks() -> list[NetworkPart]:
-    """All networks, for listings: a user's own comes last."""
-    return sorted(NETWORKS.values(), key=lambda part: part.name == "own")
+    """All networks, for lists: MLPs first, a user's own last, whatever was imported first."""
+    return sorted(NETWORKS.values(), key=lambda part: (part.name != "mlp", part.name == "own"))
 
 
 def network_part(name: str) -> NetworkPart:
