@@ -44,6 +44,8 @@ class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
         del self._parts[name]
 
     def __getitem__(self, name: str) -> AnyPart:
+        if name not in self._parts:
+            load_plugins()
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -153,9 +153,9 @@ FOREIGN: list[tuple[str, str, Any, str, str]] = [
     ("exp-replay", "strategy.penalty", "mse", "posterior replay", "uses experience replay"),
     ("ewc-multihead", "strategy.task_strengths", [1.0], "posterior replay", "uses online EWC"),
     ("ewc-dirac", "strategy.fisher_weight_samples", 5, "posterior replay", "uses online EWC"),
-    ("pr-bbb", "strategy.coreset_size", 5, "posterior replay and coresets", "uses posterior replay"),
-    ("exp-replay", "strategy.finetune_others", "none", "posterior replay and coresets", "uses experience replay"),
-    ("pr-bbb-cs", "strategy.replay_batch_size", 5, "experience replay", "uses posterior replay and coresets"),
+    ("pr-bbb", "strategy.coreset_size", 5, "coreset replay", "uses posterior replay"),
+    ("exp-replay", "strategy.finetune_others", "none", "coreset replay", "uses experience replay"),
+    ("pr-bbb-cs", "strategy.replay_batch_size", 5, "experience replay", "uses coreset replay"),
     ("pr-dirac", "posterior.prior_scale", 0.1, "Gaussian posteriors", "has point estimates"),
     ("fine-tuning", "posterior.local_reparametrisation", True, "Gaussian posteriors", "has point estimates"),
     ("sp-ssge", "posterior.local_reparametrisation", True, "Gaussian posteriors", "has implicit posteriors"),
@@ -627,3 +627,18 @@ def test_settings_that_earlier_versions_stored_are_passed_over() -> None:
     assert set(without_inert(old)) == {"method", "posterior.prior_samples"}
     assert "posterior.prior_samples has no effect with pr-radial" in refusal(without_inert(old))
     assert "posterior.local_reparametrisation" in without_inert({**old, "posterior.local_reparametrisation": True})
+
+
+def test_stored_settings_of_a_part_that_is_not_installed_are_ignored_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"inference\.zed belongs to a part that is not installed"):
+        config = build_config({}, {"method": "pr-bbb", "inference.zed": 3}, "model.json", stored=True)
+    assert config == build_config({}, {"method": "pr-bbb"}, "here")
+    assert "unknown setting 'inference.zed'" in refusal({"inference.zed": 3})
+
+
+def test_the_suggested_method_is_the_nearest() -> None:
+    for method, key, nearest in (
+        ("pr-radial", "strategy.coreset_size", "pr-radial-cs"),
+        ("sp-ssge", "heads", "pr-ssge"),
+    ):
+        assert refusal({"method": method, key: 5}).endswith(f"choose a method such as {nearest}")

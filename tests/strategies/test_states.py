@@ -203,3 +203,16 @@ def test_the_middle_of_an_update_is_restored_bit_for_bit(case: str, task: int | 
     assert totals(list(resumed)) == totals(list(walk))
     assert current_names(learner) == []
     assert_same(learner, again)
+
+
+def test_a_task_under_way_is_read_as_version_0_1_stored_it() -> None:
+    """There the state of the present task stood under names of its own."""
+    learner, again = case_learner("coresets"), case_learner("coresets")
+    trainer = third_task(learner, steps=1)
+    tensors = {name: tensor.clone() for name, tensor in learner.tensors(training=True).items()}
+    earlier = {name.replace("memory.current.", "strategy."): tensor for name, tensor in tensors.items()}
+    assert earlier.keys() != tensors.keys()
+    again.restore(learner.facts(), earlier)
+    resumed = again.continue_task(data(2), earlier)
+    assert_same(learner, again)
+    assert totals(list(resumed)) == totals(list(trainer))

@@ -98,11 +98,21 @@ def refusal(key: str, method: str, parts: Mapping[str, Part]) -> str:
     registry = parts_with_key[0].registry
     kind = "family" if registry is MATCHINGS and parts["matching"].name == "direct" else registry.kind
     has = f"; {method} {FAMILIES.verb if registry is MATCHINGS else registry.verb} {parts[kind].phrase}"
-    example = next((name for name, other in METHODS.items() if _has(other, key)), None)
+    example = _nearest(key, registry, parts)
     hint = f", or choose a method such as {example}" if example is not None else ""
     return f"{key} belongs to {owners_phrase}{has if kind in parts else ''}. Remove it{hint}"
 
 
-def _has(method: Method, key: str) -> bool:
-    classes = [settings for part in method.parts().values() for settings in part.settings]
-    return any(key == key_of(settings, name) for settings in classes for name in settings.model_fields)
+def _nearest(key: str, registry: Registry[Any], parts: Mapping[str, Part]) -> str | None:
+    """The method that has a setting by a part of this kind, and otherwise shares most parts with another method."""
+    rows = {name: method.parts() for name, method in METHODS.items()}
+    names = [name for name, row in rows.items() if registry.kind in row and _has(row[registry.kind], key)]
+    return max(names, key=lambda name: _shared_parts(rows[name], parts), default=None)
+
+
+def _shared_parts(row: Mapping[str, Part], parts: Mapping[str, Part]) -> int:
+    return sum(part.name == parts[kind].name for kind, part in row.items())
+
+
+def _has(part: Part, key: str) -> bool:
+    return any(key == key_of(settings, name) for settings in part.settings for name in settings.model_fields)

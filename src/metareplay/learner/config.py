@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
@@ -188,6 +189,7 @@ def build_config(
     Settings that the method does not have are refused if given, and ignored in the defaults, which may be those of
     another method. Settings ``stored`` by an earlier version may include some without effect; these are ignored too.
     """
+    given = _of_installed_parts(given, source) if stored else given
     check_keys(given, source)
     merged = {**defaults, **given}
     method, network = str(merged.get("method", "pr-bbb")), str(merged.get("network", "mlp-100-100"))
@@ -221,7 +223,21 @@ def without_inert(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", "mlp-100-100"))
     known = set(flatten(config_class(method, network)().model_dump()))
-    return {key: value for key, value in settings.items() if key in known or not is_default(key, value)}
+    try:
+        unused = build_config({}, {key: settings[key] for key in settings if key in known}, "file", stored=True)
+    except ConfigError:  # whoever uses the settings says so
+        return dict(settings)
+    active = known - set(unused.without_any_effect())
+    return {key: value for key, value in settings.items() if key in active or not is_default(key, value)}
+
+
+def _of_installed_parts(settings: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Stored settings without those of parts that are not installed here, which are named in a warning."""
+    known = setting_descriptions()
+    if foreign := [key for key in settings if key not in known]:
+        words = f"{source}: {', '.join(foreign)} belongs to a part that is not installed, and is ignored"
+        warnings.warn(words, stacklevel=3)
+    return {key: value for key, value in settings.items() if key in known}
 
 
 def _implied(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from metareplay.batches.task import TaskBatches
 from metareplay.benchmarks.base import Problem, Scenario, TaskData
-from metareplay.errors import CheckpointError, ConfigError, DataError, MetaReplayError
+from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
 from metareplay.learner.config import RunConfig
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import PriorMatching
 from metareplay.seeding import generator_for
-from metareplay.strategies.base import Strategy, Update
+from metareplay.strategies.base import Strategy, Update, current_state
 from metareplay.training.loop import Job, TaskTrainer
 from metareplay.training.objective import Objective
 
@@ -178,12 +178,8 @@ class ContinualLearner:
         self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
         self.model.try_out(self.input_shape)
         self.predictor.task_statistics.restore(_under("criteria.", tensors))
-        if any(name.startswith("strategy.") for name in tensors):
-            raise CheckpointError(
-                "the checkpoint was written in the middle of a task by an earlier version of metareplay; "
-                "start the run again in another folder"
-            )
-        self.strategy.load_state(self.model, _under(MEMORY, tensors))
+        earlier = current_state(_under("strategy.", tensors))  # as version 0.1 stored the state of a task under way
+        self.strategy.load_state(self.model, _under(MEMORY, tensors) | earlier)
 
     def is_finite(self) -> bool:
         """Whether all trained numbers are finite, so that the state is worth saving."""

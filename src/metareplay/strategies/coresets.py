@@ -217,7 +217,7 @@ class CoresetReplay(QuietStrategy):
         self.coresets = {task: TaskData(state[f"{CORESET}{task}.x"], state[f"{CORESET}{task}.y"]) for task in tasks}
         self.uses = {task: int(state[f"{CORESET}{task}.uses"]) for task in tasks}
         current = of_current(state)
-        if PENDING not in current:
+        if not any(name.startswith(LEARNED) for name in current):
             self.replay.load_state(model, state)
             return
         self.replay.load_state(model, {name: tensor for name, tensor in state.items() if not name.startswith(CURRENT)})
@@ -225,13 +225,14 @@ class CoresetReplay(QuietStrategy):
         learned.load_state_dict(
             {name.removeprefix(LEARNED): tensor for name, tensor in current.items() if name.startswith(LEARNED)}
         )
-        self._open(model, current[PENDING].tolist(), learned)
+        everything = torch.arange(model.num_tasks)  # version 0.1 resumed updates of all tasks only
+        self._open(model, current.get(PENDING, everything).tolist(), learned)
 
 
 register_strategy(
     StrategyPart(
         name="coreset-replay",
-        phrase="posterior replay and coresets",
+        phrase="coreset replay",
         settings=(CoresetSettings, ReplayPriorSettings),
         build=lambda parts, context: CoresetReplay(parts.get(CoresetSettings), context),
     )

@@ -192,7 +192,7 @@ register_strategy(
 register_strategy(
     StrategyPart(
         name="stochastic-posterior-replay",
-        phrase="posterior replay of random old tasks",
+        phrase="stochastic posterior replay",
         settings=(StochasticReplaySettings, ReplayPriorSettings),
         build=_build,
     )
