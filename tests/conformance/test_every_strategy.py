@@ -11,13 +11,12 @@ from metareplay.learner.methods import METHODS
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import known_penalties
-from metareplay.posteriors.families.dirac import Dirac
-from metareplay.posteriors.families.mixture import members_of
 from metareplay.posteriors.priors.earlier import EarlierPriorSettings
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import FixedPriorSettings
 from metareplay.strategies.base import STRATEGIES, Strategy
 from metareplay.strategies.replay_settings import ReplaySettings
+from metareplay.training.objective import Objective
 
 SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
 PENALTIES: list[dict[str, object]] = [
@@ -147,10 +146,10 @@ def test_what_is_stored_gives_the_same_prior(name: str, rng: Generator) -> None:
     prior, restored = strategy.prior_for(TASKS - 1), other.prior_for(TASKS - 1)
     fixed = GaussianPrior((config.find(FixedPriorSettings) or FixedPriorSettings()).prior_variance)
     mixed = config.find(EarlierPriorSettings) or EarlierPriorSettings()
-    from_posteriors = config.kind().strategy == "prior-focused" or mixed.prior_from_earlier > 0
+    from_posteriors = STRATEGIES[config.kind().strategy].recursive or mixed.prior_from_earlier > 0
     assert type(restored) is type(prior)
     assert (prior != fixed) == from_posteriors
-    if isinstance(members_of(model.training_posterior(0))[0], Dirac):
+    if Objective.of(config).point:
         return  # a point is not matched with a prior
     expected, actual, plain = (matched(name, model, each) for each in (prior, restored, fixed))
     assert actual[1].isfinite().all()
@@ -173,7 +172,7 @@ def test_there_is_a_prior_and_data_for_every_task(name: str) -> None:
         assert torch.equal(given.y[-count:], own.y[:count])
         assert len(given.x) == len(given.y)
         posterior, prior, rng = model.training_posterior(task), strategy.prior_for(task), Generator().manual_seed(task)
-        if not isinstance(members_of(posterior)[0], Dirac):
+        if not Objective.of(CONFIGS[name]).point:
             matching = build_matching(CONFIGS[name], model.spec.numel, generator=rng)
             term = matching.term(posterior, prior, generator=rng)
             assert term.isfinite()

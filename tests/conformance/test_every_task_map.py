@@ -8,7 +8,6 @@ from metareplay.learner.build import build_task_map
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.methods import METHODS
 from metareplay.task_maps.base import TASK_MAPS, Start, TaskMap
-from metareplay.task_maps.direct import SharedParameters
 
 SIZE, MEMBERS = 24, 3
 SMALL = {"hypernet.hidden": (6, 5), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
@@ -69,7 +68,7 @@ def test_theta_is_a_row_of_thetas(name: str) -> None:
     together = task_map.thetas([2, 0, 2])
     for row, task in zip(together, (2, 0, 2), strict=True):
         torch.testing.assert_close(row, task_map.theta(task))
-    assert torch.equal(task_map.theta(0), task_map.theta(1)) == isinstance(task_map, SharedParameters)
+    assert torch.equal(task_map.theta(0), task_map.theta(1)) == task_map.one_theta == TASK_MAPS[name.split()[0]].shared
 
 
 def test_a_new_task_changes_no_old_one(name: str) -> None:
@@ -120,12 +119,12 @@ def test_growth_keeps_old_elements(name: str, rng: Generator) -> None:
     share = torch.randperm((SIZE + 9) // MEMBERS, generator=rng)[
         : SIZE // MEMBERS
     ]  # the members of an ensemble grow alike
-    kept = (share + torch.arange(MEMBERS).unsqueeze(1) * (SIZE + 9) // MEMBERS).flatten()
-    task_map.grow(kept, Start(torch.linspace(5, 6, SIZE + 9)), generator=rng)
+    positions = (share + torch.arange(MEMBERS).unsqueeze(1) * (SIZE + 9) // MEMBERS).flatten()
+    task_map.grow(positions, Start(torch.linspace(5, 6, SIZE + 9)), generator=rng)
     assert task_map.num_outputs == SIZE + 9
     after = task_map.thetas([0, 1])
     assert after.shape == (2, SIZE + 9)
-    torch.testing.assert_close(after[:, kept], before, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(after[:, positions], before, rtol=1e-5, atol=1e-6)
     task_map.add_task(Start(torch.zeros(SIZE + 9)), generator=rng)
     assert task_map.thetas([0, 1, 2]).isfinite().all()
 

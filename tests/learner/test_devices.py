@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from metareplay.batches.base import Batch
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.benchmarks.toy import modes_2d
 from metareplay.devices import device_named
@@ -10,6 +11,7 @@ from metareplay.errors import ConfigError
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.methods import METHODS
+from metareplay.strategies.base import LossTerms
 from metareplay.training.loop import TaskTrainer
 
 META = torch.device("meta")
@@ -46,6 +48,12 @@ def _continued(learner: ContinualLearner, train: TaskData) -> TaskTrainer:
     return learner.continue_task(train, stored)
 
 
+def _loss(trainer: TaskTrainer, x: torch.Tensor, y: torch.Tensor) -> LossTerms:
+    """The loss of the task on a batch."""
+    job = trainer.jobs[0]
+    return trainer.loss_terms(job, [Batch(x, y)], trainer.model.training_posterior(job.task))
+
+
 @pytest.mark.parametrize(
     "method", [name for name, method in METHODS.items() if not {method.family, method.matching} & set(READS_NUMBERS)]
 )
@@ -57,7 +65,7 @@ def test_the_loss_of_every_method_is_computed_where_the_model_is(method: str) ->
     trainer = _moved(learner, 1)
     x, y = trainer.jobs[0].batches.next()
     assert x.device.type == "cpu"  # data stay where they are until they are needed
-    terms = trainer.loss_terms(x, y)
+    terms = _loss(trainer, x, y)
     assert all(term.device == META for term in terms)
     terms.total.backward()
     assert all(parameter.device == META for parameter in trainer.parameters)
@@ -76,7 +84,7 @@ def test_so_are_the_penalties(penalty: str) -> None:
     for task in range(3):
         _begin(learner, task)
     trainer = _moved(learner, 2)
-    assert trainer.loss_terms(*trainer.jobs[0].batches.next()).replay.device == META
+    assert _loss(trainer, *trainer.jobs[0].batches.next()).replay.device == META
 
 
 @pytest.mark.parametrize("method", ["pr-bbb", "exp-replay"])
@@ -92,7 +100,7 @@ def test_so_are_statistics_of_batch_normalisation(method: str, monkeypatch: pyte
         learner.begin_task(train, 2)
     trainer = _continued(learner, train)
     monkeypatch.setattr(torch, "equal", same_place)
-    assert trainer.loss_terms(*trainer.jobs[0].batches.next()).total.device == META
+    assert _loss(trainer, *trainer.jobs[0].batches.next()).total.device == META
 
 
 def test_random_numbers_do_not_depend_on_the_device() -> None:
@@ -129,7 +137,7 @@ def test_a_gpu_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 def test_autocast_computes_the_network_alone_in_bfloat16(method: str) -> None:
     plain, rounded = (_begin(_learner(method, "cpu", **{"training.autocast": on}), 0) for on in (False, True))
     x, y = plain.jobs[0].batches.next()
-    exact, actual = plain.loss_terms(x, y), rounded.loss_terms(x, y)
+    exact, actual = _loss(plain, x, y), _loss(rounded, x, y)
     assert all(term.dtype == torch.float32 for term in actual)
     assert actual.data != exact.data
     torch.testing.assert_close(actual.data, exact.data, rtol=0.05, atol=0.0)

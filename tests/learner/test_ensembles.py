@@ -9,6 +9,7 @@ import torch
 from torch import Generator
 
 from metareplay import ContinualClassifier
+from metareplay.batches.base import Batch
 from metareplay.benchmarks.toy import modes_2d, regression_1d
 from metareplay.errors import ConfigError
 from metareplay.inference.criteria import criteria_for, disagreement
@@ -54,7 +55,9 @@ def learned(method: str, tasks: int = 2, **given: Any) -> ContinualLearner:
 def loss(learner: ContinualLearner) -> LossTerms:
     trainer = learner.trainer
     assert trainer is not None
-    return trainer.loss_terms(trainer.examples.x, trainer.examples.y)
+    return trainer.loss_terms(
+        trainer.jobs[0], [Batch(*trainer.examples)], learner.model.training_posterior(trainer.tasks[0])
+    )
 
 
 @pytest.mark.parametrize("penalty", ["mse", "w2"])

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.batches.base import Batch
 from metareplay.batches.task import TaskBatches
 from metareplay.benchmarks.base import TaskData
 from metareplay.likelihoods import Gaussian
@@ -71,10 +72,10 @@ def test_the_loss_is_the_negative_elbo(local: bool, rng: Generator) -> None:
     objective = Objective(train_samples=1000, local_reparametrisation=local, prior_scale=0.5)
     trainer = _trainer(data, TrainingSettings(batch_size=4), objective, rng)
     expected_data, expected_prior = _expected_loss(trainer, data)
-    terms = [
-        [trainer.loss_terms(data.x[part], data.y[part]) for part in (slice(0, 4), slice(4, 8), slice(8, 12))]
-        for _ in range(25)
-    ]  # mini-batches: each term stands for the whole data set
+    # mini-batches: each term stands for the whole data set
+    job, posterior = trainer.jobs[0], trainer.model.training_posterior(0)
+    batches = [Batch(x, y) for x, y in zip(data.x.split(4), data.y.split(4), strict=True)]
+    terms = [[trainer.loss_terms(job, [batch], posterior) for batch in batches] for _ in range(25)]
     estimates = torch.tensor([sum(float(step.data.detach()) for step in epoch) / 3 for epoch in terms])
     error = float(estimates.std()) / math.sqrt(len(estimates))
     assert error < 0.01 * expected_data

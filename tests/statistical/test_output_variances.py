@@ -93,16 +93,13 @@ def test_chunked(activation: str, per_task: bool, rng: Generator) -> None:
 
 
 def test_outputs_that_are_added_later(rng: Generator) -> None:
-    small, targets = (
-        torch.full((30,), 0.2),
-        torch.tensor([0.01, 0.2, 0.2, 4.0]).repeat(15),
-    )  # new ones stand between the old
-    kept = (targets == 0.2).nonzero()[:, 0]
+    small, targets = torch.full((30,), 0.2), torch.tensor([0.01, 0.2, 0.2, 4.0]).repeat(15)
+    old_positions = (targets == 0.2).nonzero()[:, 0]  # new outputs stand between the old ones
     thetas = []
     for _ in range(HYPERNETWORKS):
         hypernetwork = PlainHypernetwork(30, hidden=HIDDEN, task_embedding_size=20, generator=rng)
         hypernetwork.add_task(Start(torch.zeros(30), small), generator=rng)
-        hypernetwork.grow(kept, Start(torch.zeros(60), targets), generator=rng)
+        hypernetwork.grow(old_positions, Start(torch.zeros(60), targets), generator=rng)
         thetas.append(hypernetwork.theta(0).detach())
     _assert_variances(torch.stack(thetas), targets, [(targets == value).nonzero()[:, 0] for value in (0.01, 0.2, 4.0)])
 

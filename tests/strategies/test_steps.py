@@ -156,7 +156,7 @@ def test_each_of_several_tasks_is_told_of_a_step_with_its_own_batches() -> None:
         Job(task, TaskBatches(data(task), 4, generator_for(0, "batches", task)), DirectMatching()) for task in range(2)
     ]
     settings, noise = learner.config.training, generator_for(0, "noise", 0)
-    walked = list(TaskTrainer(learner.model, watcher, jobs, data(0), settings, Objective(), noise=noise))
+    walked = list(TaskTrainer(learner.model, watcher, jobs, data(0), settings, Objective(point=True), noise=noise))
     assert watcher.tasks == [0, 1] * STEPS
     for number, step in enumerate(walked):
         losses = []

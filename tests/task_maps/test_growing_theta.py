@@ -118,8 +118,8 @@ def test_the_order_of_grown_outputs_is_recomputed_when_it_changes() -> None:
     generator = torch.Generator().manual_seed(0)
     hypernetwork = PlainHypernetwork(4, hidden=[3], generator=generator)
     hypernetwork.add_task(Start(torch.zeros(4)), generator=generator)
-    for kept, size in ((torch.tensor([2, 3, 4, 5]), 6), (torch.arange(1, 7), 8)):
-        hypernetwork.grow(kept, Start(torch.zeros(size)), generator=generator)
+    for old_positions, size in ((torch.tensor([2, 3, 4, 5]), 6), (torch.arange(1, 7), 8)):
+        hypernetwork.grow(old_positions, Start(torch.zeros(size)), generator=generator)
         assert hypernetwork.thetas([0]).shape == (1, size)
     for each in (hypernetwork, deepcopy(hypernetwork)):
         plain = each.output_layer(each.hidden([0])).flatten(1)  # (1, L R)

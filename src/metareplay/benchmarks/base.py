@@ -84,6 +84,8 @@ class Benchmark:
     """Checksum of a user's own data and of how it was split into tasks."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the tasks were made."""
+    truth: Callable[[int, Tensor], Tensor] | None = None
+    """The noise-free targets of the i-th task, where they are known; NaN outside the task's domain; (N,) -> (N,)."""
 
     def test(self, index: int) -> TaskData:
         """The test data of one task."""
@@ -113,11 +115,12 @@ class Benchmark:
         chosen = range(self.num_tasks)[index]  # raises IndexError like any sequence
         if isinstance(chosen, int):
             return self.make_task(chosen)
-        test, describe = self.make_test, self.describe
+        test, describe, truth = self.make_test, self.describe, self.truth
         return replace(
             self,
             num_tasks=len(chosen),
             make_task=lambda i: self.make_task(chosen[i]),
             make_test=None if test is None else lambda i: test(chosen[i]),
             describe=None if describe is None else lambda i: describe(chosen[i]),
+            truth=None if truth is None else lambda i, x: truth(chosen[i], x),
         )

@@ -60,13 +60,21 @@ def mode_centres() -> Tensor:
 def regression_1d(seed: int = DATA_SEED) -> Benchmark:
     """Three polynomials on disjoint intervals, each with 20 noisy training samples and 100 noise-free test points."""
     tasks = [_polynomial_task(seed, index) for index in range(len(REGRESSION_FUNCTIONS))]
-    return Benchmark("regression-1d", "regression", Scenario.DOMAIN, (1,), len(tasks), tasks.__getitem__)
+    return Benchmark(
+        "regression-1d", "regression", Scenario.DOMAIN, (1,), len(tasks), tasks.__getitem__, truth=_polynomial
+    )
 
 
 def modes_2d(seed: int = DATA_SEED) -> Benchmark:
     """Six Gaussian modes on a circle; each of three tasks separates two neighbours; 10 training samples per mode."""
     tasks = [_modes_task(seed, index) for index in range(MODES_COUNT // MODES_PER_TASK)]
     return Benchmark("modes-2d", "classification", Scenario.CLASS, (2,), len(tasks), tasks.__getitem__)
+
+
+def _polynomial(index: int, x: Tensor) -> Tensor:
+    """The noise-free target of a task on its domain, NaN elsewhere: (N,) -> (N,)."""
+    low, high = REGRESSION_DOMAINS[index]
+    return torch.where((x >= low) & (x <= high), REGRESSION_FUNCTIONS[index](x), torch.nan)
 
 
 def _polynomial_task(seed: int, index: int) -> Task:

@@ -5,7 +5,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from metareplay.benchmarks.base import Benchmark
-from metareplay.benchmarks.toy import REGRESSION_DOMAINS, REGRESSION_FUNCTIONS
 from metareplay.inference.criteria import disagreement, single_entropies, total_entropy
 from metareplay.inference.predictive import log_likelihoods, log_predictive
 from metareplay.inference.predictor import AnyPredictor
@@ -27,8 +26,9 @@ def predictive_picture(predictor: AnyPredictor, benchmark: Benchmark) -> dict[st
         return {}  # the axes would not be in the user's units
     if benchmark.input_shape == (1,) and predictor.problem == "regression":
         tensors = _lines(predictor)
-        if benchmark.name == "regression-1d":
-            tensors["truth"] = _true_functions(tensors["x"])
+        if benchmark.truth is not None:
+            x, tasks = tensors["x"], range(benchmark.num_tasks)
+            tensors["truth"] = torch.stack([benchmark.truth(task, x) for task in tasks])  # (T, N)
     elif benchmark.input_shape == (2,) and predictor.problem == "classification":
         tensors = _maps(predictor)
     else:
@@ -63,14 +63,6 @@ def _lines(predictor: AnyPredictor, points: int = 401) -> dict[str, Tensor]:
     mean = torch.stack([values.mean(0) for values in outputs])  # (T, N)
     std = torch.stack([values.std(0, correction=0) for values in outputs])  # (T, N)
     return {"x": x, "mean": mean, "std": std}
-
-
-def _true_functions(x: Tensor) -> Tensor:
-    """The polynomials of 1D regression on their own domains, NaN elsewhere: (T, N)."""
-    functions = zip(REGRESSION_FUNCTIONS, REGRESSION_DOMAINS, strict=True)
-    return torch.stack(
-        [torch.where((x >= low) & (x <= high), function(x), torch.nan) for function, (low, high) in functions]
-    )
 
 
 def map_points(tasks: int, classes: int, singles: int) -> int:

@@ -32,7 +32,6 @@ from metareplay.nets.features import layer_features
 from metareplay.nets.moments import MomentsSettings
 from metareplay.posteriors.families.mixture import members_of
 from metareplay.seeding import generator_for
-from metareplay.task_maps.direct import SharedParameters
 
 Statistics = dict[str, Tensor]
 """Statistics of one task's predictions for some inputs, by name: (N, ...) each."""
@@ -64,7 +63,7 @@ class Predictor(ABC, Generic[AnyAnswer]):
     @property
     def one_answer(self) -> bool:
         """Whether all tasks are one network with the same outputs."""
-        return isinstance(self.model.task_map, SharedParameters) and self.model.layout is HeadLayout.SINGLE
+        return self.model.task_map.one_theta and self.model.layout is HeadLayout.SINGLE
 
     def criterion(self, name: str | None = None) -> Criterion:
         """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""

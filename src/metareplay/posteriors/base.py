@@ -146,6 +146,8 @@ class FamilyPart(Part):
     """How its prior-matching term is computed, unless a method names another estimator."""
     point: bool = False
     """Whether predictions come from point estimates."""
+    point_in_training: bool = False
+    """Whether training steps use a point estimate, from which the posterior is built after the task."""
     members: str | None = None
     """Ensembles: the family of the members."""
 
@@ -160,6 +162,14 @@ class MatchingContext:
     clip_norm: float | None
     generator: Generator
     device: torch.device | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorSource(Part):
+    """A part that gives every task its prior: a strategy."""
+
+    recursive: bool = False
+    """Whether the last posterior is the next prior."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from metareplay.batches.base import Batch, Batches
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.model import ContinualModel
 from metareplay.parts import Registry
-from metareplay.posteriors.base import Prior
+from metareplay.posteriors.base import Prior, PriorSource
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.settings import Composition, Part
+from metareplay.settings import Composition
 
 
 class LossTerms(NamedTuple):
@@ -180,7 +180,7 @@ class StrategyContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StrategyPart(Part):
+class StrategyPart(PriorSource):
     """A strategy that methods can name."""
 
     build: Callable[[Composition, StrategyContext], Strategy]

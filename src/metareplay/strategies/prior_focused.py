@@ -71,5 +71,6 @@ register_strategy(
         name="prior-focused",
         phrase="the last posterior as the next prior",
         build=lambda parts, context: PriorFocused(context.prior),
+        recursive=True,
     )
 )

@@ -28,6 +28,8 @@ class TaskMap(nn.Module, ABC):
 
     num_tasks: int
     num_outputs: int
+    one_theta: bool = False
+    """Whether all tasks have the same theta."""
 
     @abstractmethod
     def add_task(self, start: Start, *, generator: Generator) -> None:
@@ -38,8 +40,8 @@ class TaskMap(nn.Module, ABC):
         """The parameter vectors of some tasks: (T, P)."""
 
     @abstractmethod
-    def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
-        """Grow theta to the length of ``start.theta``; old element i moves to ``kept[i]``, its value unchanged."""
+    def grow(self, old_positions: Tensor, start: Start, *, generator: Generator) -> None:
+        """Grow theta to the length of ``start.theta``; element i moves to ``old_positions[i]``, its value unchanged."""
 
     @abstractmethod
     def trained_parameters(self, task: int) -> list[nn.Parameter]:

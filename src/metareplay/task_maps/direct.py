@@ -9,10 +9,10 @@ from torch import Generator, Tensor, nn
 from metareplay.task_maps.base import Start, TaskMap, TaskMapPart, register_task_map
 
 
-def moved(theta: Tensor, kept: Tensor, initial: Tensor) -> Tensor:
+def moved(theta: Tensor, old_positions: Tensor, initial: Tensor) -> Tensor:
     """A grown theta: old values at their new positions, initial values elsewhere."""
     grown = initial.clone()
-    grown[kept] = theta.detach()
+    grown[old_positions] = theta.detach()
     return grown
 
 
@@ -22,6 +22,8 @@ class SharedParameters(TaskMap):
 
     Its second half may be ``constant`` while a task is learned: values that are computed after the task.
     """
+
+    one_theta = True
 
     def __init__(self, num_outputs: int, *, constant_half: bool = False) -> None:
         super().__init__()
@@ -50,8 +52,8 @@ class SharedParameters(TaskMap):
     def trained_theta(self, task: int) -> Tensor:
         return self.shared
 
-    def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
-        self._hold(moved(self.theta(0), kept, start.theta))
+    def grow(self, old_positions: Tensor, start: Start, *, generator: Generator) -> None:
+        self._hold(moved(self.theta(0), old_positions, start.theta))
         self.num_outputs = len(start.theta)
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:
@@ -82,8 +84,10 @@ class PerTaskParameters(TaskMap):
             return self.separate[tasks[0]].unsqueeze(0)  # (P,) -> (1, P), a view
         return torch.stack([self.separate[task] for task in tasks])  # (T, P)
 
-    def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
-        self.separate = nn.ParameterList([nn.Parameter(moved(theta, kept, start.theta)) for theta in self.separate])
+    def grow(self, old_positions: Tensor, start: Start, *, generator: Generator) -> None:
+        self.separate = nn.ParameterList(
+            [nn.Parameter(moved(theta, old_positions, start.theta)) for theta in self.separate]
+        )
         self.num_outputs = len(start.theta)
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:

@@ -37,9 +37,9 @@ class EnsembleMap(TaskMap):
     def thetas(self, tasks: Sequence[int]) -> Tensor:
         return self.inner.thetas(self.entries(tasks)).reshape(len(tasks), self.num_outputs)  # (T M, P) -> (T, M P)
 
-    def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
-        inner_kept = kept[: self.inner.num_outputs]  # all members grow the same way
-        self.inner.grow(inner_kept, self._share(start, 0), generator=generator)
+    def grow(self, old_positions: Tensor, start: Start, *, generator: Generator) -> None:
+        inner_positions = old_positions[: self.inner.num_outputs]  # all members grow the same way
+        self.inner.grow(inner_positions, self._share(start, 0), generator=generator)
         self.num_outputs = len(start.theta)
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:

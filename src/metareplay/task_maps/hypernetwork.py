@@ -97,10 +97,10 @@ class Hypernetwork(TaskMap):
             moment = activation_second_moment(self.activation, moment, cast(nn.Linear, hidden))
         match_output_variances(layer, moment, variances, generator, weights)
 
-    def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
+    def grow(self, old_positions: Tensor, start: Start, *, generator: Generator) -> None:
         old = self.slots if self.slots is not None else torch.arange(self.num_outputs)
         slots = torch.full((len(start.theta),), -1)
-        slots[kept] = old
+        slots[old_positions] = old
         slots[slots < 0] = torch.arange(self.num_outputs, len(start.theta))  # new elements take new slots at the end
         self.slots = slots
         self.num_outputs = len(start.theta)
@@ -183,9 +183,9 @@ class PerTaskHypernetworks(TaskMap):
     def thetas(self, tasks: Sequence[int]) -> Tensor:
         return torch.cat([self._hypernetwork(task).thetas([0]) for task in tasks])  # (T, P)
 
-    def grow(self, kept: Tensor, start: Start, *, generator: Generator) -> None:
+    def grow(self, old_positions: Tensor, start: Start, *, generator: Generator) -> None:
         for task in range(self.num_tasks):
-            self._hypernetwork(task).grow(kept, start, generator=generator)
+            self._hypernetwork(task).grow(old_positions, start, generator=generator)
         self.num_outputs = len(start.theta)
 
     def trained_parameters(self, task: int) -> list[nn.Parameter]:

@@ -12,8 +12,6 @@ from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
 from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
 from metareplay.posteriors.base import Posterior, Prior, PriorMatching
-from metareplay.posteriors.families.dirac import Dirac
-from metareplay.posteriors.families.mixture import members_of
 from metareplay.posteriors.priors.tempered import tempered
 from metareplay.strategies.base import LossTerms, StepChange, Strategy
 from metareplay.training.objective import Objective
@@ -124,10 +122,10 @@ class TaskTrainer:
         batch = Batch(*job.batches.next())
         batches = self.strategy.batches_for(self.model, job.task, batch, generator=self.noise)
         posterior = self.model.training_posterior(job.task)
-        prior = self._prior_of(job, posterior)
+        prior = self._prior_of(job)
         if prior is not None:
             job.matching.learn(posterior, prior, generator=self.noise)
-        terms = self._terms(batches, job, posterior)
+        terms = self.loss_terms(job, batches, posterior)
         loss = terms.total
         if not loss.isfinite():
             parts = ", ".join(f"{name} {float(value.detach()):.3g}" for name, value in terms._asdict().items())
@@ -138,33 +136,27 @@ class TaskTrainer:
         loss.backward()
         return batches, LossTerms(*(term.detach() for term in terms))
 
-    def _prior_of(self, job: Job, posterior: Posterior) -> Prior | None:
+    def _prior_of(self, job: Job) -> Prior | None:
         """The prior that the posterior is matched with; None if there is none."""
-        if isinstance(members_of(posterior)[0], Dirac) or self.objective.prior_scale == 0:
+        if self.objective.point or self.objective.prior_scale == 0:
             return None
         return tempered(self.strategy.prior_for(job.task), self.objective.prior_power)
 
-    def loss_terms(self, x: Tensor, y: Tensor) -> LossTerms:
-        """The loss of the first job's task on a batch."""
-        job = self.jobs[0]
-        return self._terms([Batch(x, y)], job, self.model.training_posterior(job.task))
-
-    def _terms(self, batches: Sequence[Batch], job: Job, posterior: Posterior) -> LossTerms:
+    def loss_terms(self, job: Job, batches: Sequence[Batch], posterior: Posterior) -> LossTerms:
         """Negative ELBO of a job's task, scaled to its whole training set, plus the strategy's penalty."""
         zero = torch.zeros((), device=self.model.device)
-        nll = self._nll(batches, job, posterior)
+        nll = self._nll(job, batches, posterior)
         data = job.batches.size * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
-        prior, matching = self._prior_of(job, posterior), zero
+        prior, matching = self._prior_of(job), zero
         if prior is not None:
             matching = job.matching.term(posterior, prior, generator=self.noise)
         replay = self.strategy.penalty(self.model, job.task, generator=self.noise)
         scaled = self.objective.prior_scale * matching  # second term of SM eq. elbo, tempered as a whole
         return LossTerms(data, scaled, zero if replay is None else replay)
 
-    def _nll(self, batches: Sequence[Batch], job: Job, posterior: Posterior) -> Tensor:
+    def _nll(self, job: Job, batches: Sequence[Batch], posterior: Posterior) -> Tensor:
         """The weighted sum over batches of the mean NLL under weight samples."""
-        model, (single, members) = self.model, members_of(posterior)
-        samples = members * (1 if isinstance(single, Dirac) else self.objective.train_samples)  # over members too
+        model, samples = self.model, self.model.members * self.objective.train_samples
         local, autocast = self.objective.local_reparametrisation, self.settings.autocast
         losses = []
         for number, (x, y, weight) in enumerate(batches):

@@ -105,6 +105,7 @@ register_family(
             parts.get(LaplaceSettings).prior_variance, point=False, linearised=parts.get(LinearisedSettings).linearised
         ),
         posterior=MeanFieldGaussian,
+        point_in_training=True,
     )
 )
 register_family(

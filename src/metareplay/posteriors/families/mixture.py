@@ -117,6 +117,7 @@ def ensemble_of(name: str, members: FamilyPart, phrase: str) -> FamilyPart:
         posterior=members.posterior,
         matching=members.matching,
         point=members.point,
+        point_in_training=members.point_in_training,
         members=members.name,
     )
 

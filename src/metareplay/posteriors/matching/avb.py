@@ -25,6 +25,7 @@ from metareplay.posteriors.base import (
     MatchingPart,
     Posterior,
     Prior,
+    PriorSource,
     register_matching,
 )
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
@@ -72,7 +73,8 @@ class AVBSettings(MonteCarloSettings):
         if self.avb_chunk_size is None:
             reason = "the discriminator takes all weights at once; set posterior.avb_chunk_size"
             unused |= dict.fromkeys(("posterior.avb_chunk_hidden", "posterior.avb_chunk_outputs"), reason)
-        if composition.parts()["strategy"].name == "prior-focused":
+        strategy = composition.parts()["strategy"]
+        if isinstance(strategy, PriorSource) and strategy.recursive:
             unused["posterior.prior_power"] = (
                 "AVB samples the prior, and a power of an implicit posterior cannot be sampled; choose pf-ssge"
             )
