@@ -1,5 +1,7 @@
 """Every error a user can cause. The command line shows the message alone and exits with code 2."""
 
+from collections.abc import Sequence
+
 
 class MetaReplayError(Exception):
     """Base class of all errors with a message for the user: what was wrong, what is allowed, what to do."""
@@ -23,3 +25,8 @@ class NotTrainedError(MetaReplayError):
 
 class TrainingDiverged(MetaReplayError):  # noqa: N818 (a name others rely on)
     """The loss became NaN or infinite; the last good state is kept."""
+
+
+def listed(names: Sequence[str], conjunction: str = "or") -> str:
+    """Names in a sentence: ``a``, ``a or b``, ``a, b or c``."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {conjunction} {names[-1]}"

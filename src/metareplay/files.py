@@ -1,12 +1,16 @@
-"""Files that are written completely or not at all."""
+"""Files that are written completely or not at all; and where a YAML text is wrong."""
 
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from metareplay.errors import ConfigError, MetaReplayError
+
+if TYPE_CHECKING:
+    from yaml import YAMLError
 
 try:
     import fcntl
@@ -64,3 +68,9 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def yaml_problem(error: "YAMLError") -> str:
+    """What is wrong with a YAML text, and where."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark and problem else str(error)

@@ -8,12 +8,13 @@ that it lists under the entry point group ``metareplay.parts``, or before it use
 import difflib
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from threading import RLock
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from metareplay.errors import ConfigError
-from metareplay.settings import AnySettings, Part, Settings
+from metareplay.settings import AnySettings, Part, Settings, key_of
 
 ENTRY_POINTS = "metareplay.parts"
 """The entry point group under which a package lists modules that register parts."""
@@ -32,10 +33,13 @@ class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
         self.kind, self.verb = kind, verb
         self._parts: dict[str, AnyPart] = {}
 
-    def register(self, part: AnyPart) -> AnyPart:
-        """Add a part; names are unique."""
-        if part.name in self._parts:
-            raise ConfigError(f"there is already a {self.kind} named {part.name!r}; choose another name")
+    def register(self, part: AnyPart, *, replace: bool = False) -> AnyPart:
+        """Add a part; names are unique. With ``replace`` it takes the place of a part with the same name."""
+        if part.name in self._parts and not replace:
+            raise ConfigError(
+                f"there is already a {self.kind} named {part.name!r}; choose another name, or pass replace=True "
+                "to replace it"
+            )
         self._parts[part.name] = part
         return part
 
@@ -58,12 +62,47 @@ class Registry(Generic[AnyPart], Mapping[str, AnyPart]):
 
     def named(self, name: str) -> AnyPart:
         """The part with this name; for an unknown name the error suggests the closest."""
-        load_plugins()
+        if name not in self._parts:
+            load_plugins()
         if name in self._parts:
             return self._parts[name]
         close = difflib.get_close_matches(name, self._parts, n=1)
         hint = f"; did you mean {close[0]}?" if close else "."
         raise ConfigError(f"{self.kind}={name!r} is unknown{hint} Choose one of {', '.join(self._parts)}")
+
+
+@cache
+def _clash(classes: tuple[type[Settings], ...]) -> tuple[str, type[Settings], type[Settings]] | None:
+    """A setting that two classes define differently, and the classes; a class may redefine what it inherits."""
+    defined: dict[str, list[type[Settings]]] = {}
+    for settings in classes:
+        for name in settings.model_fields:
+            others = defined.setdefault(key_of(settings, name), [])
+            for other in others:
+                related = issubclass(settings, other) or issubclass(other, settings)
+                if not related and _definition(settings, name) != _definition(other, name):
+                    return key_of(settings, name), other, settings
+            others.append(settings)
+    return None
+
+
+def _definition(settings: type[Settings], name: str) -> tuple[Any, ...]:
+    """What makes two settings the same: type, default and bounds."""
+    field = settings.model_fields[name]
+    return field.annotation, field.default, field.default_factory, field.metadata
+
+
+def check_settings(method: str, settings: Mapping[str, tuple[type[Settings], ...]]) -> None:
+    """Refuse a method if two of its parts define a setting differently; ``settings`` has those of each part."""
+    clash = _clash(tuple(dict.fromkeys(group for groups in settings.values() for group in groups)))
+    if clash is None:
+        return
+    key, *classes = clash
+    first, second = (next(part for part, groups in settings.items() if group in groups) for group in classes)
+    raise ConfigError(
+        f"method {method!r} cannot be composed: {first} and {second} both have the setting {key}, with different "
+        "types, bounds or defaults; rename one of them, or let both inherit it from one class"
+    )
 
 
 _PLUGINS: list[str] = []

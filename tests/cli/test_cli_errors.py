@@ -1,6 +1,7 @@
 """A user's error ends with code 2 and one clear message, never with a traceback."""
 
 import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,16 @@ USER_ERRORS: list[tuple[list[str], str]] = [
     ),
     (["run", "--set", "training.iteration=5"], "did you mean training.iterations?"),
     (["run", "--set", "training.iterations"], "write key=value"),
-    (["run", "--set", "training.iterations=0"], "training.iterations=0"),
-    (["run", "--set", "training.learning_rate=fast"], "training.learning_rate='fast'"),
+    (["run", "--set", "training.iterations=0"], "error: --set: training.iterations=0: must be a positive integer"),
+    (
+        ["run", "--set", "training.learning_rate=fast"],
+        "--set: training.learning_rate='fast': must be a positive number",
+    ),
+    (["run", "--set", "hypernet.hidden=[1"], "'hypernet.hidden=[1': the value is not valid YAML: line 1, column 3: "),
     (["run", "--set", "training.iterations=5", "--set", "training.epochs=2"], "give either iterations or epochs"),
     (["run", "--method", "sp-bbb", "--set", "strategy.strength=1"], "sp-bbb uses no measure against forgetting"),
     (["run", "--method", "pr-dirac", "--set", "posterior.prior_scale=1"], "pr-dirac has point estimates"),
-    (["run", "--seed", "-1"], "seed=-1"),
+    (["run", "--seed", "-1"], "error: seed=-1: must be a non-negative integer"),
     (["run", "--config", "OUT/none.yaml"], "cannot be read: No such file or directory"),
     (["run", "--config", "OUT"], "cannot be read: Is a directory"),
     (["run", "split-mnist", "--data-dir", "OUT/none", "--out", "OUT/run"], "is not a folder"),
@@ -56,13 +61,21 @@ def test_a_users_error_is_one_clear_message(
 
 
 @pytest.mark.parametrize(
-    "text", ["training: [1, 2", "a: b: c", "- a list", "just words", "training:\n  iterations: -3", "nonsense: 1"]
+    ("text", "words"),
+    [
+        ("seed: 1\ntraining: [1, 2", " is not valid YAML: line 2, column 16: expected ',' or ']'"),
+        ("a: b: c", " is not valid YAML: line 1, column 5: mapping values are not allowed here"),
+        ("- a list", " must hold settings like"),
+        ("just words", " must hold settings like"),
+        ("training:\n  iterations: -3", ": training.iterations=-3: must be a positive integer or null"),
+        ("nonsense: 1", ": unknown setting 'nonsense'"),
+    ],
 )
-def test_a_bad_configuration_file(text: str, command: Command, tmp_path: Path) -> None:
+def test_a_bad_configuration_file(text: str, words: str, command: Command, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(text)
-    result = command("run", "--config", tmp_path / "bad.yaml", "--out", tmp_path / "run")
+    result = command("run", "--config", tmp_path / "bad.yaml", "--out", tmp_path / "run", "--set", "threads=1")
     assert result.code == 2
-    assert "bad.yaml" in result.err
+    assert f"bad.yaml{words}" in result.err
     assert "Traceback" not in result.err
     assert not (tmp_path / "run").exists()
 
@@ -133,7 +146,7 @@ def test_an_archive_without_x(command: Command, model: Path, tmp_path: Path) -> 
     [
         (["--task", "winter"], "task 'winter' is unknown; the model has learned 'spring'"),
         (["--criterion", "luck"], "criterion='luck' is unknown. Choose one of ent, conf, agree, ku"),
-        (["--criterion", "agree"], "a Dirac posterior has only one"),
+        (["--criterion", "agree"], "a point estimate has only one; choose ent, conf or grad, or a method"),
         (["--out", "MODEL/model.json/answers.csv"], "cannot write"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
@@ -146,6 +159,18 @@ def test_bad_options_of_predict(
     assert result.code == 2
     assert message in result.err
     assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("arguments", [("tasks", "MODELS"), ("predict", "MODELS", "x.npy")])
+def test_a_folder_of_several_seeds_names_the_first(
+    arguments: tuple[str, ...], command: Command, model: Path, tmp_path: Path
+) -> None:
+    for seed in (9, 10):
+        shutil.copytree(model, tmp_path / f"seed-{seed}" / "model")
+    result = command(*(argument.replace("MODELS", str(tmp_path)) for argument in arguments))
+    assert result.code == 2
+    assert f"it holds runs of several seeds, so pass the folder of one, e.g. {tmp_path / 'seed-9'}\n" in result.err
+    assert command("tasks", tmp_path / "seed-9").code == 0
 
 
 def test_missing_inputs(command: Command, model: Path, tmp_path: Path) -> None:

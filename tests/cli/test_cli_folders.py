@@ -75,7 +75,7 @@ def test_only_one_process_writes_to_a_folder(tmp_path: Path) -> None:
         ("split-digits", "data_seed=3", "not generated"),
         ("split-digits", "tasks.padding=2", "its pixels are not permuted"),
         ("split-digits", "tasks.classes_per_task=3", "10 classes cannot be split into tasks of 3"),
-        ("split-digits", "tasks.classes_per_task=1", "input should be greater than or equal to 2"),
+        ("split-digits", "tasks.classes_per_task=1", "must be an integer of at least 2 or null"),
         ("split-digits", "tasks.class_order=[1, 2]", "class_order must list each of the classes"),
         ("modes-2d", "training.augmentation=crop-flip", "needs images of shape (C, H, W)"),
     ],

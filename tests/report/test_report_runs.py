@@ -66,7 +66,7 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
         ("results.json", "[]", "does not have schema 1"),
         ("results.json", json.dumps({"schema": 2}), "does not have schema 1"),
         ("results.json", json.dumps({"schema": 1, "method": "vcl"}), "lacks benchmark, network, seed, num_tasks"),
-        ("config.yaml", "a: [", "config.yaml is not valid YAML"),
+        ("config.yaml", "a: [", "config.yaml is not valid YAML: line 1, column 5: "),
         ("metrics.jsonl", '{"task": 0, "iteration": 1, "loss": 1}\n{"task": 0', "metrics.jsonl, line 2"),
         ("metrics.jsonl", '{"loss": 1}', "metrics.jsonl, line 1"),
         ("predictive.safetensors", "no tensors", "predictive.safetensors cannot be read"),

@@ -14,7 +14,7 @@ from metareplay.benchmarks.registry import BenchmarkInfo, benchmark_named, build
 from metareplay.data.reading import absolute
 from metareplay.errors import ConfigError, DataError
 from metareplay.experiments.run_folder import read_settings, stored_config
-from metareplay.learner.config import RunConfig, build_config, without_inert
+from metareplay.learner.config import RunConfig, Source, build_config, without_inert
 from metareplay.learner.recipe_book import OWN_DATA, default_settings
 from metareplay.nets.registry import network_factory
 from metareplay.settings import flatten
@@ -92,7 +92,8 @@ def make_plan(
     stored = stored_config(folder) if resume and not has_settings else None
     if stored is not None:
         file, settings, source = stored, {**read_settings(stored), **options}, f"as stored in {stored}"
-    benchmark = _own_data(settings)
+    origin = _source(options, overrides or {}, file)
+    benchmark = _own_data(settings, origin)
     if benchmark is not None:
         info, settings = described(benchmark), _as_read(settings, benchmark)
     else:
@@ -100,10 +101,15 @@ def make_plan(
     method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
     defaults, recipe = default_settings(info.name, method, network, published=published)
     threads = max(1, (os.cpu_count() or 1) // jobs) if info.needs_data else 1
-    name = str(file) if file else "settings"
-    config = build_config({**defaults, "threads": threads}, settings, name, stored=stored is not None)
+    config = build_config({**defaults, "threads": threads}, settings, origin, stored=stored is not None)
     _check_benchmark_settings(config, info)
     return Plan.of(config, folder, benchmark=benchmark, source=source or recipe)
+
+
+def _source(options: Mapping[str, Any], overrides: Mapping[str, Any], file: Path | None) -> Source:
+    """Where each setting comes from."""
+    name = str(file) if file else "--set" if overrides else ""
+    return Source(name, {**dict.fromkeys(options, ""), **dict.fromkeys(overrides, "--set")})
 
 
 def default_folder(settings: Mapping[str, Any]) -> Path:
@@ -153,14 +159,14 @@ def described(benchmark: Benchmark) -> BenchmarkInfo:
     )
 
 
-def _own_data(settings: Mapping[str, Any]) -> Benchmark | None:
+def _own_data(settings: Mapping[str, Any], source: Source) -> Benchmark | None:
     """Read the user's own data that the settings name; None if they name a benchmark."""
     if settings.get("data.path") is None:
         return None
     if settings.get("benchmark") not in (None, *OWN_DATA.values()):
         raise ConfigError(f"give either the benchmark {settings['benchmark']} or your own --data, not both")
     keys = [key for key in settings if key.startswith("data.") or key in ("data_seed", "tasks.scenario")]
-    return benchmark_for(build_config({}, _located({key: settings[key] for key in keys}), "settings"))
+    return benchmark_for(build_config({}, _located({key: settings[key] for key in keys}), source))
 
 
 def _as_read(settings: Mapping[str, Any], benchmark: Benchmark) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
-from metareplay.files import LOCK, write_atomically
+from metareplay.files import LOCK, write_atomically, yaml_problem
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.settings import flatten
 
@@ -121,7 +121,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror or error}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"--config {path} is not valid YAML: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"--config {path} is not valid YAML: {yaml_problem(error)}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"--config {path} must hold settings like 'training: {{iterations: 500}}'")
     return flatten(content)

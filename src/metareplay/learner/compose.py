@@ -9,13 +9,14 @@ from pydantic import create_model
 
 from metareplay.benchmarks.settings import TaskSettings
 from metareplay.data.settings import DataSettings
+from metareplay.errors import listed
 from metareplay.inference.criteria import CRITERIA
 from metareplay.inference.settings import InferenceSettings
-from metareplay.learner.methods import METHODS, OUTPUTS, Method
+from metareplay.learner.methods import METHODS, OUTPUTS, Method, settings_of
 from metareplay.likelihoods import LikelihoodSettings
 from metareplay.nets.base import NETWORKS, NetworkPart
 from metareplay.nets.registry import network_kind
-from metareplay.parts import Registry
+from metareplay.parts import Registry, check_settings
 from metareplay.posteriors.base import FAMILIES, MATCHINGS
 from metareplay.settings import Part, Settings, key_of
 from metareplay.strategies.base import STRATEGIES
@@ -45,11 +46,12 @@ class Owner(NamedTuple):
     part: Part
 
 
-def components(method: Method, network: NetworkPart) -> tuple[type[Settings], ...]:
-    """The settings classes of a method's parts and of its network."""
-    parts = [*method.parts().values(), network, *CRITERIA.values()]
-    classes = [settings for part in parts for settings in part.settings]
-    return tuple(dict.fromkeys((*classes, *ALWAYS)))
+def components(method: Method, network: NetworkPart, run: type[Settings]) -> tuple[type[Settings], ...]:
+    """The settings classes of a method's parts and of its network; refused if they, or those of a run, disagree."""
+    parts = settings_of({**method.parts(), "network": network})
+    parts |= {f"the criterion {name!r}": criterion.settings for name, criterion in CRITERIA.items()}
+    check_settings(method.name, {"every run": (run, *ALWAYS), **parts})
+    return tuple(dict.fromkeys((*(settings for classes in parts.values() for settings in classes), *ALWAYS)))
 
 
 def most_derived(classes: Sequence[type[Settings]]) -> tuple[type[Settings], ...]:
@@ -94,13 +96,12 @@ def refusal(key: str, method: str, parts: Mapping[str, Part]) -> str:
     parts_with_key = list(owners(key))
     phrases = list(dict.fromkeys(owner.part.phrase for owner in parts_with_key))
     phrases = phrases if len(phrases) <= MOST_PHRASES else [*phrases[: MOST_PHRASES - 1], "others"]
-    owners_phrase = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
     registry = parts_with_key[0].registry
     kind = "family" if registry is MATCHINGS and parts["matching"].name == "direct" else registry.kind
     has = f"; {method} {FAMILIES.verb if registry is MATCHINGS else registry.verb} {parts[kind].phrase}"
     example = _nearest(key, registry, parts)
     hint = f", or choose a method such as {example}" if example is not None else ""
-    return f"{key} belongs to {owners_phrase}{has if kind in parts else ''}. Remove it{hint}"
+    return f"{key} belongs to {listed(phrases, 'and')}{has if kind in parts else ''}. Remove it{hint}"
 
 
 def _nearest(key: str, registry: Registry[Any], parts: Mapping[str, Part]) -> str | None:

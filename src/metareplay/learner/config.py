@@ -6,7 +6,8 @@ import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from hashlib import sha256
-from typing import Any, ClassVar, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import yaml
 from pydantic import Field, ValidationError, create_model
@@ -14,8 +15,10 @@ from pydantic import Field, ValidationError, create_model
 from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.settings import DataSettings
-from metareplay.errors import ConfigError
+from metareplay.errors import ConfigError, listed
+from metareplay.files import yaml_problem
 from metareplay.inference.settings import InferenceSettings
+from metareplay.learner.allowed import refused_value
 from metareplay.learner.compose import ALWAYS, KINDS, components, composed, is_default, most_derived, parts_of, refusal
 from metareplay.learner.methods import Method, method_named
 from metareplay.nets.registry import network_kind, network_part
@@ -108,9 +111,11 @@ class RunConfig(Settings):
             settings.check(values, self)
 
     def dump(self) -> dict[str, Any]:
-        """Nested plain values of all settings that have an effect."""
+        """Nested plain values of all settings that have an effect: first what is in no group, then group by group."""
         unused = self.without_any_effect()
-        return nest({key: value for key, value in flatten(self.model_dump(mode="json")).items() if key not in unused})
+        nested = nest({key: value for key, value in flatten(self.model_dump(mode="json")).items() if key not in unused})
+        keys = [key for key in dict.fromkeys((*RunConfig.model_fields, *nested)) if key in nested]
+        return {key: nested[key] for key in sorted(keys, key=lambda key: isinstance(nested[key], dict))}
 
     def to_yaml(self) -> str:
         """The contents of ``config.yaml``."""
@@ -135,11 +140,13 @@ PASSIVE_KEYS = frozenset(
     }
 )
 """Settings that do not change what a run computes."""
+NEAREST = 3
+"""The maximum number of settings suggested for an unknown one."""
 
 
 def config_class(method: str, network: str) -> type[RunConfig]:
     """The class of a method's configurations: its settings are exactly those of its parts."""
-    return _config_class(components(method_named(method), network_kind(network)))
+    return _config_class(components(method_named(method), network_kind(network), RunConfig))
 
 
 @cache
@@ -168,51 +175,62 @@ def setting_descriptions() -> dict[str, str]:
     return descriptions
 
 
-def check_keys(given: Mapping[str, Any], source: str) -> None:
-    """Refuse settings that do not exist, suggesting the closest one that does."""
+class Source(NamedTuple):
+    """Where given settings come from, for error messages: a file, ``--set``; empty for options of the command line."""
+
+    name: str
+    of_keys: Mapping[str, str] = MappingProxyType({})
+    """The sources of single settings, where they differ."""
+
+    def blamed(self, message: str, key: str = "") -> ConfigError:
+        """An error about a setting."""
+        name = self.of_keys.get(key, self.name)
+        return ConfigError(f"{name}: {message}" if name else message)
+
+
+def check_keys(given: Mapping[str, Any], source: Source) -> None:
+    """Refuse settings that do not exist, suggesting the closest ones that do."""
     known = setting_descriptions()
     for key in given:
-        if key in known:
-            continue
-        close = difflib.get_close_matches(key, known, n=1)
-        group = (close[0] if close else key).partition(".")[0]
-        allowed = [name for name in known if name.startswith(f"{group}.")] or list(known)
-        hint = f"; did you mean {close[0]}?" if close else "."
-        raise ConfigError(f"{source}: unknown setting {key!r}{hint} Allowed: {', '.join(allowed)}")
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1, cutoff=0.9)  # a slip of the finger
+            close = close or difflib.get_close_matches(key, known, n=NEAREST, cutoff=0.65)
+            hint = f"; did you mean {listed(close)}?" if close else "."
+            raise source.blamed(f"unknown setting {key!r}{hint} See metareplay list settings", key)
 
 
 def build_config(
-    defaults: Mapping[str, Any], given: Mapping[str, Any], source: str, *, stored: bool = False
+    defaults: Mapping[str, Any], given: Mapping[str, Any], source: str | Source, *, stored: bool = False
 ) -> RunConfig:
     """Override the defaults with the user's settings (dotted keys), and check the result.
 
     Settings that the method does not have are refused if given, and ignored in the defaults, which may be those of
     another method. Settings ``stored`` by an earlier version may include some without effect; these are ignored too.
     """
-    given = _of_installed_parts(given, source) if stored else given
+    source = Source(source) if isinstance(source, str) else source
+    given = _of_installed_parts(given, source.name) if stored else given
     check_keys(given, source)
     merged = {**defaults, **given}
     method, network = str(merged.get("method", "pr-bbb")), str(merged.get("network", "mlp-100-100"))
     model = config_class(method, network)
     known = set(flatten(model().model_dump()))
     if (foreign := [key for key in given if key not in known]) and not stored:
-        raise ConfigError(f"{source}: {refusal(foreign[0], method, parts_of(method_named(method), network))}")
+        raise source.blamed(refusal(foreign[0], method, parts_of(method_named(method), network)), foreign[0])
     values = {key: value for key, value in {**merged, **_implied(given)}.items() if key in known}
     network_part(network)
     try:
         config = model.model_validate(nest(values))
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_sentence(error)}") from error
+        key, message = refused_value(error, values, model)
+        raise source.blamed(message, key) from error
     unused = {} if stored else config.without_any_effect()
     if useless := [key for key in given if key in unused]:
-        raise ConfigError(
-            f"{source}: {useless[0]} has no effect with {method}: {unused[useless[0]]}. "
-            "Remove it, or choose another method"
-        )
+        reason = f"{useless[0]} has no effect with {method}: {unused[useless[0]]}"
+        raise source.blamed(f"{reason}. Remove it, or choose another method", useless[0])
     try:
         config.check_combination()
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from error
+        raise source.blamed(str(error)) from error
     return config
 
 
@@ -252,19 +270,6 @@ def _implied(given: Mapping[str, Any]) -> dict[str, Any]:
     return implied
 
 
-def _sentence(error: ValidationError) -> str:
-    """The first validation error as a sentence: key, value, what is allowed."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    value = "" if isinstance(first["input"], dict) else f"={first['input']!r}"
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if first["type"] == "string_pattern_mismatch":
-        message = f"is not a value of this setting ({setting_descriptions().get(key, '')})"
-    if first["type"] == "bool_parsing":
-        message = f"choose true or false ({setting_descriptions().get(key, '')})"
-    return f"{key}{value}: {message[0].lower()}{message[1:]}"
-
-
 def parse_setting(text: str) -> tuple[str, Any]:
     """``key=value`` of the command line; the value is read as YAML (numbers, true, null, [1, 2])."""
     key, equals, value = text.partition("=")
@@ -273,7 +278,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     try:
         parsed = yaml.safe_load(value)
     except yaml.YAMLError as error:
-        raise ConfigError(f"--set {text!r}: the value cannot be read ({error.__class__.__name__})") from error
+        raise ConfigError(f"--set {text!r}: the value is not valid YAML: {yaml_problem(error)}") from error
     return key.strip(), _number(parsed)
 
 

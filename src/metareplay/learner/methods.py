@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from metareplay.errors import ConfigError
 from metareplay.learner.built_in import BUILT_IN
-from metareplay.parts import Registry
+from metareplay.parts import Registry, check_settings
 from metareplay.posteriors.base import FAMILIES, MATCHINGS, FamilyPart
 from metareplay.settings import Part, Settings
 from metareplay.strategies.base import STRATEGIES
@@ -77,11 +78,31 @@ class Method(Part):
 
 
 METHODS: Registry[Method] = Registry("method")
-register_method = METHODS.register
+
+
+def register_method(method: Method, *, replace: bool = False) -> Method:
+    """Add a method; its parts must be registered already, and agree on the settings that they share."""
+    try:
+        parts = method.parts()
+    except ConfigError as error:
+        raise ConfigError(f"method {method.name!r} cannot be composed: {error}") from error
+    check_settings(method.name, settings_of(parts))
+    return METHODS.register(method, replace=replace)
+
+
+def settings_of(parts: Mapping[str, Part]) -> dict[str, tuple[type[Settings], ...]]:
+    """The settings of each part, by kind and name."""
+    return {f"the {kind} {part.name!r}": part.settings for kind, part in parts.items()}
 
 
 def register_family_methods(
-    short: str, words: str, *, family: str, matching: str | None = None, members: str | None = None
+    short: str,
+    words: str,
+    *,
+    family: str,
+    matching: str | None = None,
+    members: str | None = None,
+    replace: bool = False,
 ) -> None:
     """Register all methods of a posterior family; ``members`` is the short name of an ensemble's members."""
 
@@ -99,7 +120,8 @@ def register_family_methods(
                 description=description,
                 lenders=relatives,
                 **options,
-            )
+            ),
+            replace=replace,
         )
 
     add(f"pr-{short}", "hypernetwork", "posterior-replay", f"posterior replay with {words}")

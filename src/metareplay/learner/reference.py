@@ -1,14 +1,13 @@
 """The reference of settings, generated from the parts: which parts have a setting, its allowed values and default."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from metareplay.learner.allowed import allowed, shown
 from metareplay.learner.compose import ALWAYS, KINDS, Owner
 from metareplay.learner.config import RunConfig
 from metareplay.learner.methods import METHODS
 from metareplay.settings import Settings, key_of
-
-Schema = Mapping[str, Any]
 
 
 class SettingFacts(NamedTuple):
@@ -67,44 +66,3 @@ def _facts(settings: type[Settings]) -> Iterator[SettingFacts]:
             yield SettingFacts(
                 key_of(settings, name), allowed(form, schema.get("$defs", {})), default, field.description
             )
-
-
-def shown(value: Any) -> str:
-    """A default as it would be written in a YAML file."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list):
-        return f"[{', '.join(shown(element) for element in value)}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def allowed(schema: Schema, definitions: Mapping[str, Schema]) -> str:
-    """What a JSON schema allows, in words."""
-    if "$ref" in schema:
-        return allowed(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    if "anyOf" in schema:
-        return " or ".join(allowed(choice, definitions) for choice in schema["anyOf"])
-    if "enum" in schema:
-        return ", ".join(f"`{choice}`" for choice in schema["enum"])
-    if schema["type"] == "array":
-        if "prefixItems" in schema:
-            return f"[{', '.join(allowed(item, definitions) for item in schema['prefixItems'])}]"
-        return f"list ({allowed(schema['items'], definitions)} each)"
-    if schema["type"] in ("integer", "number"):
-        return _interval(schema)
-    return {"boolean": "true or false", "string": "text", "null": "null"}[schema["type"]]
-
-
-def _interval(schema: Schema) -> str:
-    """A kind of number and its bounds."""
-    noun = schema["type"]
-    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
-    high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
-    if high is None and below is None:
-        if above == 0 or (noun == "integer" and low == 1):
-            return f"positive {noun}"
-        bound = f" ≥ {low}" if low is not None else f" > {above}" if above is not None else ""
-        return f"{noun}{bound}"
-    left = f"({above}" if above is not None else f"[{low}" if low is not None else "(-∞"
-    right = f"{below})" if below is not None else f"{high}]"
-    return f"{noun} in {left}, {right}"

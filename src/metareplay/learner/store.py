@@ -94,9 +94,12 @@ def _read_facts(path: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError as error:
-        raise CheckpointError(
-            f"{path.parent} does not contain a model: model.json is missing; pass the folder that save() or a run wrote"
-        ) from error
+        seeds = [folder for folder in path.parent.glob("seed-*") if (folder / "model" / "model.json").is_file()]
+        first = min(seeds, key=lambda folder: (len(folder.name), folder.name), default=None)
+        advice = "pass the folder that save() or a run wrote"
+        if first is not None:
+            advice = f"it holds runs of several seeds, so pass the folder of one, e.g. {first}"
+        raise CheckpointError(f"{path.parent} does not contain a model: model.json is missing; {advice}") from error
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); it is damaged or not a metareplay model") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:

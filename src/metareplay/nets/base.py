@@ -41,7 +41,12 @@ register_network = NETWORKS.register
 
 
 def register_image_network(
-    name: str, network: Callable[[tuple[int, ...], int, str], nn.Module], smallest: int, description: str
+    name: str,
+    network: Callable[[tuple[int, ...], int, str], nn.Module],
+    smallest: int,
+    description: str,
+    *,
+    replace: bool = False,
 ) -> None:
     """A network for images of at least ``smallest`` pixels a side, whose activation can be chosen."""
 
@@ -54,7 +59,8 @@ def register_image_network(
     register_network(
         NetworkPart(
             name=name, phrase=name, settings=settings, pattern=name, title=name, description=description, build=build
-        )
+        ),
+        replace=replace,
     )
 
 

@@ -70,8 +70,8 @@ def planned_runs(
         for method in methods:
             defaults, source = default_settings(table.benchmark, method, table.network, published=True)
             defaults = {**defaults, **table.settings}  # those that have no effect with a method are ignored
-            config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "settings"), budget)
-            share = _length_share(config, build_config(defaults, {}, "settings"))
+            config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "--set"), budget)
+            share = _length_share(config, build_config(defaults, {}, ""))
             folder = out / method / f"seed-{seed}"
             plan = (
                 planned[0].plan.variant(config, folder, source) if planned else Plan.of(config, folder, source=source)

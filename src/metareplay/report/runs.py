@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from metareplay.errors import DataError
 from metareplay.experiments.results import FILE, Results, read_results
+from metareplay.files import yaml_problem
 
 _NOT_A_RUN = {"model", "checkpoint"}
 _NO_VARIANT = {"seed", "seeds", "out", "data_dir", "jobs"}  # keys in which runs of one method may differ
@@ -162,7 +163,8 @@ def _read_config(folder: Path, text: str | None) -> dict[str, str]:
     try:
         content = yaml.safe_load(text or "")
     except yaml.YAMLError as error:
-        raise DataError(f"{folder / 'config.yaml'} is not valid YAML; repeat the run to write it again") from error
+        path, problem = folder / "config.yaml", yaml_problem(error)
+        raise DataError(f"{path} is not valid YAML: {problem}; repeat the run to write it again") from error
     return _flatten(content) if isinstance(content, Mapping) else {}
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from metareplay.errors import ConfigError
+from metareplay.errors import ConfigError, listed
 from metareplay.posteriors.base import FAMILIES, FamilyPart, HasFisher, HasLogProb
 from metareplay.posteriors.divergences import Penalty, kl, known_penalties
 from metareplay.posteriors.priors.earlier import EarlierPriorSettings
@@ -76,7 +76,7 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
         if self.penalty not in allowed:
             raise ConfigError(
                 f"strategy.penalty={self.penalty} is not defined for {family.phrase}, which "
-                f"{composition.method_name} has; choose {', '.join(allowed[:-1])} or {allowed[-1]}"
+                f"{composition.method_name} has; choose {listed(allowed)}"
             )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Problem, TaskData
-from metareplay.errors import ConfigError
+from metareplay.errors import ConfigError, listed
 from metareplay.model import ContinualModel
 from metareplay.parts import Part, Registry
 from metareplay.settings import Settings
@@ -127,14 +127,14 @@ def criteria_for(problem: Problem, *, weight_sets: int | None = None) -> list[Cr
 def criterion_named(name: str, problem: Problem = "classification", *, weight_sets: int | None = None) -> Criterion:
     """The criterion with that name; refused if it cannot tell tasks apart."""
     criterion, usable = CRITERIA.named(name), criteria_for(problem, weight_sets=weight_sets)
-    choices = ", ".join(choice.name for choice in usable)
+    choices = [choice.name for choice in usable]
     if problem not in criterion.problems:
         problems = " and ".join(criterion.problems)
-        raise ConfigError(f"criterion={name!r} is for {problems}, and this is {problem}; choose one of {choices}")
+        raise ConfigError(f"criterion={name!r} is for {problems}, and this is {problem}; choose {listed(choices)}")
     if criterion not in usable:
         raise ConfigError(
-            f"criterion={name!r} compares weight samples, but a Dirac posterior has only one; "
-            f"{f'choose one of {choices}' if usable else 'name the task'}, "
+            f"criterion={name!r} compares weight samples, but a point estimate has only one; "
+            f"{f'choose {listed(choices)}' if choices else 'name the task'}, "
             "or a method with several, such as pr-bbb or pr-ensemble"
         )
     return criterion
