@@ -70,7 +70,7 @@ BAD_INPUTS: list[tuple[Any, tuple[int, ...] | None, str]] = [
     (np.zeros((0, 3)), None, "no inputs"),
     (np.zeros((4, 3)), (2,), r"shape \(3,\) per example, but this model was trained on inputs of shape \(2,\)"),
     (np.zeros((4, 2, 2)), (4,), r"trained on inputs of shape \(4,\)"),
-    ([[1.0, float("nan")]], None, r"NaN or infinite values \(first in row 0\)"),
+    ([[1.0, float("nan")]], None, r"NaN or infinite values \(first in row 0, column 1\)"),
     ([[1.0, 1.0], [1.0, float("inf")]], None, r"first in row 1"),
     (torch.tensor([[1.0], [2.0], [float("-inf")]]), None, r"first in row 2"),
     ([["a", "b"]], None, "are not numbers"),

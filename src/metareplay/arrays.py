@@ -15,6 +15,10 @@ Inputs = npt.ArrayLike | Tensor | Dataset[Any]
 Targets = npt.ArrayLike | Tensor | Sequence[Any]
 
 
+LARGEST = 1e18
+"""Numbers beyond this are refused: their squares do not fit the arithmetic that networks are trained in."""
+
+
 class Unpacked(NamedTuple):
     """A dataset's items: inputs (N, ...), targets, and third elements (task labels in streams), if all have one."""
 
@@ -109,7 +113,8 @@ def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
         inputs = x.detach().cpu().float()
     else:
         try:
-            inputs = torch.from_numpy(np.array(x, dtype=np.float32))
+            with np.errstate(over="ignore"):  # named below
+                inputs = torch.from_numpy(np.array(x, dtype=np.float32))
         except (TypeError, ValueError) as error:
             raise DataError(f"the inputs are not numbers ({error}); give N rows of equal shape") from error
     if inputs.ndim < 2:
@@ -123,10 +128,24 @@ def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
             f"inputs have shape {tuple(inputs.shape[1:])} per example, "
             f"but this model was trained on inputs of shape {shape}"
         )
-    if not torch.isfinite(inputs).all():
-        row = int((~torch.isfinite(inputs.flatten(1))).any(1).nonzero()[0])
-        raise DataError(f"the inputs contain NaN or infinite values (first in row {row}); clean the data first")
+    if (fault := fault_in(inputs, x)) is not None:
+        raise DataError(f"the inputs contain {fault}; clean the data first")
     return inputs
+
+
+def fault_in(values: Tensor, source: Any) -> str | None:
+    """What makes numbers (N, ...) unusable and where, as they were in the source; None if nothing does."""
+    low, high = values.aminmax()  # NaN if there is any
+    if bool(low >= -LARGEST) and bool(high <= LARGEST):
+        return None
+    wrong = ~(values.abs() <= LARGEST).flatten(1)  # (N, ...) -> (N, D)
+    row, column = (int(index) for index in wrong.nonzero()[0])
+    value = float(
+        np.asarray(source[row] if isinstance(source, Tensor) else np.asarray(source)[row]).reshape(-1)[column]
+    )
+    if not np.isfinite(value):
+        return f"NaN or infinite values (first in row {row}, column {column})"
+    return f"the value {value:g} (row {row}, column {column}), which is too large (beyond {LARGEST:g})"
 
 
 def plain_labels(y: Any) -> list[Hashable]:
@@ -159,13 +178,16 @@ def _is_hashable(value: Any) -> bool:
 def to_real_targets(y: Any) -> Tensor:
     """Regression targets as float32 (N, D)."""
     try:
-        values = y.detach().cpu().float() if isinstance(y, Tensor) else torch.from_numpy(np.array(y, dtype=np.float32))
+        with np.errstate(over="ignore"):  # named below
+            array = None if isinstance(y, Tensor) else np.array(y, dtype=np.float32)
+        values = y.detach().cpu().float() if array is None else torch.from_numpy(array)
     except (TypeError, ValueError) as error:
         raise DataError(f"the targets are not numbers ({error})") from error
     if values.ndim not in (1, 2):
         raise DataError(f"targets have shape {tuple(values.shape)}; give (N,) or (N, D)")
     if values.numel() == 0:
         raise DataError(f"targets have shape {tuple(values.shape)}, so there are none; give (N,) or (N, D)")
-    if not torch.isfinite(values).all():
-        raise DataError("the targets contain NaN or infinite values; clean the data first")
-    return values.reshape(len(values), -1)
+    values = values.reshape(len(values), -1)  # (N,) -> (N, 1)
+    if (fault := fault_in(values, y)) is not None:
+        raise DataError(f"the targets contain {fault}; clean the data first")
+    return values

@@ -27,6 +27,10 @@ class TrainingDiverged(MetaReplayError):  # noqa: N818 (a name others rely on)
     """The loss became NaN or infinite; the last good state is kept."""
 
 
+class DataWarning(UserWarning):
+    """Data was used although something about it is unusual, such as a category that no task had."""
+
+
 def listed(names: Sequence[str], conjunction: str = "or") -> str:
     """Names in a sentence: ``a``, ``a or b``, ``a, b or c``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {conjunction} {names[-1]}"

@@ -223,5 +223,5 @@ def test_predictions_of_a_regressor(regressor: Path, points: Array, command: Com
     answers = rows(command("predict", regressor, tmp_path / "x.npy").out)
     expected = ContinualRegressor.load(regressor).predict_full(points)
     assert [answer["task"] for answer in answers] == expected.task
-    np.testing.assert_allclose([float(answer["mean"]) for answer in answers], expected.mean[:, 0], rtol=1e-5)
-    np.testing.assert_allclose([float(answer["std"]) for answer in answers], expected.std[:, 0], rtol=1e-5)
+    np.testing.assert_allclose([float(answer["mean"]) for answer in answers], expected.mean, rtol=1e-5)
+    np.testing.assert_allclose([float(answer["std"]) for answer in answers], expected.std, rtol=1e-5)

@@ -1,22 +1,16 @@
 """``metareplay predict``: predictions of a stored model for a file of inputs."""
 
-import csv
-import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from metareplay.estimators import ClassPrediction, RealPrediction
 
 HELP = """Predict with a stored model: label, task and uncertainty for each input, as CSV.
 
 Inputs have the format that the model was trained on: a table (CSV or parquet) with the same columns, a folder of images
 or one image, an IDX file. A NumPy file (.npy: N rows; .npz: its array x) or a CSV file of numbers, one row per input,
-always works. Labels are not needed.
+always works; - reads CSV from standard input. Labels are not needed.
 
 [bold]Examples[/]
 
@@ -24,13 +18,19 @@ always works. Labels are not needed.
 
   metareplay predict model/ inputs.csv --task spring --out answers.csv
 
+  metareplay predict runs/sales-pr-bbb new.csv --keep id --probabilities all --out answers.parquet
+
+  metareplay predict runs/sales-pr-bbb labelled.csv --score --out answers.jsonl
+
+  cat new.csv | metareplay predict runs/sales-pr-bbb -
+
   metareplay predict runs/photos-pr-bbb new-photos/       one line for each image, with its name
 """
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
-    inputs: Annotated[Path, typer.Argument(help="File or folder of inputs.")],
+    inputs: Annotated[Path, typer.Argument(help="File or folder of inputs; - for CSV on standard input.")],
     criterion: Annotated[
         str | None,
         typer.Option(
@@ -49,48 +49,58 @@ def predict(
         float | None,
         typer.Option(help="Draw weight samples only until a decision is clear by this many standard errors, e.g. 4."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="File for the predictions. Default: the terminal.")] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Columns of the inputs to copy to the output, comma-separated: id,name.")
+    ] = None,
+    probabilities: Annotated[
+        str, typer.Option(help="best: of the predicted label; all: one column for every label.")
+    ] = "best",
+    score: Annotated[
+        bool, typer.Option("--score", help="Compare with the labels in the file, and print the accuracy.")
+    ] = False,
+    label: Annotated[
+        str | None, typer.Option(help="Column of the labels for --score. Default: the one the model learned.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File for the predictions: .csv, .jsonl or .parquet. Default: CSV on the terminal."),
+    ] = None,
 ) -> None:
     """Write one line per input."""
+    from metareplay.cli.prediction_columns import answer_columns, check_probabilities, with_kept
+    from metareplay.cli.prediction_files import writer_for
+    from metareplay.cli.prediction_score import score_lines
     from metareplay.data.inputs import read_inputs
-    from metareplay.estimators import load_estimator
+    from metareplay.data.labels import Request
+    from metareplay.errors import ConfigError
+    from metareplay.estimators import ContinualClassifier, load_estimator
     from metareplay.files import write_atomically
 
+    writer = writer_for(out)  # what cannot be written is refused before any work is done
+    check_probabilities(probabilities)
+    if label is not None and not score:
+        raise ConfigError("--label names the labels that --score compares with; add --score, or remove it")
     settings = {"inference.predictive": predictive, "inference.adaptive": adaptive}
     estimator = load_estimator(model, settings={key: value for key, value in settings.items() if value is not None})
-    read = read_inputs(inputs, estimator.inputs, estimator.input_shape)
-    text = as_csv(estimator.predict_full(read.x, task, criterion=criterion, batch_wise=batch_wise), read.names)
+    request = Request(_names(keep), score, label)
+    read = read_inputs(inputs, estimator.inputs, estimator.input_shape, request)
+    _tell([*(f"note: {note}" for note in read.notes), *(f"warning: {warning}" for warning in read.warnings)], err=True)
+    answer = estimator.predict_full(read.x, task, criterion=criterion, batch_wise=batch_wise)
+    classes = estimator.classes_ if isinstance(estimator, ContinualClassifier) else []
+    columns = answer_columns(answer, classes, every_probability=probabilities == "all")
+    lines = [] if read.labels is None else score_lines(estimator, answer, read.labels, read.tasks)
+    content = writer(with_kept(columns, read.kept, read.files))
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(content.decode(), nl=False)
     else:
-        write_atomically(out, text)
+        write_atomically(out, content)
+    _tell(lines, err=out is None)  # not among the predictions
 
 
-def as_csv(answer: "ClassPrediction | RealPrediction", names: Sequence[str] | None) -> str:
-    """Predictions as CSV text; inputs from separate files are named."""
-    from metareplay.estimators import ClassPrediction
-
-    if isinstance(answer, ClassPrediction):
-        header = ["label", "task", "probability", "total", "aleatoric", "epistemic"]
-        numbers = zip(answer.probabilities.max(1), answer.total, answer.aleatoric, answer.epistemic, strict=True)
-        rows = [
-            [label, name, *map(_number, row)]
-            for label, name, row in zip(answer.labels.tolist(), answer.task, numbers, strict=True)
-        ]
-    else:
-        header = ["mean", "std", "task"]
-        columns = zip(answer.mean.tolist(), answer.std.tolist(), answer.task, strict=True)
-        rows = [[_cell(mean), _cell(std), name] for mean, std, name in columns]
-    if names is not None:
-        header, rows = ["file", *header], [[name, *row] for name, row in zip(names, rows, strict=True)]
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
-    return text.getvalue()
+def _names(text: str | None) -> Sequence[str]:
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
-def _number(value: float) -> str:
-    return f"{value:.6g}"
-
-
-def _cell(values: list[float]) -> str:
-    return _number(values[0]) if len(values) == 1 else json.dumps(values)
+def _tell(lines: Sequence[str], *, err: bool) -> None:
+    for line in lines:
+        typer.echo(line, err=err)

@@ -23,7 +23,7 @@ from metareplay.files import write_atomically
 
 SMALLEST = 1_000_000
 """Bytes below which reading the files again is just as fast."""
-READING = 2
+READING = 3
 """Increase this whenever the same files are read differently: older cache files are then ignored."""
 
 

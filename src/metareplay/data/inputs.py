@@ -1,67 +1,140 @@
-"""Inputs for a stored model, from files like those of its data: labels are not needed, and ignored if present."""
+"""Inputs for a stored model, from files like those of its data: labels are not needed, and ignored unless asked for."""
 
 import csv
-from collections.abc import Mapping
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-from metareplay.data.columns import Table, encode_columns
+from metareplay.data.cells import TextFormat
+from metareplay.data.columns import Table
+from metareplay.data.encoding import Encoded, encode_columns, filled
+from metareplay.data.labels import (
+    ONLY_INPUTS,
+    Labels,
+    Request,
+    labels_of_arrays,
+    labels_of_folders,
+    labels_of_table,
+    tasks_of_table,
+)
 from metareplay.data.readers.arrays import as_inputs, read_array
 from metareplay.data.readers.cifar import cifar_files, read_cifar, refuse_pickled
-from metareplay.data.readers.csv_tables import CSV_SUFFIXES
+from metareplay.data.readers.csv_tables import CSV_SUFFIXES, csv_table, separator
 from metareplay.data.readers.folders import image_files
 from metareplay.data.readers.idx import idx_files, read_idx
 from metareplay.data.readers.images import IMAGE_SUFFIXES, read_pixels
 from metareplay.data.reading import TABLE_SUFFIXES, read_table
-from metareplay.errors import DataError
+from metareplay.errors import ConfigError, DataError
+
+STDIN = "-"
 
 
-class Inputs(NamedTuple):
-    """Inputs (N, ...), and their names where each is a file."""
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs (N, ...), and what their file says besides."""
 
     x: np.ndarray
-    names: list[str] | None = None
+    files: Sequence[str] | None = None
+    """The name of each input, where each is a file."""
+    kept: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Columns that were asked for, as they are in the file."""
+    labels: Labels | None = None
+    """What the file says is right, if it was asked for."""
+    tasks: Labels | None = None
+    """The task that the file says each input belongs to, if labels were asked for."""
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def read_inputs(path: Path, known: Mapping[str, Any], shape: tuple[int, ...]) -> Inputs:
-    """Inputs in the model's shape; flat rows are reshaped. ``known`` is what the model stored about its data files."""
-    if not path.exists():
+def read_inputs(path: Path, known: Mapping[str, Any], shape: tuple[int, ...], request: Request = ONLY_INPUTS) -> Inputs:
+    """Inputs in the model's shape; flat rows are reshaped. ``known`` is what the model stored about its data files.
+
+    The path ``-`` stands for a table on standard input.
+    """
+    if str(path) == STDIN:
+        inputs = _text_table(sys.stdin.buffer.read(), "standard input", known, request)
+    elif not path.exists():
         raise DataError(f"{path} does not exist")
-    if path.suffix.lower() in (".npy", ".npz"):
-        x = read_array(path)
-        inputs = Inputs(as_inputs(x, path).numpy() if known and x.dtype == np.uint8 else x)
+    elif path.suffix.lower() in (".npy", ".npz"):
+        inputs = _arrays(path, known, request)
+    elif path.suffix.lower() in CSV_SUFFIXES:
+        inputs = _text_table(_content(path), str(path), known, request)
     elif path.suffix.lower() in TABLE_SUFFIXES:
-        inputs = _table(path, known)
+        inputs = _of_table(read_table(path, keep=request.keep), known, request)
     else:
-        inputs = _images(path, known)
+        inputs = _images(path, known, request)
     x = inputs.x
-    return inputs._replace(x=x.reshape(len(x), *shape)) if x.ndim == 2 and x.shape[1] == int(np.prod(shape)) else inputs
+    return replace(inputs, x=x.reshape(len(x), *shape)) if x.ndim == 2 and x.shape[1] == int(np.prod(shape)) else inputs
 
 
-def _table(path: Path, known: Mapping[str, Any]) -> Inputs:
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _arrays(path: Path, known: Mapping[str, Any], request: Request) -> Inputs:
+    _no_columns(path, request)
+    x = read_array(path)
+    labels = labels_of_arrays(path, len(x)) if request.labels else None
+    return Inputs(as_inputs(x, path).numpy() if known and x.dtype == np.uint8 else x, labels=labels)
+
+
+def _text_table(content: bytes, name: str, known: Mapping[str, Any], request: Request) -> Inputs:
+    """A table as text: columns by name, or numbers in order if the model knows no names."""
+    if known.get("kind") != "table" and not request.keep and not request.labels:
+        return Inputs(read_numbers(content, name))
+    form = TextFormat(known.get("decimal"), None, known.get("encoding") if _not_utf8(content) else None)
+    return _of_table(csv_table(content, name, form, request.keep), known, request)
+
+
+def _of_table(table: Table, known: Mapping[str, Any], request: Request) -> Inputs:
+    for name in request.keep:
+        table.column(name, "--keep names it")
+    labels = labels_of_table(table, known, request) if request.labels else None
+    tasks = tasks_of_table(table, known) if request.labels else None
+    apart = {*request.keep, None if labels is None else labels.source}
+    x, warnings = _encoded(table, [name for name in table.columns if name not in apart], known)
+    return Inputs(x, kept=table.kept, labels=labels, tasks=tasks, notes=table.notes, warnings=warnings)
+
+
+def _encoded(table: Table, names: Sequence[str], known: Mapping[str, Any]) -> Encoded:
+    """The columns that the model needs, or all of these if it knows no names."""
     if known.get("kind") == "table":
-        table = read_table(path)
-        x = encode_columns(table, known["columns"], gaps="fill" in known)
-        return Inputs(np.where(np.isnan(x), np.array(known["fill"], dtype=np.float32), x) if "fill" in known else x)
-    if path.suffix.lower() in CSV_SUFFIXES:
-        return Inputs(read_numbers(path))
-    table = read_table(path)
-    image_columns = [name for name, column in table.columns.items() if column.kind == "image"]
-    if len(image_columns) == 1 and known.get("kind") == "images":
-        return Inputs(_pixels(table.columns[image_columns[0]].values.tolist(), table.where, known))
-    return Inputs(_all_columns(table))
+        x, warnings = encode_columns(table, known["columns"], gaps="fill" in known)
+        return Encoded(filled(x, known), warnings)
+    images = [name for name in names if table.columns[name].kind == "image"]
+    if len(images) == 1 and known.get("kind") == "images":
+        return Encoded(_pixels(table.columns[images[0]].values.tolist(), table.where, known), ())
+    return encode_columns(table, [{"name": name} for name in names], gaps=False)
 
 
-def _all_columns(table: Table) -> np.ndarray:
-    return encode_columns(table, [{"name": name} for name in table.columns], gaps=False)
+def _not_utf8(content: bytes) -> bool:
+    try:
+        content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
-def _images(path: Path, known: Mapping[str, Any]) -> Inputs:
+def _no_columns(path: Path, request: Request) -> None:
+    if request.keep:
+        raise ConfigError(f"--keep names a column, but {path} is not a table and has none; remove it")
+    if request.label is not None:
+        raise ConfigError(f"--label names a column, but {path} is not a table and has none; remove it")
+
+
+def _images(path: Path, known: Mapping[str, Any], request: Request) -> Inputs:
     """A folder of images, one image, an IDX file, or the test images of CIFAR's binary files."""
     refuse_pickled(path)
+    _no_columns(path, request)
     if (
         not path.is_dir()
         and path.suffix.lower() not in IMAGE_SUFFIXES
@@ -90,7 +163,8 @@ def _images(path: Path, known: Mapping[str, Any]) -> Inputs:
     if not files:
         raise DataError(f"{path} holds no images ({', '.join(IMAGE_SUFFIXES[:3])}, ...)")
     names = [str(file.relative_to(path) if path.is_dir() else file.name) for file in files]
-    return Inputs(_pixels(files, lambda index: str(files[index]), known), names)
+    pixels = _pixels(files, lambda index: str(files[index]), known)
+    return Inputs(pixels, names, labels=labels_of_folders(files) if request.labels else None)
 
 
 def _pixels(images: Any, name: Any, known: Mapping[str, Any]) -> np.ndarray:
@@ -105,21 +179,21 @@ def _pixels(images: Any, name: Any, known: Mapping[str, Any]) -> np.ndarray:
     return np.asarray(pixels.to(torch.float32))
 
 
-def read_numbers(path: Path) -> np.ndarray:
+def read_numbers(content: bytes, name: str) -> np.ndarray:
     """A CSV file of numbers only, with or without a header."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
+        text = content.decode("utf-8-sig")
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator(text)) if row]
         if rows and not any(_is_number(cell) for cell in rows[0]):
             rows = rows[1:]  # a header
         for number, row in enumerate(rows, start=1):
             if wrong := [cell for cell in row if not _is_number(cell)]:
                 raise DataError(
-                    f"{path}: the cell {wrong[0]!r} in row {number} is not a number; separate numbers with commas"
+                    f"{name}: the cell {wrong[0]!r} in row {number} is not a number; separate numbers with commas"
                 )
-        return np.array([[float(cell) for cell in row] for row in rows], dtype=np.float32)
-    except (OSError, ValueError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as numbers: {error}") from error
+        return np.array([[float(cell) for cell in row] for row in rows], dtype=np.float64)
+    except (ValueError, csv.Error) as error:
+        raise DataError(f"{name} cannot be read as numbers: {error}") from error
 
 
 def _is_number(text: str) -> bool:

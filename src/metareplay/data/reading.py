@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from metareplay.data.base import Examples, Place, encode_labels
+from metareplay.data.cells import DETECTED, TextFormat
 from metareplay.data.columns import Table, joined
 from metareplay.data.example_cache import through_cache
 from metareplay.data.readers.arrays import read_arrays
@@ -47,7 +48,18 @@ def read_examples(settings: DataSettings) -> Examples:
         return examples_of(read_hub(settings.path), settings)
     source = _source(located(settings.path), settings)
     what = settings.model_dump(
-        mode="json", include={"label", "tasks_by", "split_by", "ignore", "missing", "image_size"}
+        mode="json",
+        include={
+            "label",
+            "tasks_by",
+            "split_by",
+            "ignore",
+            "missing",
+            "image_size",
+            "encoding",
+            "decimal",
+            "dates",
+        },
     )
     if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
         what["tasks_by"] = None  # the same examples, however they are split
@@ -97,7 +109,7 @@ def _source(path: Path, settings: DataSettings) -> Source:
     )
     if tables and not image_files(path):
         _no_test_path(path, test)
-        return Source(tables, lambda: examples_of(_tables(path, tables), settings))
+        return Source(tables, lambda: examples_of(_tables(path, tables, settings.text_format), settings))
     _no_columns(path, settings)
     files = [*image_files(path), *(image_files(test) if test is not None and test.is_dir() else [])]
     return Source(files, lambda: read_folder(path, test, settings.image_size))
@@ -109,25 +121,25 @@ def _file(path: Path, test: Path | None, settings: DataSettings) -> Source:
         _no_columns(path, settings)
         return Source(files, lambda: read_arrays(path, test))
     if path.suffix.lower() in TABLE_SUFFIXES:
-        return Source(
-            files,
-            lambda: examples_of(
-                read_table(path) if test is None else joined(read_table(path), read_table(test)), settings
-            ),
-        )
+        return Source(files, lambda: examples_of(_table(path, test, settings.text_format), settings))
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise DataError(f"{path} is one image; give the folder that contains the class folders")
     raise DataError(f"{path} is not in a known format; give {KINDS}")
 
 
-def read_table(path: Path) -> Table:
-    """The table in one file."""
+def _table(path: Path, test: Path | None, form: TextFormat) -> Table:
+    train = read_table(path, form)
+    return train if test is None else joined(train, read_table(test, form))
+
+
+def read_table(path: Path, form: TextFormat = DETECTED, keep: Sequence[str] = ()) -> Table:
+    """The table in one file; columns to keep are also copied as they are there."""
     if path.suffix.lower() not in TABLE_SUFFIXES:
         raise DataError(f"{path} is not a table; give {', '.join(TABLE_SUFFIXES)}")
-    return read_parquet_table([path]) if path.suffix.lower() == ".parquet" else read_csv(path)
+    return read_parquet_table([path], keep) if path.suffix.lower() == ".parquet" else read_csv(path, form, keep)
 
 
-def _tables(folder: Path, files: Sequence[Path]) -> Table:
+def _tables(folder: Path, files: Sequence[Path], form: TextFormat) -> Table:
     """The tables in a folder; file names that start with train or test say which split they are."""
     if len({file.suffix.lower() for file in files}) > 1:
         raise DataError(
@@ -143,7 +155,7 @@ def _tables(folder: Path, files: Sequence[Path]) -> Table:
             "name one with --data, and its test set with --test-data"
         )
     parts = [
-        read_parquet_table(part) if part[0].suffix.lower() == ".parquet" else read_csv(part[0])
+        read_parquet_table(part) if part[0].suffix.lower() == ".parquet" else read_csv(part[0], form)
         for part in (train, test)
         if part
     ]

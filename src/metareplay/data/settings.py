@@ -5,6 +5,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from metareplay.data.cells import TextFormat
+from metareplay.data.columns import Decimal
 from metareplay.settings import Composition, Settings
 
 BY_CLASSES = "classes:"
@@ -45,12 +47,26 @@ class DataSettings(Settings):
         "refuse",
         description="missing values in a table: refuse the data, drop the row, or fill in the mean of the first task",
     )
+    encoding: str | None = Field(
+        None, description="encoding of CSV files, e.g. latin-1; null: UTF-8, or Latin-1 (Windows-1252) if that fails"
+    )
+    decimal: Decimal | None = Field(
+        None, description="decimal sign of numbers such as 1,234; null: detected, and refused if both are possible"
+    )
+    dates: Literal["day-first", "month-first"] | None = Field(
+        None, description="what 01/02/2024 means; null: detected, and refused if both are possible"
+    )
     image_size: tuple[int, int] | None = Field(
         None, description="height and width to which images are resized; null: as they are"
     )
     fingerprint: str | None = Field(
         None, description="checksum of the tasks that were read; any other data is refused; null: accept any data"
     )
+
+    @property
+    def text_format(self) -> TextFormat:
+        """How text files are to be read."""
+        return TextFormat(self.decimal, None if self.dates is None else self.dates == "day-first", self.encoding)
 
     @field_validator("image_size", mode="before")
     @classmethod

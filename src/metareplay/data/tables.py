@@ -1,10 +1,15 @@
 """A user's table as examples: which column is the label, which the task, and how the rest become inputs."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import torch
 
 from metareplay.data.base import Examples, encode_labels, encode_tasks
-from metareplay.data.columns import Table, describe_columns, encode_columns, label_name, refuse_doubtful, written
+from metareplay.data.cells import as_numbers
+from metareplay.data.columns import Table, label_name, written
+from metareplay.data.encoding import MOST_VALUES, describe_columns, encode_columns
 from metareplay.data.readers.images import read_pixels
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import DataError
@@ -22,8 +27,9 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
     special = {label, by, settings.split_by, *settings.ignore}
     names = [name for name in table.columns if name not in special]
     images = [name for name in names if table.columns[name].kind == "image"]
-    notes: list[str] = []
+    notes = list(table.notes)
     refuse_doubtful(table, names, label)
+    notes += _read_specially(table, [*names, label])
     if settings.missing == "drop" and not images:
         table = _without_gaps(table, names, notes)
     kept = table
@@ -51,13 +57,63 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
             f"{', '.join(map(repr, sorted(filter(None, special))))}"
         )
     described = describe_columns(kept, names)
-    if texts := [entry for entry in described if "values" in entry]:
-        notes.append(
-            "text columns, one input per value: "
-            + ", ".join(f"{entry['name']} ({len(entry['values'])})" for entry in texts)
-        )
-    x = torch.from_numpy(encode_columns(kept, described, gaps=settings.missing == "fill"))
-    return Examples(x, y, labels, kept.places, task, tasks, test, {"kind": "table", "columns": described}, tuple(notes))
+    notes += _described(described)
+    encoded = encode_columns(kept, described, gaps=settings.missing == "fill")
+    inputs = {"kind": "table", "columns": described, "label": label, **_reading(table, names, settings)}
+    if by is not None:
+        inputs["task"] = by
+    return Examples(torch.from_numpy(encoded.x), y, labels, kept.places, task, tasks, test, inputs, tuple(notes))
+
+
+def refuse_doubtful(table: Table, inputs: Sequence[str], label: str) -> None:
+    """Refuse numbers with a typo among the inputs, and in a label that looks like a real target."""
+    for name in inputs:
+        if (doubt := table.columns[name].doubt) is not None:
+            raise DataError(doubt)
+    column = table.columns[label]
+    if column.doubt is not None:
+        numbers = [as_numbers([str(text).replace(",", ".", 1)]) for text in set(column.values.tolist()) - {None}]
+        if len(numbers) > MOST_VALUES or any(
+            number is not None and not float(number[0]).is_integer() for number in numbers
+        ):
+            raise DataError(column.doubt)
+
+
+def _read_specially(table: Table, names: Sequence[str]) -> list[str]:
+    """Notes on cells that may mean something else than what they were taken for."""
+    commas, groups, day_first, month_first = (
+        ", ".join(name for name in names if getattr(table.columns[name], field) == value)
+        for field, value in (("decimal", "comma"), ("decimal", "point"), ("day_first", True), ("day_first", False))
+    )
+    notes = {
+        f"numbers with decimal commas: {commas}": commas,
+        f"numbers with commas between thousands: {groups}": groups,
+        f"dates that begin with the day: {day_first}": day_first,
+        f"dates that begin with the month: {month_first}": month_first,
+    }
+    return [note for note, concerned in notes.items() if concerned]
+
+
+def _described(described: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Notes on columns that are not plain numbers."""
+    texts = ", ".join(f"{entry['name']} ({len(entry['values'])})" for entry in described if "values" in entry)
+    words = {"days": "days", "year": "time of year", "week": "weekday", "day": "time of day"}
+    dates = ", ".join(
+        f"{entry['name']} ({', '.join(words[part] for part in entry['date'])})"
+        for entry in described
+        if "date" in entry
+    )
+    notes = {f"text columns, one input per value: {texts}": texts, f"dates as numbers: {dates}": dates}
+    return [note for note, concerned in notes.items() if concerned]
+
+
+def _reading(table: Table, names: Sequence[str], settings: DataSettings) -> dict[str, Any]:
+    """How further files are to be read, where that is not obvious from them."""
+    signs = {table.columns[name].decimal for name in names} - {None}
+    decimal = settings.decimal or (signs.pop() if len(signs) == 1 else None)
+    ignored = [*settings.ignore, *([] if settings.split_by is None else [settings.split_by])]
+    facts = {"decimal": decimal, "encoding": settings.encoding, "ignored": ignored}
+    return {name: value for name, value in facts.items() if value}
 
 
 def _task_column(table: Table, settings: DataSettings) -> str | None:
@@ -70,11 +126,8 @@ def _task_column(table: Table, settings: DataSettings) -> str | None:
 def _without_gaps(table: Table, names: list[str], notes: list[str]) -> Table:
     complete = np.ones(len(table), dtype=bool)
     for name in names:
-        column = table.columns[name]
-        if column.kind == "number":
-            complete &= ~np.isnan(column.values.astype(np.float64))
-        elif column.kind == "text":
-            complete &= np.array([value is not None for value in column.values.tolist()])
+        if table.columns[name].kind != "other":
+            complete &= ~table.columns[name].missing
     if not complete.any():
         raise DataError(
             f"{table.source()}: every row has a missing value, so none is left; "

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from metareplay.arrays import Inputs, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
+from metareplay.estimators.inputs import plain_inputs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
@@ -58,7 +59,12 @@ class ContinualEstimator:
         self.tasks: list[TaskInfo] = []
         self.scaling = Scaling({})
         self.inputs: Mapping[str, Any] = {}
-        """How files are turned into inputs, if the model comes from ``metareplay run --data``."""
+        """How files and data frames are turned into inputs, if the model learned from such."""
+
+    def __repr__(self) -> str:
+        config, kind = self.config, type(self).__name__
+        about = f"method={config.method!r}, network={config.network!r}, seed={config.seed}"
+        return f"{kind}({about}, tasks={self.task_names})" if self.tasks else f"{kind}({about})"
 
     @property
     def task_names(self) -> list[str]:
@@ -149,7 +155,8 @@ class ContinualEstimator:
         return self.task_names.index(str(task))
 
     def _inputs(self, x: Inputs) -> Tensor:
-        return self.scaling.x(to_inputs(x, self._trained().input_shape))
+        shape = self._trained().input_shape
+        return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
 
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""

@@ -11,6 +11,7 @@ from metareplay.arrays import Inputs, Targets, inputs_and_targets, plain_labels
 from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
+from metareplay.estimators.inputs import scored_examples, training_examples
 from metareplay.inference.answers import ClassAnswer
 
 
@@ -46,8 +47,12 @@ class ContinualClassifier(ContinualEstimator):
     def learn_task(
         self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False
     ) -> Self:
-        """Learn one more task from arrays, tensors or a PyTorch dataset of (input, label) pairs."""
-        x, raw = inputs_and_targets(X, y, self.learner.input_shape if self.learner else None)
+        """Learn one more task from arrays, tensors, a data frame or a PyTorch dataset of (input, label) pairs.
+
+        ``y`` may be the name of a column of a data frame.
+        """
+        examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
         labels = plain_labels(raw)
         if len(labels) != len(x):
             raise DataError(f"{len(x)} inputs but {len(labels)} labels; both need one row per example")
@@ -67,6 +72,7 @@ class ContinualClassifier(ContinualEstimator):
             len(classes),
             progress,
         )
+        self.inputs = examples.known
         return self
 
     @property
@@ -127,7 +133,8 @@ class ContinualClassifier(ContinualEstimator):
         self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None
     ) -> float:
         """Accuracy: the fraction of correct labels."""
-        inputs, raw = inputs_and_targets(X, y, self._trained().input_shape)
+        shape, examples = self._trained().input_shape, scored_examples(X, y, self.inputs)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
         labels = plain_labels(raw)
         if len(labels) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")

@@ -9,12 +9,13 @@ from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_real_targe
 from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
+from metareplay.estimators.inputs import scored_examples, training_examples
 from metareplay.inference.answers import RealAnswer
 
 
 @dataclass(frozen=True)
 class RealPrediction:
-    """A regressor's predictions, one row per input."""
+    """A regressor's predictions, one row per input: (N,), or (N, D) if there are several targets."""
 
     mean: Array
     std: Array
@@ -36,8 +37,12 @@ class ContinualRegressor(ContinualEstimator):
     def learn_task(
         self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False
     ) -> Self:
-        """Learn one more task from arrays, tensors or a PyTorch dataset of (input, target) pairs."""
-        x, raw = inputs_and_targets(X, y, self.learner.input_shape if self.learner else None)
+        """Learn one more task from arrays, tensors, a data frame or a PyTorch dataset of (input, target) pairs.
+
+        ``y`` may be the name of a column of a data frame.
+        """
+        examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
         targets = to_real_targets(raw)
         if len(targets) != len(x):
             raise DataError(f"{len(x)} inputs but {len(targets)} targets; both need one row per example")
@@ -49,6 +54,7 @@ class ContinualRegressor(ContinualEstimator):
         self._learn(
             x, targets, TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name)), targets.shape[1], progress
         )
+        self.inputs = examples.known
         return self
 
     def predict_full(
@@ -56,13 +62,13 @@ class ContinualRegressor(ContinualEstimator):
     ) -> RealPrediction:
         """Mean, standard deviation and task for each input; the task is inferred unless it is given."""
         answer = cast(RealAnswer, self._answer(X, task, criterion, batch_wise))
-        mean, std = self.scaling.undo_y(answer.mean, answer.std)
-        return RealPrediction(mean.numpy(), std.numpy(), self._names(answer))
+        mean, std = (_without_single_column(part.numpy()) for part in self.scaling.undo_y(answer.mean, answer.std))
+        return RealPrediction(mean, std, self._names(answer))
 
     def predict(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None
     ) -> Array:
-        """The predicted mean of each input: (N, number of targets)."""
+        """The predicted mean of each input: (N,), or (N, D) if there are several targets."""
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).mean
 
     def predict_task(self, X: Inputs, *, criterion: str | None = None, batch_wise: int | None = None) -> list[str]:
@@ -71,11 +77,20 @@ class ContinualRegressor(ContinualEstimator):
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""
-        inputs, raw = inputs_and_targets(X, y, self._trained().input_shape)
+        shape, examples = self._trained().input_shape, scored_examples(X, y, self.inputs)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
         targets = to_real_targets(raw).double().numpy()
         if len(targets) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")
-        predicted = self.predict(inputs, task)
+        if targets.shape[1] != self._trained().model.outputs:
+            raise DataError(
+                f"targets have {targets.shape[1]} columns, but this model predicts {self._trained().model.outputs}"
+            )
+        predicted = self.predict(inputs, task).reshape(targets.shape)  # (N,) or (N, D) -> (N, D)
         spread = ((targets - targets.mean(0)) ** 2).sum(0)
         error = ((targets - predicted) ** 2).sum(0)
         return float(np.mean(1 - error / np.maximum(spread, 1e-12)))
+
+
+def _without_single_column(values: Array) -> Array:
+    return values[:, 0] if values.shape[1] == 1 else values  # (N, 1) -> (N,)

@@ -59,7 +59,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"x": X}, r"data\.npz has no x and y; the arrays must be called"),
     ({"x": X, "y": Y[:3]}, "different numbers of rows \\(4 in x, 3 in y\\)"),
     ({"x": X[:0], "y": Y[:0]}, "has no rows"),
-    ({"x": NAN, "y": Y}, r"data\.npz, row 2 of x has NaN"),
+    ({"x": NAN, "y": Y}, r"data\.npz: x has NaN or infinite values \(first in row 2"),
     ({"x": X, "y": np.array([1, 2, np.nan, 1])}, r"data\.npz, row 2 has no label"),
     ({"x": X.astype(str), "y": Y}, "x has values of type <U"),
     ({"x": X, "y": Y.astype(complex)}, "label has values of type complex128"),

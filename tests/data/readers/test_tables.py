@@ -35,6 +35,8 @@ def test_numbers_stay_and_text_becomes_one_input_per_value(table: Callable[[str]
     assert examples.inputs == {
         "kind": "table",
         "columns": [{"name": "a"}, {"name": "colour", "values": ["blue", "red"]}],
+        "label": "kind",
+        "task": "season",
     }
     assert [examples.labels[index] for index in examples.y] == ["x", "y", "x", "z"]
     assert examples.task is not None
@@ -116,8 +118,22 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
         {},
         r"line 5: the cell 'lots' in column 'kind' is not a number",
     ),
-    ("a;kind;season\n0,5;x;s\n1,5;y;s\n2;y;s\n", {}, r"line 2: the cell '0,5' in column 'a' has a decimal comma"),
-    ("a;kind;season\n1;0,5;s\n2;1,5;s\n3;2;s\n", {}, r"line 2: the cell '0,5' in column 'kind' has a decimal comma"),
+    (
+        "a;kind;season\n1,234;x;s\n2,345;y;s\n3;y;s\n",
+        {},
+        r"line 2: the cell '1,234' in column 'a' has a comma, .*data.decimal=comma or data.decimal=point",
+    ),
+    ("a;kind;season\n0,5;x;s\n1.5;y;s\nmany;y;s\n", {}, r"line 4: the cell 'many' in column 'a' is not a number"),
+    (
+        "when,kind,season\n01/02/2024,x,s\n03/02/2024,y,s\n",
+        {},
+        r"line 2: the cell '01/02/2024' in column 'when' may begin with the day or the month; .*data.dates=day-first",
+    ),
+    (
+        "a,kind,season\n1,x,s\n1e300,y,s\n",
+        {},
+        r"line 3: column 'a' has the value 1e\+300, which is too large \(beyond 1e\+18\)",
+    ),
     ("a,kind,season\n,x,s\n,y,s\n", {"missing": "fill"}, "column 'a' is empty"),
     ("a,kind,season\n,x,s\n,y,s\n", {"missing": "drop"}, "every row has a missing value"),
     ("kind,season\nx,s\ny,s\n", {}, "no columns left for the inputs besides 'kind', 'season'"),
@@ -174,10 +190,109 @@ def test_extensions_may_be_upper_case(table: Callable[[str], Path], tmp_path: Pa
     assert torch.equal(read(tmp_path / "PLANTS.CSV").x, read(table(GOOD)).x)
 
 
-def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
-    (tmp_path / "plants.csv").write_bytes("a,kind,season\n1,grün,s\n".encode("latin-1"))
-    with pytest.raises(DataError, match=r"plants\.csv is not UTF-8 text"):
+@pytest.mark.parametrize(
+    ("encoding", "given", "note"),
+    [
+        ("utf-8", None, None),
+        ("utf-8-sig", None, None),
+        ("utf-16", None, "read as UTF-16"),
+        ("cp1252", None, r"read as Windows-1252 (Latin-1)"),
+        ("cp1250", "cp1250", None),
+    ],
+)
+def test_encodings_are_detected_or_given(encoding: str, given: str | None, note: str | None, tmp_path: Path) -> None:
+    word = "žlutý" if given else "grün €"
+    (tmp_path / "plants.csv").write_bytes(f"a,kind,season\n1,{word},s\n".encode(encoding))
+    examples = read(tmp_path / "plants.csv", encoding=given)
+    assert examples.labels == (word,)
+    assert [note in text for text in examples.notes] == ([True] if note else [])
+
+
+def test_what_is_not_text_in_any_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "plants.csv").write_bytes(b"PK\x03\x04\x00\x00")
+    with pytest.raises(DataError, match=r"plants\.csv is not text \(byte 4 is zero\)"):
         read(tmp_path / "plants.csv")
+    (tmp_path / "plants.csv").write_bytes(GOOD.encode())
+    with pytest.raises(DataError, match="encoding 'klingon' is unknown"):
+        read(tmp_path / "plants.csv", encoding="klingon")
+
+
+@pytest.mark.parametrize(
+    ("cells", "settings", "numbers", "decimal"),
+    [
+        (["0,5", "2", "-1,25"], {}, [0.5, 2, -1.25], "comma"),
+        (["1.234,5", "1.234", "7"], {}, [1234.5, 1234, 7], "comma"),
+        (["1,234.5", "1,234,567", "7"], {}, [1234.5, 1234567, 7], "point"),
+        (["1,234", "2"], {"decimal": "comma"}, [1.234, 2], "comma"),
+        (["1,234", "2"], {"decimal": "point"}, [1234, 2], "point"),
+        (["1.234", "2"], {}, [1.234, 2], None),
+    ],
+)
+def test_decimal_commas(
+    cells: list[str],
+    settings: dict[str, Any],
+    numbers: list[float],
+    decimal: str | None,
+    table: Callable[[str], Path],
+) -> None:
+    examples = read(table("a;kind;season\n" + "".join(f"{cell};x;s\n" for cell in cells)), **settings)
+    assert examples.x[:, 0].tolist() == pytest.approx(numbers)
+    assert examples.inputs.get("decimal") == decimal
+    assert [decimal == "comma", decimal == "point"] == [
+        any(text in note for note in examples.notes) for text in ("decimal commas: a", "commas between thousands: a")
+    ]
+
+
+def test_a_column_with_certain_commas_decides_for_the_others(table: Callable[[str], Path]) -> None:
+    examples = read(table("a;b;kind;season\n1,234;0,5;x;s\n2;1;y;s\n"))
+    assert examples.x.tolist() == [[pytest.approx(1.234), 0.5], [2, 1]]
+
+
+def test_labels_with_decimal_commas_are_real_targets(table: Callable[[str], Path]) -> None:
+    examples = read(table("a;kind;season\n1;0,5;s\n2;1,5;s\n"))
+    assert (examples.labels, examples.y.tolist()) == ((), [[0.5], [1.5]])
+
+
+def test_booleans_as_text_are_one_input_and_labels_keep_their_words(table: Callable[[str], Path]) -> None:
+    examples = read(table("a,kind,season\nTRUE,true,s\nfalse,false,s\n"))
+    assert examples.x.tolist() == [[1], [0]]
+    assert examples.labels == ("false", "true")
+
+
+def test_dates_become_days_and_times_of_year(table: Callable[[str], Path], tmp_path: Path) -> None:
+    import datetime
+
+    examples = read(table("when,kind,season\n2000-01-01,x,s\n2000-01-03,y,s\n2001-01-01,y,s\n"))
+    assert examples.inputs["columns"] == [{"name": "when", "date": ["days", "year", "week"]}]
+    assert any("dates as numbers: when (days, time of year, weekday)" in note for note in examples.notes)
+    assert examples.x[:, 0].tolist() == [0, 2, 366]
+    assert examples.x[2, 1:].tolist() == pytest.approx([0, 1, 0, 1])  # a new year, on a Monday
+    dates = [datetime.date(2000, 1, 1), datetime.date(2000, 1, 3), datetime.date(2001, 1, 1)]
+    same = write_parquet(tmp_path / "t.parquet", when=dates, kind=["x", "y", "y"], season=["s"] * 3)
+    assert torch.equal(read(same).x, examples.x)
+    months = read(table("when,kind,season\nJan 2000,x,s\n2000Q2,y,s\n"))
+    assert months.inputs["columns"][0]["date"] == ["days", "year"]
+    assert months.x[:, 0].tolist() == [0, 91]
+    times = read(table("when,kind,season\n2000-01-02 06:00,x,s\n2000-01-02T12:00:00Z,y,s\n"))
+    assert times.x[:, 0].tolist() == [1.25, 1.5]
+    assert times.x[:, 5:].tolist() == [pytest.approx([1, 0], abs=1e-6), pytest.approx([0, -1], abs=1e-6)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "settings", "days"),
+    [
+        (["31.01.2000", "01.02.2000"], {}, [30, 31]),
+        (["31/01/2000", "01/02/2000"], {}, [30, 31]),
+        (["01/31/2000", "02/01/2000"], {}, [30, 31]),
+        (["02/01/2000", "03/01/2000"], {"dates": "day-first"}, [1, 2]),
+        (["02/01/2000", "03/01/2000"], {"dates": "month-first"}, [31, 60]),
+    ],
+)
+def test_the_order_of_day_and_month(
+    cells: list[str], settings: dict[str, Any], days: list[int], table: Callable[[str], Path]
+) -> None:
+    examples = read(table("when,kind,season\n" + "".join(f"{cell},x,s\n" for cell in cells)), **settings)
+    assert examples.x[:, 0].tolist() == days
 
 
 def test_missing_values_can_be_dropped_or_filled(table: Callable[[str], Path]) -> None:
@@ -245,16 +360,17 @@ def test_booleans_are_labels_and_inputs(tmp_path: Path) -> None:
 
 
 def test_columns_of_other_types_are_refused_by_name(tmp_path: Path) -> None:
-    import datetime
-
-    path = write_parquet(
-        tmp_path / "t.parquet", a=[1, 2], when=[datetime.date(2024, 1, 1)] * 2, kind=["x", "y"], season=["s", "s"]
-    )
+    path = write_parquet(tmp_path / "t.parquet", a=[1, 2], parts=[[1], [2]], kind=["x", "y"], season=["s", "s"])
     with pytest.raises(
-        DataError, match="column 'when' holds neither numbers nor text; leave it out with --ignore when"
+        DataError, match="column 'parts' holds neither numbers, dates nor text; leave it out with --ignore parts"
     ):
         read(path)
-    assert read(path, ignore="when").x.shape == (2, 1)
+    assert read(path, ignore="parts").x.shape == (2, 1)
+
+
+def test_plain_numbers_in_a_text_column_of_parquet_stay_categories(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "t.parquet", zone=["10", "20"], kind=["x", "y"], season=["s", "s"])
+    assert read(path).inputs["columns"] == [{"name": "zone", "values": ["10", "20"]}]
 
 
 def test_a_corrupt_parquet_file_is_named(tmp_path: Path) -> None:

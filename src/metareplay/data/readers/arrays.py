@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metareplay.arrays import fault_in
 from metareplay.data.base import Examples, Place, encode_labels, encode_tasks
 from metareplay.errors import DataError
 
@@ -21,6 +22,15 @@ def read_array(path: Path) -> np.ndarray:
     if array is None:
         raise DataError(f"{path} holds no array named x, only {', '.join(arrays) or 'nothing'}")
     return array
+
+
+def read_targets(path: Path) -> np.ndarray:
+    """y of a .npz file."""
+    arrays = _load(path)
+    targets = arrays.get("y", arrays.get("y_test", arrays.get("y_train")))
+    if targets is None:
+        raise DataError(f"{path} holds no array named y, only {', '.join(arrays)}; there are no labels to compare with")
+    return targets
 
 
 def read_arrays(path: Path, test_path: Path | None) -> Examples:
@@ -82,10 +92,10 @@ def as_inputs(x: np.ndarray, path: Path) -> Tensor:
         last = x.shape[3] in (1, 3) and x.shape[1] not in (1, 3)
         channels_first = x.transpose(0, 3, 1, 2) if last else x  # (N, H, W, C) -> (N, C, H, W)
         return torch.from_numpy(np.ascontiguousarray(channels_first))
-    inputs = torch.from_numpy(x.astype(np.float32))
-    if not bool(torch.isfinite(inputs).all()):
-        row = int((~torch.isfinite(inputs.flatten(1))).any(1).nonzero()[0])
-        raise DataError(f"{path}, row {row} of x has NaN or infinite values; clean the data first")
+    with np.errstate(over="ignore"):  # named below
+        inputs = torch.from_numpy(x.astype(np.float32))
+    if (fault := fault_in(inputs, x)) is not None:
+        raise DataError(f"{path}: x has {fault}; clean the data first")
     return inputs
 
 

@@ -1,20 +1,22 @@
-"""Parquet files and Hugging Face data sets as tables: numbers, text, class labels by name, encoded images."""
+"""Parquet files and Hugging Face data sets as tables: numbers, text, dates, class labels by name, encoded images."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from metareplay.data.base import Place
-from metareplay.data.columns import Column, Table
+from metareplay.data.cells import typed_text
+from metareplay.data.columns import Column, Table, objects
 from metareplay.data.readers.parquet import INSTALL_HINT
 from metareplay.errors import DataError
 
 
-def read_parquet_table(files: Sequence[Path]) -> Table:
-    """The rows of all files, one after another."""
+def read_parquet_table(files: Sequence[Path], keep: Sequence[str] = ()) -> Table:
+    """The rows of all files, one after another; columns to keep are also copied as plain values."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -36,7 +38,8 @@ def read_parquet_table(files: Sequence[Path]) -> Table:
         raise DataError(
             f"the files {', '.join(file.name for file in files)} in {files[0].parent} have different columns"
         ) from error
-    return from_arrow(table, tuple(places), class_names(table.schema.metadata or {}))
+    kept = {name: table.column(name).to_pylist() for name in keep if name in table.column_names}
+    return replace(from_arrow(table, tuple(places), class_names(table.schema.metadata or {})), kept=kept)
 
 
 def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
@@ -68,25 +71,29 @@ def _column(column: Any, names: Sequence[str] | None) -> Column:
         values = [
             None if index is None or not 0 <= index < len(names) else names[index] for index in column.to_pylist()
         ]
-        return Column("text", _objects(values))
+        return Column("text", objects(values))
     if types.is_boolean(kind) and not column.null_count:
         return Column("number", np.array(column.to_pylist(), dtype=bool))
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
         return Column(
             "number", np.array([np.nan if v is None else float(v) for v in column.to_pylist()], dtype=np.float64)
         )
-    if types.is_string(kind) or types.is_large_string(kind):
-        return Column("text", _objects(column.to_pylist()))
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return Column("date", _seconds(column))
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return typed_text(column.to_pylist())
     if types.is_struct(kind) and {kind.field(index).name for index in range(kind.num_fields)} == {"bytes", "path"}:
         return Column(
-            "image", _objects([None if cell is None else cell["bytes"] or cell["path"] for cell in column.to_pylist()])
+            "image", objects([None if cell is None else cell["bytes"] or cell["path"] for cell in column.to_pylist()])
         )
     if types.is_binary(kind) or types.is_large_binary(kind):
-        return Column("image", _objects(column.to_pylist()))
-    return Column("other", _objects([None] * len(column)))
+        return Column("image", objects(column.to_pylist()))
+    return Column("other", objects([None] * len(column)))
 
 
-def _objects(values: Sequence[Any]) -> np.ndarray:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+def _seconds(column: Any) -> np.ndarray:
+    """Dates and times as datetime64 in seconds (N,), in UTC if they have a time zone."""
+    import pyarrow
+
+    zone = getattr(column.type, "tz", None)
+    return np.asarray(column.cast(pyarrow.timestamp("s", zone), safe=False).to_numpy()).astype("datetime64[s]")

@@ -1,0 +1,72 @@
+"""Predictions as named columns: the one place that decides what ``metareplay predict`` writes for each input."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from metareplay.errors import ConfigError
+
+if TYPE_CHECKING:
+    from metareplay.estimators import ClassPrediction, RealPrediction
+
+
+class OutputColumn(NamedTuple):
+    """A column of the output: one value per input."""
+
+    name: str
+    values: Sequence[Any]
+    exact: bool = False
+    """Copied as it is, also as text; other numbers are rounded to six digits in CSV."""
+
+
+Columns = Sequence[OutputColumn]
+PROBABILITIES = ("best", "all")
+"""Write the probability of the predicted label only, or of every label."""
+
+
+def check_probabilities(choice: str) -> None:
+    """Refuse an unknown choice."""
+    if choice not in PROBABILITIES:
+        raise ConfigError(f"--probabilities {choice!r} is unknown. Choose one of {', '.join(PROBABILITIES)}")
+
+
+def answer_columns(
+    answer: "ClassPrediction | RealPrediction", classes: Sequence[Hashable], *, every_probability: bool = False
+) -> list[OutputColumn]:
+    """A prediction's columns; ``classes`` are the labels of the columns of its probabilities."""
+    from metareplay.estimators import ClassPrediction
+
+    if not isinstance(answer, ClassPrediction):
+        return [
+            OutputColumn("mean", answer.mean.tolist()),
+            OutputColumn("std", answer.std.tolist()),
+            OutputColumn("task", answer.task, exact=True),
+        ]
+    columns = [
+        OutputColumn("label", answer.labels.tolist(), exact=True),
+        OutputColumn("task", answer.task, exact=True),
+        OutputColumn("probability", answer.probabilities.max(1).tolist()),
+        OutputColumn("total", answer.total.tolist()),
+        OutputColumn("aleatoric", answer.aleatoric.tolist()),
+        OutputColumn("epistemic", answer.epistemic.tolist()),
+    ]
+    if every_probability:
+        values = answer.probabilities.T.tolist()  # (N, labels) -> (labels, N)
+        columns += [OutputColumn(f"p({name})", row) for name, row in zip(_distinct(classes), values, strict=True)]
+    return columns
+
+
+def with_kept(
+    columns: Columns, kept: Mapping[str, Sequence[Any]], files: Sequence[str] | None = None
+) -> list[OutputColumn]:
+    """The names of files and the kept input columns, then the predictions; ``input_label`` if both have a ``label``."""
+    before = [] if files is None else [OutputColumn("file", files, exact=True)]
+    taken = {column.name for column in (*before, *columns)}
+    for name, values in kept.items():
+        before.append(OutputColumn(f"input_{name}" if name in taken else name, values, exact=True))
+    return [*before, *columns]
+
+
+def _distinct(labels: Sequence[Hashable]) -> list[str]:
+    """Labels as text; with quotation marks where a number and a word look the same."""
+    names = [str(label) for label in labels]
+    return names if len(set(names)) == len(names) else [repr(label) for label in labels]

@@ -1,0 +1,63 @@
+"""How good predictions are, where the file of inputs says what is right."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from metareplay.data.labels import Labels, spelled
+from metareplay.errors import DataError
+
+if TYPE_CHECKING:
+    from metareplay.estimators import ClassPrediction, RealPrediction
+    from metareplay.estimators.loading import AnyEstimator
+
+
+def score_lines(
+    estimator: "AnyEstimator", answer: "ClassPrediction | RealPrediction", labels: Labels, tasks: Labels | None
+) -> list[str]:
+    """Accuracy or error, the column that it is computed from, and the share of right tasks if the file names them."""
+    from metareplay.estimators import ClassPrediction
+
+    rows = np.array([label is not None for label in labels.values])
+    if not rows.any():
+        raise DataError(f"--score: no row has a label in {labels.source}; fill them in, or leave --score out")
+    if isinstance(answer, ClassPrediction):
+        known = {spelled(label) for task in estimator.tasks for label in task.classes}
+        lines = [_accuracy(answer, labels, rows), *_unknown_labels(labels, known)]
+    else:
+        lines = [_error(answer, labels, rows)]
+    if not rows.all():
+        lines.append(f"left out, without a label: {_rows(int((~rows).sum()))}")
+    if tasks is not None:
+        right = np.mean([given == chosen for given, chosen in zip(tasks.values, answer.task, strict=True)])
+        lines.append(f"right task: {100 * right:.2f} % of {_rows(len(answer.task))} (tasks: {tasks.source})")
+    return lines
+
+
+def _accuracy(answer: "ClassPrediction", labels: Labels, rows: np.ndarray) -> str:
+    pairs = zip(answer.labels.tolist(), labels.values, strict=True)
+    right = np.array([spelled(predicted) == given for predicted, given in pairs])[rows]
+    return f"accuracy: {100 * right.mean():.2f} % of {_rows(len(right))} (labels: {labels.source})"
+
+
+def _unknown_labels(labels: Labels, known: set[str]) -> list[str]:
+    unknown = [label for label in labels.values if label is not None and label not in known]
+    if not unknown:
+        return []
+    return [f"counted as wrong, with a label that was not learned, e.g. {unknown[0]!r}: {_rows(len(unknown))}"]
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _error(answer: "RealPrediction", labels: Labels, rows: np.ndarray) -> str:
+    if answer.mean.ndim > 1:
+        raise DataError(f"--score compares one target, but this model predicts {answer.mean.shape[1]}; leave it out")
+    try:
+        given = np.array([float(label) for label in labels.values if label is not None])
+    except ValueError as error:
+        raise DataError(f"--score: the labels in {labels.source} are not numbers ({error})") from error
+    squared, spread = float(((given - answer.mean[rows]) ** 2).mean()), float(given.var())
+    r2 = f", R2 {1 - squared / spread:.4f}" if spread > 0 else ""
+    return f"root mean squared error: {squared**0.5:.6g}{r2} of {_rows(len(given))} (labels: {labels.source})"

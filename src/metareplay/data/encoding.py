@@ -1,0 +1,168 @@
+"""Columns as inputs: numbers as they are, dates as days and times of year, text as one input per value (one-hot)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metareplay.arrays import LARGEST
+from metareplay.data.cells import as_numbers
+from metareplay.data.columns import Column, Table, written
+from metareplay.data.dates import as_dates, encode_dates, useful_parts
+from metareplay.errors import DataError
+
+MOST_VALUES = 50
+"""A text column with more distinct values than this is treated as an identifier or free text."""
+
+Description = Mapping[str, Any]
+"""How one column becomes inputs, as plain values: ``name`` and, for text, ``values``, for dates, ``date``."""
+
+
+class Encoded(NamedTuple):
+    """Inputs (N, D), float32, and what a user should know about them."""
+
+    x: np.ndarray
+    warnings: tuple[str, ...]
+
+
+def describe_columns(
+    table: Table, names: Sequence[str], advice: str = "leave it out with --ignore {name}"
+) -> list[Any]:
+    """How columns become inputs; ``advice`` says how a column that cannot is left out."""
+    described: list[Description] = []
+    for name in names:
+        column, leave_out = table.columns[name], advice.format(name=name)
+        if column.kind in ("other", "image"):
+            raise DataError(f"{table.source()}: column {name!r} holds neither numbers, dates nor text; {leave_out}")
+        if len(column.values) and column.kind != "text" and column.missing.all():
+            raise DataError(f"{table.source()}: column {name!r} is empty; {leave_out}")
+        if column.kind == "number":
+            described.append({"name": name})
+        elif column.kind == "date":
+            order = {} if column.day_first is None else {"day_first": column.day_first}
+            described.append({"name": name, "date": useful_parts(column.values), **order})
+        else:
+            described.append({"name": name, "values": _values(table, name, column, leave_out)})
+    return described
+
+
+def _values(table: Table, name: str, column: Column, leave_out: str) -> list[str]:
+    """The values of a text column: those that were declared, or those that it has."""
+    if column.categories is not None:
+        return list(column.categories)
+    values = sorted({value for value in column.values.tolist() if value is not None})
+    if len(values) > MOST_VALUES:
+        raise DataError(
+            f"{table.source()}: the text column {name!r} has {len(values)} different values (e.g. {values[0]!r}); "
+            f"with more than {MOST_VALUES} it is not a category: {leave_out}, or turn it into numbers"
+        )
+    return values
+
+
+def encode_columns(table: Table, described: Sequence[Description], *, gaps: bool, advice: str | None = None) -> Encoded:
+    """Inputs (N, D), float32; missing numbers are NaN and missing text all zeros with ``gaps``, else refused.
+
+    Text that was not in the training data is a further value, "other": all zeros, with a warning.
+    """
+    _refuse_missing(table, [entry["name"] for entry in described])
+    parts, warnings = [], []
+    for entry in described:
+        name = entry["name"]
+        column = table.columns[name]
+        missing = column.missing
+        if not gaps and missing.any():
+            raise DataError(_gap(table, int(missing.argmax()), name, advice))
+        if "values" in entry:
+            part, unseen = _one_hot(column, entry["values"])
+            warnings += [_unseen(table, name, column, unseen, entry["values"])] if unseen else []
+        elif "date" in entry:
+            part = encode_dates(_dates(table, name, column, entry.get("day_first")), entry["date"])
+        else:
+            part = _numbers(table, name, column)[:, None].astype(np.float32)  # (N,) -> (N, 1)
+        parts.append(part)
+    return Encoded(np.concatenate(parts, axis=1), tuple(warnings))  # (N, D)
+
+
+def filled(x: np.ndarray, known: Mapping[str, Any]) -> np.ndarray:
+    """Inputs (N, D) with the values that the model puts where there are none."""
+    return np.where(np.isnan(x), np.array(known["fill"], dtype=np.float32), x) if "fill" in known else x
+
+
+def _refuse_missing(table: Table, names: Sequence[str]) -> None:
+    """Name all columns that are not there."""
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        others = [name for name in table.columns if name not in names]
+        words = f"column {missing[0]!r}" if len(missing) == 1 else f"columns {', '.join(map(repr, missing[:20]))}"
+        has = f"besides the others it has {', '.join(map(repr, others[:20]))}" if others else "it has only the others"
+        raise DataError(f"{table.source()} has no {words} (the model's inputs need it); {has}")
+
+
+def _numbers(table: Table, name: str, column: Column) -> np.ndarray:
+    """A column's numbers (N,), float64, finite where there is one."""
+    parsed = as_numbers(column.values.tolist()) if column.kind == "text" else None
+    if column.kind != "number" and parsed is None:
+        if column.doubt is not None:
+            raise DataError(column.doubt)
+        raise DataError(
+            f"{table.where(0)}: column {name!r} holds {column.kind}, but must hold numbers as in the training data"
+        )
+    numbers = column.values.astype(np.float64) if parsed is None else parsed
+    large = np.abs(numbers) > LARGEST
+    if large.any():
+        row = int(large.argmax())
+        raise DataError(f"{table.where(row)}: column {name!r} has {_too_large(float(numbers[row]))}")
+    return numbers
+
+
+def _too_large(value: float) -> str:
+    if np.isinf(value):
+        return "an infinite value; correct it"
+    return f"the value {value:g}, which is too large (beyond {LARGEST:g}); correct it, or rescale the column"
+
+
+def _dates(table: Table, name: str, column: Column, day_first: bool | None) -> np.ndarray:
+    """A column's dates (N,), datetime64, read as those of the training data were."""
+    if column.kind == "date" and (day_first is None or column.codes is None):
+        return column.values
+    texts = written(column)
+    for row, text in enumerate(texts):
+        if as_dates([text], day_first=day_first) is None:
+            raise DataError(
+                f"{table.where(row)}: {text!r} in column {name!r} is not a date, but must be one as in the "
+                "training data; write 2024-01-31"
+            )
+    dates = as_dates(texts, day_first=day_first)
+    assert dates is not None  # each of them is one
+    return dates
+
+
+def _one_hot(column: Column, values: Sequence[str]) -> tuple[np.ndarray, dict[str, int]]:
+    """One input per value (N, values), and how many rows hold each value that is none of them."""
+    position = {value: index for index, value in enumerate(values)}
+    encoded = np.zeros((len(column.values), len(values)), dtype=np.float32)
+    unseen: dict[str, int] = {}
+    for row, value in enumerate(written(column)):
+        if value in position:
+            encoded[row, position[value]] = 1.0
+        elif value is not None:
+            unseen[value] = unseen.get(value, 0) + 1
+    return encoded, unseen
+
+
+def _unseen(table: Table, name: str, column: Column, unseen: Mapping[str, int], values: Sequence[str]) -> str:
+    row, count = next(row for row, value in enumerate(written(column)) if value in unseen), sum(unseen.values())
+    rows = "1 row holds a value" if count == 1 else f"{count} rows hold values"
+    new, known = (", ".join(map(repr, list(names)[:10])) for names in (unseen, values))
+    return (
+        f"column {name!r}: {rows} not in the training data ({new}; first: {table.where(row)}), "
+        f"treated as other than all known values ({known})"
+    )
+
+
+def _gap(table: Table, row: int, name: str, advice: str | None) -> str:
+    advice = advice or (
+        "fill it in, or train with --set data.missing=drop (drops such rows) or data.missing=fill "
+        "(uses the first task's mean, also when predicting)"
+    )
+    return f"{table.where(row)}: column {name!r} is missing a value; {advice}"

@@ -1,0 +1,115 @@
+"""Inputs of estimators: arrays as they are, data frames by the names of their columns.
+
+The first frame decides how columns become inputs; that is stored with the model, like that of a model made by
+``metareplay run --data``, and serves every later frame.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metareplay.data.columns import Table
+from metareplay.data.encoding import describe_columns, encode_columns, filled
+from metareplay.data.frames import NAME, frame_table, is_frame, is_series, series_values
+from metareplay.errors import DataError, DataWarning
+
+LEAVE_OUT = "leave it out with drop(columns={name!r})"
+FILL = "fill it in, or drop the row"
+
+
+class Examples(NamedTuple):
+    """Inputs and targets without data frames, and how frames become inputs."""
+
+    x: Any
+    y: Any
+    known: Mapping[str, Any]
+
+
+def training_examples(x: Any, y: Any, known: Mapping[str, Any], *, fresh: bool) -> Examples:
+    """What a task is learned from; ``y`` may be a column's name. ``fresh``: nothing was learned before."""
+    label = y if isinstance(y, str) else getattr(y, "name", None) if is_series(y) else None
+    if not is_frame(x):
+        if isinstance(y, str):
+            raise DataError(f"y={y!r} names a column, but X is not a data frame; give the targets themselves")
+        return Examples(x, plain_targets(y), known)
+    table = frame_table(x)
+    y, inputs = _targets(table, x, y)
+    if known.get("kind") == "table":
+        _refuse_surplus(table, inputs, known)
+        return Examples(_encode(table, known), y, known)
+    if fresh:
+        known = {"kind": "table", "columns": describe_columns(table, inputs, LEAVE_OUT)}
+        known |= {"label": label} if isinstance(label, str) else {}
+        return Examples(_encode(table, known), y, known)
+    return Examples(_in_order(table, inputs), y, known)
+
+
+def scored_examples(x: Any, y: Any, known: Mapping[str, Any]) -> Examples:
+    """What a model is scored on; columns that it does not need are ignored."""
+    if not is_frame(x):
+        return training_examples(x, y, known, fresh=False)
+    table = frame_table(x)
+    y, inputs = _targets(table, x, y)
+    return Examples(_encode(table, known) if known.get("kind") == "table" else _in_order(table, inputs), y, known)
+
+
+def plain_inputs(x: Any, known: Mapping[str, Any]) -> Any:
+    """Inputs to predict from; columns of a data frame that the model does not need are ignored."""
+    if not is_frame(x):
+        return x
+    table = frame_table(x)
+    return _encode(table, known) if known.get("kind") == "table" else _in_order(table, list(table.columns))
+
+
+def plain_targets(y: Any) -> Any:
+    """Targets without data frames: one column as a list of plain values, several as an array."""
+    if is_frame(y):
+        return np.column_stack([np.asarray(column.values) for column in frame_table(y).columns.values()])
+    if not is_series(y):
+        return y
+    values = series_values(y)
+    if None in values:
+        raise DataError(f"the target in row {values.index(None)} is missing; every example needs one: {FILL}")
+    return values
+
+
+def _targets(table: Table, frame: Any, y: Any) -> tuple[Any, list[str]]:
+    """The targets, and the columns that are left for the inputs."""
+    if not isinstance(y, str):
+        return plain_targets(y), list(table.columns)
+    table.column(y, "y names it")
+    inputs = [name for name in table.columns if name != y]
+    if not inputs:
+        raise DataError(f"{NAME} has no columns for the inputs besides {y!r}")
+    return plain_targets(frame[y]), inputs
+
+
+def _encode(table: Table, known: Mapping[str, Any]) -> np.ndarray:
+    encoded = encode_columns(table, known["columns"], gaps="fill" in known, advice=FILL)
+    for text in encoded.warnings:
+        warnings.warn(text, DataWarning, stacklevel=5)
+    return filled(encoded.x, known)
+
+
+def _in_order(table: Table, names: list[str]) -> np.ndarray:
+    """Numbers in the order of the columns, for a model that does not know their names."""
+    for name in names:
+        if table.columns[name].kind != "number":
+            raise DataError(
+                f"{NAME}: column {name!r} holds {table.columns[name].kind}, but this model learned from arrays of "
+                "numbers, without names of columns; give it numbers in the same order"
+            )
+    return encode_columns(table, [{"name": name} for name in names], gaps=False, advice=FILL).x
+
+
+def _refuse_surplus(table: Table, inputs: list[str], known: Mapping[str, Any]) -> None:
+    """Refuse columns that the model cannot learn from: they were not there in the first task."""
+    expected = {entry["name"] for entry in known["columns"]}
+    apart = {known.get("label"), known.get("task"), *known.get("ignored", ())}
+    if surplus := [name for name in inputs if name not in expected | apart]:
+        raise DataError(
+            f"{NAME} has a column {surplus[0]!r} that the first task did not have; all tasks need the same columns "
+            f"({', '.join(map(repr, sorted(expected)[:20]))}): {LEAVE_OUT.format(name=surplus[0])}"
+        )

@@ -1,0 +1,149 @@
+"""What ``metareplay predict`` reads and writes: standard input, formats, kept columns, probabilities, scores."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metareplay import ContinualClassifier, ContinualRegressor
+from metareplay.experiments.plan import make_plan
+from metareplay.experiments.run import Run
+
+Command = Callable[..., Any]
+NEW = "width;id;height;colour;kind;season\n0,5;007;1,234;red;ash;spring\n1,5;12345678901234567890;2,5;pink;oak;summer\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a table with decimal commas and a text column."""
+    folder = tmp_path_factory.mktemp("model")
+    lines = ["id;height;width;colour;kind;season"]
+    for row in range(24):
+        kind, season = ("ash", "oak", "elm", "fir")[row % 4], ("spring", "summer")[row % 4 // 2]
+        lines.append(f"p{row};{row % 4},{row % 7};0,{row % 5};{'red' if row % 3 else 'green'};{kind};{season}")
+    (folder / "plants.csv").write_text("\n".join(lines) + "\n")
+    given = {"data.path": str(folder / "plants.csv"), "data.label": "kind", "data.tasks_by": "season"}
+    given |= {"data.ignore": "id", "network": "mlp-4", "method": "sp-bbb"}
+    Run(make_plan(given, {"training.iterations": 3, "inference.samples": 2}, out=folder / "run")).execute()
+    return folder / "run"
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    (tmp_path / "new.csv").write_text(NEW)
+    return tmp_path / "new.csv"
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_table_on_standard_input(model: Path, new: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = command("predict", model, new, "--keep", "id")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(NEW.encode("utf-16"))))
+    piped = command("predict", model, "-", "--keep", "id")
+    assert (piped.code, piped.out) == (0, shown.out)
+    assert "note: standard input is not UTF-8 and was read as UTF-16" in piped.err
+    assert "first: standard input, line 3" in piped.err
+
+
+def test_unseen_categories_warn_and_are_answered(model: Path, new: Path, command: Command) -> None:
+    result = command("predict", model, new)
+    assert result.code == 0
+    assert len(rows(result.out)) == 2
+    assert result.err.startswith("warning: column 'colour': 1 row holds a value not in the training data ('pink'; ")
+    assert result.err.count("\n") == 1
+
+
+def test_every_format_holds_the_same(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    options = ("--keep", "id,kind", "--probabilities", "all")
+    for suffix in ("csv", "jsonl", "parquet"):
+        result = command("predict", model, new, *options, "--out", tmp_path / f"answers.{suffix}")
+        assert (result.code, result.out) == (0, "")
+    table = rows((tmp_path / "answers.csv").read_text())
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert parquet.read_table(tmp_path / "answers.parquet").to_pylist() == lines
+    assert list(table[0]) == list(lines[0])
+    assert list(lines[0])[:4] == ["id", "kind", "label", "task"]
+    assert [line["id"] for line in lines] == ["007", "12345678901234567890"]  # as written
+    for text, line in zip(table, lines, strict=True):
+        probabilities = {name: value for name, value in line.items() if name.startswith("p(")}
+        assert list(probabilities) == ["p(ash)", "p(oak)", "p(elm)", "p(fir)"]
+        assert sum(probabilities.values()) == pytest.approx(1)
+        assert line["probability"] == max(probabilities.values()) == probabilities[f"p({line['label']})"]
+        assert float(text["total"]) == pytest.approx(line["total"], rel=1e-5)
+
+
+def test_a_kept_column_may_be_called_like_an_answer(model: Path, new: Path, command: Command) -> None:
+    new.write_text(NEW.replace("id;", "label;"))
+    answers = rows(command("predict", model, new, "--keep", "label").out)
+    assert [answer["input_label"] for answer in answers] == ["007", "12345678901234567890"]
+    assert {answer["label"] for answer in answers} <= {"ash", "oak", "elm", "fir"}
+
+
+def test_the_score_of_a_classifier(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
+    new.write_text(NEW + "0;x;0;red;yew;spring\n0;y;0;red;;spring\n")
+    result = command("predict", model, new, "--score", "--task", "spring", "--out", tmp_path / "answers.csv")
+    assert result.code == 0
+    labels = [answer["label"] for answer in rows((tmp_path / "answers.csv").read_text())]
+    right = 100 * np.mean([labels[0] == "ash", labels[1] == "oak", False])
+    assert result.out.splitlines() == [
+        f"accuracy: {right:.2f} % of 3 rows (labels: kind)",
+        "counted as wrong, with a label that was not learned, e.g. 'yew': 1 row",
+        "left out, without a label: 1 row",
+        "right task: 75.00 % of 4 rows (tasks: season)",
+    ]
+    shown = command("predict", model, new, "--score", "--label", "id")
+    assert "labels: id" in shown.err  # beside the predictions, not among them
+    assert len(rows(shown.out)) == 4
+
+
+def test_the_score_of_arrays_and_of_a_regressor(command: Command, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    quick = {"training.iterations": 3, "inference.samples": 2}
+    ContinualRegressor("sp-bbb", "mlp-4", settings=quick).learn_task(x, x[:, 0]).save(tmp_path / "real")
+    ContinualClassifier("sp-bbb", "mlp-4", settings=quick).learn_task(x, x[:, 0] > 0).save(tmp_path / "classes")
+    np.savez(tmp_path / "x.npz", x=x, y=x[:, 0])
+    (tmp_path / "x.csv").write_text("a,id,b,y\n" + "".join(f"{a},i,{b},{int(a > 0)}\n" for a, b in x.tolist()))
+    real = command("predict", tmp_path / "real", tmp_path / "x.npz", "--score").err
+    expected = ContinualRegressor.load(tmp_path / "real").score(x, x[:, 0])
+    assert f"R2 {expected:.4f} of 20 rows (labels: y)" in real
+    classes = command("predict", tmp_path / "classes", tmp_path / "x.csv", "--score", "--keep", "id")
+    expected = ContinualClassifier.load(tmp_path / "classes").score(x, x[:, 0] > 0)
+    assert classes.err == f"accuracy: {100 * expected:.2f} % of 20 rows (labels: y)\n"
+    assert [answer["id"] for answer in rows(classes.out)] == ["i"] * 20
+
+
+def test_what_cannot_be_done_is_refused(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 4)))
+    mistakes = {
+        ("nowhere", new, "--out", tmp_path / "answers.xlsx"): "the extension '.xlsx' is unknown; choose .csv, .jsonl",
+        ("nowhere", new, "--probabilities", "some"): "--probabilities 'some' is unknown. Choose one of best, all",
+        ("nowhere", new, "--label", "kind"): "--label names the labels that --score compares with; add --score",
+        (model, new, "--keep", "name"): "has no column 'name' (--keep names it)",
+        (model, new, "--score", "--label", "name"): "has no column 'name' (--label names it)",
+        (model, tmp_path / "x.npy", "--keep", "id"): "--keep names a column, but",
+        (model, tmp_path / "x.npy", "--score"): "holds no array named y",
+    }
+    for arguments, message in mistakes.items():
+        result = command("predict", *arguments)
+        assert (result.code, result.out) == (2, "")
+        assert message in result.err
+    new.write_text(NEW.replace("kind;", "sort;"))
+    assert "no column 'kind' (the label that the model learned" in command("predict", model, new, "--score").err
+
+
+def test_a_folder_of_seeds_says_which_to_take(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
+    for seed in (0, 3):
+        (tmp_path / f"seed-{seed}").symlink_to(model, target_is_directory=True)
+    result = command("predict", tmp_path, new)
+    assert result.code == 2
+    assert f"holds a run of each of 2 seeds (seed-0, seed-3); give one of them: {tmp_path / 'seed-0'}" in result.err
+    assert command("predict", tmp_path / "seed-0", new).code == 0
