@@ -138,12 +138,3 @@ def test_what_cannot_be_done_is_refused(model: Path, new: Path, command: Command
         assert message in result.err
     new.write_text(NEW.replace("kind;", "sort;"))
     assert "no column 'kind' (the label that the model learned" in command("predict", model, new, "--score").err
-
-
-def test_a_folder_of_seeds_says_which_to_take(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
-    for seed in (0, 3):
-        (tmp_path / f"seed-{seed}").symlink_to(model, target_is_directory=True)
-    result = command("predict", tmp_path, new)
-    assert result.code == 2
-    assert f"holds a run of each of 2 seeds (seed-0, seed-3); give one of them: {tmp_path / 'seed-0'}" in result.err
-    assert command("predict", tmp_path / "seed-0", new).code == 0

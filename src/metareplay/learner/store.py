@@ -65,7 +65,6 @@ def load_model(folder: Path, settings: Mapping[str, Any] | None = None) -> Store
         raise ConfigError(
             f"{fixed[0]} of a learned model cannot be changed; only inference.* settings can. Learn it again instead"
         )
-    _refuse_seeds(folder)
     folder = folder / "model" if (folder / "model" / "model.json").is_file() else folder
     facts = _read_facts(folder / "model.json")
     try:
@@ -89,18 +88,6 @@ def _build(folder: Path, facts: Mapping[str, Any], settings: Mapping[str, Any]) 
     tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]
     scaling = {name.removeprefix("scaling."): tensor for name, tensor in tensors.items() if name.startswith("scaling.")}
     return StoredModel(folder, learner, tasks, scaling, dict(facts.get("inputs", {})))
-
-
-def _refuse_seeds(folder: Path) -> None:
-    """Name the models in a folder of several seeds: they are equally good, so the first will do."""
-    seeds = [path.parents[1] for path in folder.glob("seed-*/model/model.json")]
-    seeds.sort(key=lambda seed: (len(seed.name), seed.name))  # seed-2 before seed-10
-    if seeds and not (folder / "model.json").is_file():
-        names = ", ".join(seed.name for seed in seeds[:5]) + (", ..." if len(seeds) > 5 else "")
-        raise ConfigError(
-            f"{folder} holds a run of each of {len(seeds)} seeds ({names}); give one of them: {seeds[0]} "
-            "(seeds differ by chance only; choosing one by its test results would flatter it)"
-        )
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
