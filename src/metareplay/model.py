@@ -1,19 +1,20 @@
 """The model: network + posterior family + task map. (x, task) -> predictive samples, batched over weight samples."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from enum import StrEnum
 from typing import cast
 
 import torch
 from torch import Generator, Tensor
 
-from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
+from metareplay.batches.auxiliary import NO_AUXILIARY, AuxiliaryOutputs
+from metareplay.errors import CheckpointError, ConfigError, NotTrainedError
 from metareplay.likelihoods import Likelihood
 from metareplay.nets.lending import borrowed
 from metareplay.nets.mlp import MLP
 from metareplay.nets.noise import drawing_from, drawing_in_evaluation
-from metareplay.nets.norm import TaskBuffers
+from metareplay.nets.norm import TaskBuffers, clear_batch_norm
 from metareplay.nets.own import check_growth, check_outputs
 from metareplay.nets.registry import NetworkFactory, build_seeded
 from metareplay.nets.weights import Buffers, WeightSpec, run_flat, training_mode
@@ -62,6 +63,7 @@ class ContinualModel:
         target_variances: Callable[[PosteriorFamily, torch.nn.Module, WeightSpec], Tensor | None],
         total_outputs: int | None = None,
         device: torch.device | None = None,
+        auxiliary_outputs: AuxiliaryOutputs = NO_AUXILIARY,
     ) -> None:
         self.device = device or torch.device("cpu")
         """Where theta lives and the network runs; tasks are added on the CPU, and data and predictions stay there."""
@@ -70,6 +72,10 @@ class ContinualModel:
         self.total_outputs = total_outputs
         """Outputs that the network has from the start (``HeadLayout.SHARED``)."""
         self.heads: list[slice] = []
+        """The outputs of each task's classes or regression targets."""
+        self.auxiliary_outputs = auxiliary_outputs
+        self.auxiliary: list[slice] = []
+        """The outputs after them that a task is only trained with; usually none."""
         self.introduced_by_task: Tensor
         """The task that introduced each weight: 0 for most, a later one for those of an added head; (W,)."""
         self.old_positions: Tensor | None = None
@@ -110,7 +116,8 @@ class ContinualModel:
 
     def _add_task(self, classes: int, generator: Generator, probe: Tensor | None) -> int:
         head = self._next_head(classes)
-        outputs = max(self.outputs, head.stop) if self.total_outputs is None else self.total_outputs
+        auxiliary = slice(head.stop, head.stop + self.auxiliary_outputs.count(classes))
+        outputs = max(self.outputs, auxiliary.stop) if self.total_outputs is None else self.total_outputs
         network = build_seeded(self.factory, outputs, generator).eval()
         spec = WeightSpec.of(network)
         if self.heads:
@@ -137,6 +144,7 @@ class ContinualModel:
         self.task_map.add_task(start, generator=generator)
         self.task_buffers.add_task(network)
         self.heads.append(head)
+        self.auxiliary.append(auxiliary)
         return len(self.heads) - 1
 
     def _check(self, network: torch.nn.Module, spec: WeightSpec, outputs: int, probe: Tensor) -> None:
@@ -169,7 +177,7 @@ class ContinualModel:
             self.task_buffers.to(device)
 
     def _next_head(self, classes: int) -> slice:
-        start = 0 if self.layout is HeadLayout.SINGLE or not self.heads else self.heads[-1].stop
+        start = 0 if self.layout is HeadLayout.SINGLE or not self.heads else self.auxiliary[-1].stop
         head = slice(start, start + classes)
         if self.total_outputs is not None and head.stop > self.total_outputs:
             raise ConfigError(
@@ -189,11 +197,16 @@ class ContinualModel:
             raise NotTrainedError(f"task {task} has not been learned; the model knows {self.num_tasks} tasks")
         return self.family.at(self.task_map.theta(task), self.spec)
 
-    def training_columns(self, task: int) -> slice:
-        """The outputs that compete while a task is learned."""
+    def training_columns(self, task: int, *, auxiliary: bool = True) -> slice:
+        """The outputs that compete while a task is learned, with or without its auxiliary ones."""
         if self.layout is HeadLayout.SHARED:
             return slice(0, self.outputs)
-        return slice(0, self.heads[task].stop) if self.layout is HeadLayout.GROWING else self.heads[task]
+        start = 0 if self.layout is HeadLayout.GROWING else self.heads[task].start
+        return slice(start, (self.auxiliary if auxiliary else self.heads)[task].stop)
+
+    def other_column(self, task: int) -> int | None:
+        """The output of a task that means "none of its classes"; None if it was trained without one."""
+        return self.auxiliary[task].stop - 1 if self.auxiliary_outputs.other else None
 
     def buffers(self, task: int) -> list[Buffers]:
         """The network's buffers for a task, one set per member of its ensemble."""
@@ -231,7 +244,7 @@ class ContinualModel:
             noise,
             low,
             training_mode(lent) if learns else nullcontext(),
-            _clear_batch_norm(),
+            clear_batch_norm(),
         ):
             outputs = run_flat(lent, self.spec, weights, x, buffers)  # (S, B, C)
         return outputs.to(weights.dtype)
@@ -258,7 +271,7 @@ class ContinualModel:
     def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
         """Become the model that these heads and tensors come from; the current state is replaced."""
         generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
-        self.heads, self.outputs, self.task_buffers = [], 0, TaskBuffers(self.members)
+        self.heads, self.auxiliary, self.outputs, self.task_buffers = [], [], 0, TaskBuffers(self.members)
         for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
             self.add_task(stop - start, generator=generator)
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
@@ -280,17 +293,3 @@ class ContinualModel:
                 f"the stored weights do not fit this model: {str(error).splitlines()[-1].strip()}; "
                 "they belong to another configuration"
             ) from error
-
-
-@contextmanager
-def _clear_batch_norm() -> Iterator[None]:
-    """A clear message for what batch normalisation cannot do."""
-    try:
-        yield
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise DataError(
-            "batch normalisation cannot be trained on one example at a time; give the task more examples, "
-            "use a larger batch size, or choose a network without it"
-        ) from error

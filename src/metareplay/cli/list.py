@@ -137,6 +137,7 @@ def _details(what: str) -> Table:
             needs = {
                 "several weight samples": criterion.needs_samples,
                 "features": criterion.features is not None,
+                "auxiliary outputs": criterion.needs_auxiliary,
                 "statistics stored of each task": criterion.fit is not None,
             }
             keys = [f"`{key_of(settings, name)}`" for settings in criterion.settings for name in settings.model_fields]

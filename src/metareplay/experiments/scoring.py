@@ -66,7 +66,7 @@ def _final_figures(
         "tgiven_final": final(last),
         "forgetting": during(matrix) - final(last),
     }
-    names = [criterion.name for criterion in criteria_for(problem)]
+    names = list(dict.fromkeys([*(criterion.name for criterion in criteria_for(problem)), *inferred]))
     by_criterion: dict[str, float | None] = {name: inferred[name].score if name in inferred else None for name in names}
     return {
         **accuracy,

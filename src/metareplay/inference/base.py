@@ -23,7 +23,7 @@ from metareplay.inference.criteria.base import (
     criteria_for,
     criterion_named,
 )
-from metareplay.inference.predictive import predictive_outputs
+from metareplay.inference.predictive import log_likelihoods, log_predictive, predictive_outputs
 from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.task_inference import choose_tasks
 from metareplay.inference.task_statistics import TaskStatistics
@@ -36,6 +36,9 @@ from metareplay.seeding import generator_for
 Statistics = dict[str, Tensor]
 """Statistics of one task's predictions for some inputs, by name: (N, ...) each."""
 AnyAnswer = TypeVar("AnyAnswer", bound=Answer)
+
+SCORED_AT_ONCE = 500
+"""Inputs whose log-likelihoods are held at once, so that they fit the cache in float64."""
 
 
 class Predictor(ABC, Generic[AnyAnswer]):
@@ -58,7 +61,8 @@ class Predictor(ABC, Generic[AnyAnswer]):
         """The criteria that apply: none if tasks are known or share one answer, some only if weights can vary."""
         if self.scenario is Scenario.TASK or self.one_answer or self.model.layout.one_softmax:
             return []
-        return criteria_for(self.problem, weight_sets=self.model.family.weight_sets)
+        auxiliary = any(self.model.auxiliary_outputs)
+        return criteria_for(self.problem, weight_sets=self.model.family.weight_sets, auxiliary=auxiliary)
 
     @property
     def one_answer(self) -> bool:
@@ -68,7 +72,10 @@ class Predictor(ABC, Generic[AnyAnswer]):
     def criterion(self, name: str | None = None) -> Criterion:
         """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
         name = criteria_for(self.problem)[0].name if name is None else name
-        return criterion_named(name, self.problem, weight_sets=self.model.family.weight_sets)
+        model = self.model
+        return criterion_named(
+            name, self.problem, weight_sets=model.family.weight_sets, auxiliary=any(model.auxiliary_outputs)
+        )
 
     def learned_without(self, criterion: Criterion) -> list[int]:
         """The tasks for which a criterion lacks the statistics it needs, e.g. because it was registered later."""
@@ -85,7 +92,8 @@ class Predictor(ABC, Generic[AnyAnswer]):
                 f"{', '.join(map(str, without))} were learned without it; choose another criterion, or train again"
             )
         features = () if request is None else [self.features(x, task, request) for task in tasks]
-        return Contest(criterion, Evidence((), self.model.heads, self.settings, features, stored))
+        log_other = [self.log_other(x, task) for task in tasks] if criterion.needs_auxiliary else ()
+        return Contest(criterion, Evidence((), self.model.heads, self.settings, features, stored, log_other))
 
     def fit_criteria(self, task: int, data: TaskData) -> None:
         """Let the criteria that apply store statistics of a task just learned, and update those of earlier tasks."""
@@ -158,6 +166,13 @@ class Predictor(ABC, Generic[AnyAnswer]):
             moments=isinstance(settings, MomentsSettings) and settings.predictive == "moments",
             autocast=settings.autocast,
         )
+
+    def log_other(self, x: Tensor, task: int) -> Tensor:
+        """log p(none of the task's classes): the probability of all its auxiliary outputs, -inf without any; (N,)."""
+        head, columns = self.model.heads[task], self.model.training_columns(task)
+        outputs = self.outputs(x, task, every_output=True)[..., columns]  # (S, N, C + A)
+        parts = [log_predictive(log_likelihoods(part)) for part in outputs.split(SCORED_AT_ONCE, dim=1)]
+        return torch.cat(parts)[:, head.stop - head.start :].logsumexp(1)  # (N, C + A) -> (N, A) -> (N,)
 
     def features(self, x: Tensor, task: int, request: FeatureRequest) -> Features:
         """Features of inputs in a task's networks, always with the same weight samples: (S, N, F) by layer."""

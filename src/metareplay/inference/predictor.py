@@ -14,14 +14,11 @@ from metareplay.benchmarks.base import Problem
 from metareplay.errors import ConfigError
 from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
 from metareplay.inference.answers import ClassAnswer, RealAnswer
-from metareplay.inference.base import Predictor, Statistics
+from metareplay.inference.base import SCORED_AT_ONCE, Predictor, Statistics
 from metareplay.inference.criteria.agreement import expected_entropy
 from metareplay.inference.criteria.base import Contest, Criterion
 from metareplay.inference.criteria.entropy import total_entropy
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive
-
-SCORED_AT_ONCE = 500
-"""Inputs whose log-likelihoods are held at once, so that they fit the cache in float64."""
 
 
 @final

@@ -38,6 +38,7 @@ def build_model(
         raise ConfigError(f"inputs of shape {input_shape} are empty; every input needs at least one number")
     factory = network_factory(config.network, input_shape, config)
     family, layout = build_family(config), head_layout(config, problem, scenario)
+    check_auxiliary(config, problem, layout, input_shape)
     scale = config.get(LikelihoodSettings).likelihood_scale
     return ContinualModel(
         factory,
@@ -48,7 +49,28 @@ def build_model(
         lambda family, network, spec: target_variances(config, family, network, spec),
         shared_outputs(config, total_outputs) if layout is HeadLayout.SHARED else None,
         device_named(config.device),
+        config.training.auxiliary,
     )
+
+
+def check_auxiliary(config: RunConfig, problem: Problem, layout: HeadLayout, input_shape: tuple[int, ...]) -> None:
+    """Refuse auxiliary outputs where there are no classes, or where they would compete with other tasks' classes."""
+    auxiliary = config.training.auxiliary
+    keys = [f"training.{name}" for name, given in auxiliary._asdict().items() if given]
+    if keys and problem == "regression":
+        raise ConfigError(f"{keys[0]} adds outputs to a task's classes, but regression has none; remove it")
+    if keys and layout.one_softmax:
+        raise ConfigError(
+            f"{keys[0]} adds outputs to a task's classes, but {config.method} has one softmax over the classes of all "
+            "tasks; remove it, or choose a method with weights for each task, such as pr-bbb, or with outputs for each "
+            "task, such as ewc-multihead"
+        )
+    square = len(input_shape) == 3 and input_shape[1] == input_shape[2]
+    if auxiliary.rotations and not square:
+        raise ConfigError(
+            f"training.rotations needs square images of shape (C, H, H), but inputs have shape {input_shape}; "
+            "remove it, or resize the images"
+        )
 
 
 def build_family(config: RunConfig) -> PosteriorFamily:

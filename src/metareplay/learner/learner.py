@@ -6,7 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metareplay.batches.auxiliary import AuxiliaryBatches
+from metareplay.batches.base import Batches
 from metareplay.batches.task import TaskBatches
+from metareplay.batches.transformations import transformations_for
 from metareplay.benchmarks.base import Problem, Scenario, TaskData
 from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
@@ -112,7 +115,10 @@ class ContinualLearner:
         objective = Objective.of(self.config)._replace(prior_power=1.0)  # no tempering of a learned posterior
         if update.prior_scale is not None:
             objective = objective._replace(prior_scale=update.prior_scale)
-        jobs = [Job(task, batches, self._matching(update.seed, task)) for task, batches in update.batches.items()]
+        jobs = [
+            Job(task, batches, self._matching(update.seed, task), auxiliary=False)
+            for task, batches in update.batches.items()
+        ]
         training = self.config.training.model_copy(update=dict(update.training))
         noise = generator_for(update.seed, "noise", self.num_tasks)
         return TaskTrainer(self.model, self.strategy, jobs, update.examples, training, objective, noise=noise)
@@ -128,11 +134,31 @@ class ContinualLearner:
     def _make_trainer(self, task: int, train: TaskData) -> TaskTrainer:
         config, seed = self.config, self.config.seed
         data = self.strategy.data_for(task, self._with_columns(task, train))
-        training, order = config.training, generator_for(seed, "batches", task)
-        batches = TaskBatches(data, training.batch_size, order, training.augmentation)
-        job = Job(task, batches, self._matching(seed, task))
+        job = Job(task, self._batches(task, data), self._matching(seed, task))
         noise = generator_for(seed, "noise", task)
-        return TaskTrainer(self.model, self.strategy, [job], data, training, Objective.of(config), noise=noise)
+        return TaskTrainer(self.model, self.strategy, [job], data, config.training, Objective.of(config), noise=noise)
+
+    def _batches(self, task: int, data: TaskData) -> Batches:
+        """What the task learns from, with what its auxiliary outputs learn from."""
+        training, seed, head = self.config.training, self.config.seed, self.model.heads[task]
+        order = generator_for(seed, "batches", task)
+        batches = TaskBatches(data, training.batch_size, order, training.augmentation)
+        if not any(training.auxiliary):
+            return batches
+        if training.other and batches.order.batch_size < 2:
+            raise ConfigError(
+                "training.other mixes the examples of a batch, so a task needs at least two examples and "
+                "training.batch_size at least 2; remove it, or give more"
+            )
+        ways = transformations_for(self.input_shape, rotations=training.rotations, augmentation=training.augmentation)
+        return AuxiliaryBatches(
+            batches,
+            head.stop - head.start,
+            training.auxiliary,
+            copies=training.other,
+            transformations=ways,
+            generator=generator_for(seed, "other", task),
+        )
 
     def _matching(self, seed: int, task: int) -> PriorMatching:
         generator = generator_for(seed, "matching", task)

@@ -3,13 +3,14 @@
 [Henning2021, SM sec. SplitCIFAR-10: statistics are stored for each task, and loaded when it is selected]
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from metareplay.errors import CheckpointError, ConfigError
+from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.nets.weights import Buffers
 
 START = "start"
@@ -103,3 +104,17 @@ def grown(old: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> Buffers:
         result[name] = new.clone()
         result[name][tuple(slice(0, size) for size in tensor.shape)] = tensor
     return result
+
+
+@contextmanager
+def clear_batch_norm() -> Iterator[None]:
+    """A clear message for what batch normalisation cannot do."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise DataError(
+            "batch normalisation cannot be trained on one example at a time; give the task more examples, "
+            "use a larger batch size, or choose a network without it"
+        ) from error

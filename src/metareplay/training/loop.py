@@ -36,6 +36,8 @@ class Job(NamedTuple):
     task: int
     batches: Batches
     matching: PriorMatching
+    auxiliary: bool = True
+    """Whether the batches have targets for auxiliary outputs, too."""
 
 
 class TaskTrainer:
@@ -163,7 +165,7 @@ class TaskTrainer:
             outputs = model.run(
                 posterior, x, samples, job.task, generator=self.noise, local=local, train=True, autocast=autocast
             )  # (K, B, C)
-            outputs = outputs[..., model.training_columns(job.task)]
+            outputs = outputs[..., model.training_columns(job.task, auxiliary=job.auxiliary)]
             nll = model.likelihood.nll(outputs, y.to(model.device))
             if number == 0 and job is self.jobs[0]:
                 self._record(nll, outputs)

@@ -6,6 +6,7 @@ from typing import ClassVar
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from metareplay.batches.augment import Augmentation
+from metareplay.batches.auxiliary import AuxiliaryOutputs
 from metareplay.errors import ConfigError
 from metareplay.posteriors.families.gaussian import GaussianSettings
 from metareplay.settings import Composition, Settings
@@ -45,6 +46,17 @@ class TrainingSettings(Settings):
         "none",
         description="variation of training images: none, or crop-flip (shifted by up to 4 pixels, randomly flipped)",
     )
+    rotations: bool = Field(
+        False,
+        description="classification of square images: every batch also has its images rotated by 90, 180 and 270 "
+        "degrees, as classes of their own",
+    )
+    other: float = Field(
+        0.0,
+        ge=0,
+        description='classification: transformed copies of each example for one more output, "none of these classes"; '
+        "0: none, 1 (or true): as many as examples",
+    )
     checkpoint_every: int = Field(500, ge=1, description="steps between two checkpoints inside a task")
     log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
 
@@ -52,6 +64,11 @@ class TrainingSettings(Settings):
         False,
         description="store loss and uncertainty of every training batch in signals/, for detecting task boundaries",
     )
+
+    @property
+    def auxiliary(self) -> AuxiliaryOutputs:
+        """The outputs that tasks are trained with besides those of their classes."""
+        return AuxiliaryOutputs(self.rotations, self.other > 0)
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingSettings":

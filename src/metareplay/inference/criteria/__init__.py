@@ -18,6 +18,7 @@ from metareplay.inference.criteria.base import (
 )
 from metareplay.inference.criteria.entropy import lack_of_confidence, total_entropy
 from metareplay.inference.criteria.gradient import GradSettings, entropy_gradient
+from metareplay.inference.criteria.other import probability_of_other
 from metareplay.inference.criteria.variance import predictive_variance
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "knowledge_uncertainty",
     "lack_of_confidence",
     "predictive_variance",
+    "probability_of_other",
     "register_criterion",
     "single_entropies",
     "total_entropy",

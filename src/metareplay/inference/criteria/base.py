@@ -51,6 +51,8 @@ class Evidence:
     """Features of each task's networks, if the criterion requests any."""
     stored: Sequence[Stored] = ()
     """What the criterion stored about each task."""
+    log_other: Sequence[Tensor] = ()
+    """log p(none of the task's classes) under each task's networks, T times (B,), if the criterion needs it."""
 
     def find(self, settings: type[AnySettings]) -> AnySettings:
         """The criterion's settings; the defaults if they were not set."""
@@ -93,6 +95,8 @@ class Criterion(Part):
     logarithmic: bool = True
     """Whether scores are never negative and span orders of magnitude, so that they are compared on a log scale."""
     features: FeatureRequest | None = None
+    needs_auxiliary: bool = False
+    """Whether it needs models that were trained with auxiliary outputs (``training.other``, ``training.rotations``)."""
     fit: Callable[[LearnedTask], Sequence[Stored]] | None = None
     """Called once when a task has been learned; returns what to store about every task so far, the new one last and
     never empty."""
@@ -118,19 +122,33 @@ CRITERIA: Registry[Criterion] = Registry("criterion", "chooses tasks by")
 register_criterion = CRITERIA.register
 
 
-def criteria_for(problem: Problem, *, weight_sets: int | None = None) -> list[Criterion]:
-    """The criteria for a problem, except those that are uninformative if a posterior has a single set of weights."""
-    criteria = [criterion for criterion in CRITERIA.values() if problem in criterion.problems]
+def criteria_for(problem: Problem, *, weight_sets: int | None = None, auxiliary: bool = False) -> list[Criterion]:
+    """The criteria for a problem, except those that are uninformative if a posterior has a single set of weights.
+
+    ``auxiliary``: whether tasks have auxiliary outputs, so that criteria that need them apply.
+    """
+    criteria = [
+        criterion
+        for criterion in CRITERIA.values()
+        if problem in criterion.problems and (auxiliary or not criterion.needs_auxiliary)
+    ]
     return [criterion for criterion in criteria if not (weight_sets == 1 and criterion.needs_samples)]
 
 
-def criterion_named(name: str, problem: Problem = "classification", *, weight_sets: int | None = None) -> Criterion:
+def criterion_named(
+    name: str, problem: Problem = "classification", *, weight_sets: int | None = None, auxiliary: bool = False
+) -> Criterion:
     """The criterion with that name; refused if it cannot tell tasks apart."""
-    criterion, usable = CRITERIA.named(name), criteria_for(problem, weight_sets=weight_sets)
+    criterion, usable = CRITERIA.named(name), criteria_for(problem, weight_sets=weight_sets, auxiliary=auxiliary)
     choices = [choice.name for choice in usable]
     if problem not in criterion.problems:
         problems = " and ".join(criterion.problems)
         raise ConfigError(f"criterion={name!r} is for {problems}, and this is {problem}; choose {listed(choices)}")
+    if criterion.needs_auxiliary and not auxiliary:
+        raise ConfigError(
+            f'criterion={name!r} needs outputs for "none of these classes", and this model was trained without; '
+            f"choose {listed(choices)}, or train again with training.other=1"
+        )
     if criterion not in usable:
         raise ConfigError(
             f"criterion={name!r} compares weight samples, but a point estimate has only one; "
