@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import compiled, growth, penalties, processes, profiles, steps
+from benchmarks import auxiliary, compiled, growth, penalties, processes, profiles, steps
 from benchmarks.plot import draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "lenet": lambda: steps.lenet_table(ROUNDS),
     "profiles": lambda: profiles.table(ROUNDS),
     "growth": lambda: growth.table(ROUNDS),
+    "auxiliary": lambda: auxiliary.table(ROUNDS),
     "penalties": lambda: penalties.table(os.environ.get("METAREPLAY_DATA")),
     "prediction": lambda: processes.prediction_table(os.environ.get("METAREPLAY_DATA")),
     "memory": lambda: processes.memory_table(os.environ.get("METAREPLAY_DATA")),

@@ -98,15 +98,23 @@ def test_a_changing_learning_rate_resumes_exactly(
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
-@pytest.mark.parametrize("augmentation", ["none", "crop-flip"])
+@pytest.mark.parametrize(
+    "training",
+    [
+        {"training.augmentation": "none"},
+        {"training.augmentation": "crop-flip"},
+        {"training.augmentation": "crop-flip", "training.rotations": True, "training.other": 0.5},
+    ],
+    ids=["plain", "crop-flip", "auxiliary outputs"],
+)
 def test_images_resume_exactly(
-    augmentation: str,
+    training: dict[str, Any],
     tmp_path: Path,
     tiny_config: Callable[..., RunConfig],
     assert_same_run: Callable[[Path, Path], None],
 ) -> None:
     """Two tasks of permuted digits, tested on a few inputs: nothing of a finished task is made again."""
-    settings = {"training.augmentation": augmentation, "inference.test_inputs": 20, "tasks.scenario": "class"}
+    settings = {**training, "inference.test_inputs": 20, "tasks.scenario": "class"}
     config = tiny_config("sp-dirac", settings, "split-digits")
     made: list[int] = []
     digits = permute_images("split-digits", load_digits(), 2, seed=0)
