@@ -197,6 +197,18 @@ class ContinualModel:
             raise NotTrainedError(f"task {task} has not been learned; the model knows {self.num_tasks} tasks")
         return self.family.at(self.task_map.theta(task), self.spec)
 
+    @torch.no_grad()
+    def central_weights(self, task: int, task_map: TaskMap | None = None) -> Tensor:
+        """The weights that stand for a task's posterior: its mean, else always the same sample; (W,).
+
+        Of an ensemble those of the first member. ``task_map`` may be an earlier state of the model's own.
+        """
+        posterior = self.family.at((task_map or self.task_map).theta(task), self.spec)
+        members, count = members_of(posterior)
+        if (mean := getattr(members, "mean", None)) is not None:
+            return cast(Tensor, mean).detach().reshape(-1, self.spec.numel)[0]  # (M, W) or (W,) -> (W,)
+        return posterior.rsample(count, generator=torch.Generator().manual_seed(0))[0].detach()  # (M, W) -> (W,)
+
     def training_columns(self, task: int, *, auxiliary: bool = True) -> slice:
         """The outputs that compete while a task is learned, with or without its auxiliary ones."""
         if self.layout is HeadLayout.SHARED:

@@ -18,6 +18,12 @@ class TaskStatistics:
 
     def __init__(self) -> None:
         self._by_criterion: dict[str, list[Stored]] = {}
+        self.version = 0
+        """Changes whenever the contents do."""
+
+    def known(self, criterion: str) -> tuple[Stored, ...]:
+        """What is stored under a name, for as many tasks as there is anything."""
+        return tuple(self._by_criterion.get(criterion, ()))
 
     def of(self, criterion: str, tasks: int) -> tuple[Stored, ...]:
         """What a criterion stored about the first tasks; empty for those that were learned without it."""
@@ -26,6 +32,7 @@ class TaskStatistics:
 
     def put(self, criterion: str, stored: Sequence[Stored]) -> None:
         """Replace what is stored about the first tasks; tensors are copied."""
+        self.version += 1
         self._by_criterion[criterion] = [
             {name: tensor.detach().cpu().clone().contiguous() for name, tensor in statistics.items()}
             for statistics in stored
@@ -33,6 +40,7 @@ class TaskStatistics:
 
     def drop(self, task: int) -> None:
         """Remove a task; later ones move up."""
+        self.version += 1
         for stored in self._by_criterion.values():
             del stored[task : task + 1]
 
@@ -47,6 +55,7 @@ class TaskStatistics:
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """The inverse of ``tensors``."""
+        self.version += 1
         by_criterion: dict[str, dict[int, dict[str, Tensor]]] = {}
         for key, tensor in tensors.items():
             criterion, _, rest = key.partition(".")

@@ -1,0 +1,155 @@
+"""The combination of all evidence: pairwise log-odds between tasks, and from them scores and probabilities.
+
+A weight per kind of evidence is learned without old data: from how the newest task's held-out inputs are told from
+every earlier task. The log-odds are antisymmetric, so examples of one side are enough. Each task updates the weights as
+Bayesian logistic regression does, with the last estimate and its precision as the prior.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from metareplay.inference.statistics.evidence import Stored, TaskEvidence
+
+PRIOR_WEIGHT = 0.5
+PRIOR_PRECISION = 4.0
+AT_ONCE = 500
+"""Inputs whose pairs of tasks are compared together."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """How kinds of evidence are weighted; ``spread`` (T, J) is by the later task of a pair."""
+
+    names: Sequence[str]
+    weights: Tensor
+    """(J,)"""
+    precision: Tensor
+    """(J, J)"""
+    temperature: float
+    spread: Tensor
+    """Typical differences of each kind of evidence, by task (T, J)."""
+
+    @classmethod
+    def stored(cls, names: Sequence[str], stored: Sequence[Stored]) -> "Combination":
+        """As the last task left it."""
+        last, ones = stored[-1] if stored else {}, torch.ones(len(names), dtype=torch.float64)
+        spread = [task.get("pairs.spread", ones) for task in stored]
+        return cls(
+            names,
+            last.get("pairs.weights", PRIOR_WEIGHT * ones),
+            last.get("pairs.precision", PRIOR_PRECISION * torch.eye(len(names), dtype=torch.float64)),
+            float(last.get("pairs.temperature", torch.tensor(1.0))),
+            torch.stack(spread) if spread else torch.ones(0, len(names), dtype=torch.float64),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """To be stored with the last task."""
+        return {
+            "pairs.weights": self.weights,
+            "pairs.precision": self.precision,
+            "pairs.temperature": torch.tensor(self.temperature, dtype=torch.float64),
+            "pairs.spread": self.spread[-1],
+        }
+
+    def scores(self, evidence: TaskEvidence) -> Tensor:
+        """-sum over other tasks of log p(this one rather than that): (T, N), the lowest wins."""
+        terms = evidence.terms()
+        parts = [
+            self._scores({name: values[..., start : start + AT_ONCE] for name, values in terms.items()})
+            for start in range(0, evidence.inputs.shape[1], AT_ONCE)
+        ]
+        return torch.cat(parts, dim=1) if parts else evidence.inputs[:, :0]
+
+    def _scores(self, terms: Mapping[str, Tensor]) -> Tensor:
+        odds = self.log_odds(terms)  # (T, T, B)
+        lost = -F.logsigmoid(odds)
+        lost.diagonal().zero_()  # (B, T)
+        return lost.sum(1)  # (T, T, B) -> (T, B)
+
+    def log_odds(self, terms: Mapping[str, Tensor]) -> Tensor:
+        """For each pair, the evidence for the first task against the second: (T, T, B)."""
+        tasks = next(iter(terms.values())).shape[1]
+        later = torch.maximum(torch.arange(tasks).unsqueeze(0), torch.arange(tasks).unsqueeze(1))  # (T, T)
+        total: Tensor | None = None
+        for index, name in enumerate(self.names):
+            scale = self.spread[:, index][later].unsqueeze(-1)  # (T, T, 1)
+            part = self.weights[index] * torch.asinh(differences(terms[name]) / scale)  # (T, T, B)
+            total = part if total is None else total + part
+        assert total is not None
+        return total
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Of the tasks: scores (T, N) -> (N, T)."""
+        return (-self.temperature * scores).softmax(0).T
+
+
+def differences(costs: Tensor) -> Tensor:
+    """How much better each task fits than each other one, on average over the networks that know both.
+
+    (K, T, B) -> (T, T, B); entry [a, b] is cost_b - cost_a.
+    """
+    if len(costs) == 1:
+        return costs[0].unsqueeze(0) - costs[0].unsqueeze(1)
+    known = ~costs[:, :, :1].isnan().squeeze(2)  # (K, T)
+    filled = costs.nan_to_num(0.0)
+    total = torch.zeros(costs.shape[1], *costs.shape[1:], dtype=costs.dtype)  # (T, T, B)
+    both = (known.unsqueeze(1) & known.unsqueeze(2)).double()  # (K, T, T)
+    for network, of_network in zip(both, filled, strict=True):
+        total += network.unsqueeze(-1) * (of_network.unsqueeze(0) - of_network.unsqueeze(1))
+    return total / both.sum(0).clamp_min(1.0).unsqueeze(-1)
+
+
+def updated(combination: Combination, evidence: TaskEvidence) -> Combination:
+    """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one."""
+    terms, newest = evidence.terms(), evidence.num_tasks - 1
+    ones = torch.ones(len(combination.names), dtype=torch.float64)
+    if newest == 0 or evidence.inputs.shape[1] < 2:
+        spread = torch.cat([combination.spread, ones.unsqueeze(0)])
+        return Combination(
+            combination.names, combination.weights, combination.precision, combination.temperature, spread
+        )
+    wins = [differences(terms[name])[newest, :newest] for name in combination.names]  # J times (T - 1, N)
+    spread = torch.stack([win.std(1).square().mean().sqrt().clamp_min(1e-9) for win in wins])  # (J,)
+    rows = torch.stack([torch.asinh(win / scale) for win, scale in zip(wins, spread, strict=True)])  # (J, T - 1, N)
+    flat = rows.flatten(1).T  # (N (T - 1), J)
+    share = torch.full((len(flat),), 1.0 / newest, dtype=torch.float64)  # every input counts once
+    weights, precision = _learn_weights(flat, share, combination.weights, combination.precision)
+    spreads = torch.cat([combination.spread, spread.unsqueeze(0)])  # (T, J)
+    new = Combination(combination.names, weights, precision, 1.0, spreads)
+    temperature = _learn_temperature(new.scores(evidence)[:, :], newest, combination.temperature)
+    return Combination(combination.names, weights, precision, temperature, spreads)
+
+
+def _learn_weights(rows: Tensor, share: Tensor, prior: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
+    """The most probable weights, none negative, of a logistic regression without intercept, and their precision."""
+    raw = prior.clamp_min(1e-6).sqrt().clone().requires_grad_(True)  # weights are its squares
+    optimiser = torch.optim.LBFGS([raw], max_iter=100, tolerance_grad=1e-7, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        weights = raw.square()
+        change = weights - prior
+        value = -(share * F.logsigmoid(rows @ weights)).sum() + 0.5 * change @ precision @ change
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    with torch.enable_grad():
+        optimiser.step(loss)  # type: ignore[no-untyped-call]
+    weights = raw.detach().square()
+    odds = rows @ weights
+    curvature = share * torch.sigmoid(odds) * torch.sigmoid(-odds)
+    return weights, precision + rows.T @ (curvature.unsqueeze(1) * rows)  # (J, J)
+
+
+TEMPERATURES = torch.logspace(-1.5, 1.0, 51, dtype=torch.float64)
+
+
+def _learn_temperature(scores: Tensor, task: int, last: float) -> float:
+    """The factor of the scores (T, N) that makes the true task most probable, half-way in log from the last one."""
+    losses = torch.stack([-(-factor * scores).log_softmax(0)[task].mean() for factor in TEMPERATURES])
+    best = float(TEMPERATURES[int(losses.argmin())])
+    return best if task == 1 else (best * last) ** 0.5

@@ -1,0 +1,275 @@
+"""The keeper of task statistics: takes them when a task has been learned, and lets them follow later changes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from metareplay.benchmarks.base import Problem, TaskData
+from metareplay.inference.statistics.combine import Combination, updated
+from metareplay.inference.statistics.density import input_density
+from metareplay.inference.statistics.evidence import (
+    Descriptions,
+    Stored,
+    TaskEvidence,
+    gather,
+    space_name,
+    spaces_of,
+)
+from metareplay.inference.statistics.moments import AffineMap, Moments, MomentSums
+from metareplay.inference.statistics.passes import Pass, chosen_layers, in_parts, run_pass, total_bytes
+from metareplay.inference.statistics.settings import StatisticsSettings
+from metareplay.inference.statistics.unknown import calibrated, measures, strangeness
+from metareplay.inference.task_statistics import TaskStatistics
+from metareplay.model import ContinualModel
+from metareplay.seeding import generator_for
+from metareplay.task_maps.base import TaskMap
+
+NAME = "statistics"
+"""The name under which they are stored."""
+DRIFT_INPUTS = 2000
+"""The most inputs by which a change of a network's features is measured."""
+CALIBRATION_INPUTS = 1000
+FOLDS = 4
+"""Where no inputs are held out, each part of the data is compared with densities of the others."""
+PART = 500
+
+
+class StatisticsKeeper:
+    """Takes statistics of tasks, and compares inputs with them."""
+
+    def __init__(
+        self,
+        model: ContinualModel,
+        settings: StatisticsSettings,
+        store: TaskStatistics,
+        *,
+        problem: Problem,
+        seed: int,
+        batch_size: int,
+    ) -> None:
+        self.model, self.settings, self.store = model, settings, store
+        self.classes, self.seed, self.batch_size = problem == "classification", seed, batch_size
+        self.earlier: TaskMap | None = None
+        """The task map as it was before the training that is under way."""
+        self._ready: tuple[int, int, Descriptions] | None = None
+
+    # While a task is learned.
+
+    def before_training(self) -> None:
+        """Remember the networks in which tasks are described; training may change them."""
+        self.earlier = None
+        if self.settings.compensate and self.stored() and not self._separate():
+            self.earlier = deepcopy(self.model.task_map).requires_grad_(False)
+
+    def _separate(self) -> bool:
+        """Whether training the last task leaves all others unchanged."""
+        task_map, last = self.model.task_map, self.model.num_tasks - 1
+        trained = {id(parameter) for parameter in task_map.trained_parameters(last)}
+        return last > 0 and not any(
+            id(parameter) in trained for task in range(last) for parameter in task_map.trained_parameters(task)
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint needs while a task is learned."""
+        return {} if self.earlier is None else dict(self.earlier.state_dict())
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """The inverse of ``tensors``."""
+        self.earlier = None
+        if tensors:
+            self.earlier = deepcopy(self.model.task_map).requires_grad_(False)
+            self.earlier.load_state_dict(dict(tensors))
+
+    def after_task(self, task: int, train: TaskData, held_out: TaskData) -> None:
+        """Take the statistics of a task just learned; those of earlier tasks follow the change of their networks."""
+        if not self.settings.collect or len(self.stored()) != task:
+            self.earlier = None
+            return
+        earlier = self._compensated(self._sample(train.x, DRIFT_INPUTS, task))
+        labels = train.y if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
+        described = self._described(task, train.x, labels)
+        evidence = self._calibration_evidence(task, train.x, labels, held_out.x, earlier, described)
+        combination = updated(Combination.stored(list(evidence.terms()), earlier), evidence)
+        assigned = torch.full((evidence.inputs.shape[1],), task)
+        unknown = calibrated(measures(evidence, assigned), self.settings.false_rejections)
+        own = self._own_scale(task, evidence)
+        self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
+
+    def after_update(self, x: Tensor) -> None:
+        """Let the statistics follow a change of all networks, measured by some inputs of the tasks."""
+        if stored := self._compensated(self._sample(x, DRIFT_INPUTS, self.model.num_tasks)):
+            self.store.put(NAME, stored)
+
+    def _sample(self, x: Tensor, most: int, task: int) -> Tensor:
+        if len(x) <= most:
+            return x
+        return x[torch.randperm(len(x), generator=generator_for(self.seed, NAME, task))[:most]]
+
+    # Drift.
+
+    def _compensated(self, x: Tensor) -> list[Stored]:
+        """What is stored about earlier tasks, mapped along with the change of the networks they are described in."""
+        stored: list[dict[str, Tensor]] = [dict(task) for task in self.stored()]
+        earlier, self.earlier = self.earlier, None
+        if earlier is None or not stored:
+            return list(stored)
+        for network in sorted({network for network, _ in spaces_of(stored[-1])} | {0} if stored else set()):
+            if network >= len(stored):
+                continue
+            old_pass = self._pass(network, x, True, weights=self.model.central_weights(network, earlier))
+            new_pass = self._pass(network, x, True)
+            for layer, old in old_pass.features.items():
+                change = AffineMap.between(old, new_pass.features[layer])
+                name = space_name(network, layer)
+                for task in stored[network:]:
+                    task |= Moments.stored(task, name).mapped(change).tensors(name)
+                so_far = stored[network].get(f"drift.{layer}", torch.zeros(2, dtype=torch.float64))
+                step = torch.tensor([change.moved, change.unexplained], dtype=torch.float64)
+                stored[network][f"drift.{layer}"] = so_far + step
+        return list(stored)
+
+    # Statistics of one task.
+
+    def _described(self, task: int, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Densities of a task's inputs, and moments of its features in its own and the first networks."""
+        classes, features = int(labels.max()) + 1, x[0].numel()
+        directions = self._directions(classes, features)
+        if directions == 0:  # too many classes for separate densities
+            labels, classes, directions = torch.zeros_like(labels), 1, self.settings.directions
+        density = input_density(in_parts(x, labels, 4 * PART), classes, directions)
+        stored = density.tensors()
+        for network in range(min(task + 1, self.settings.networks)):
+            sums: dict[str, MomentSums] = {}
+            weights = self.model.central_weights(network)
+            for part, of_part in in_parts(x, labels, 4 * PART):
+                for layer, values in self._pass(network, part, True, weights=weights).features.items():
+                    sums.setdefault(layer, MomentSums(classes)).add(values, of_part)
+            for layer, layer_sums in sums.items():
+                stored |= layer_sums.moments().tensors(space_name(network, layer))
+        return stored
+
+    def _directions(self, classes: int, features: int) -> int:
+        """As many principal directions per class as half of the permitted size allows; 0 if not even five fit."""
+        fitting = int(0.5 * self.settings.megabytes * 2**20 / 4 / max(classes * features, 1)) - 1
+        return min(self.settings.directions, fitting) if fitting >= min(5, self.settings.directions) else 0
+
+    def width(self) -> int:
+        """Features per layer, as many as the other half of the permitted size allows."""
+        layers = len(self.settings.layers or chosen_layers(self.model.network))
+        spaces = max(1, layers * self.settings.networks)
+        fitting = int((0.5 * self.settings.megabytes * 2**20 / 4 / spaces * 2) ** 0.5)
+        return max(2, min(self.settings.width, fitting))
+
+    def _pass(self, task: int, x: Tensor, features: bool, *, weights: Tensor | None = None) -> Pass:
+        weights = self.model.central_weights(task) if weights is None else weights
+        return run_pass(
+            self.model,
+            weights,
+            task,
+            x,
+            self.settings,
+            width=self.width(),
+            features=features,
+            batch_size=self.batch_size,
+        )
+
+    def _calibration_evidence(
+        self, task: int, x: Tensor, labels: Tensor, held_out: Tensor, earlier: Sequence[Stored], described: Stored
+    ) -> TaskEvidence:
+        """Evidence on inputs of the task that its statistics were not taken from."""
+        if len(held_out):
+            return self._gather([*earlier, described], held_out[:CALIBRATION_INPUTS])
+        parts = []
+        for fold in folds(len(x), generator_for(self.seed, "folds", task)):
+            rest = torch.ones(len(x), dtype=torch.bool)
+            rest[fold] = False
+            if not len(fold) or not rest.any():
+                continue
+            part = self._described(task, x[rest], labels[rest]) if len(x) > FOLDS else described
+            parts.append(self._gather([*earlier, part], x[fold]))
+        return joined(parts)
+
+    def _own_scale(self, task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
+        """Mean and standard deviation of the task's own distances, by which they are standardised."""
+        scales: dict[str, Tensor] = {}
+        for kind, by_layer in (("nearest", evidence.nearest), ("relative", evidence.relative)):
+            for layer, values in by_layer.items():
+                own = values[task]
+                deviation = own.std() if len(own) > 1 else torch.ones((), dtype=torch.float64)
+                scales[f"{kind}.{layer}"] = torch.stack([own.mean(), deviation.clamp_min(1e-9)])
+        return scales
+
+    # Inputs compared with all tasks.
+
+    def stored(self) -> tuple[Stored, ...]:
+        """What is stored about the tasks that have statistics; all of them or none."""
+        return self.store.known(NAME)
+
+    @property
+    def available(self) -> bool:
+        """Whether all tasks have statistics."""
+        return self.model.num_tasks > 0 and len(self.stored()) == self.model.num_tasks
+
+    def evidence(self, x: Tensor) -> TaskEvidence:
+        """How well inputs (N, ...) fit each task."""
+        return self._gather(self.stored(), x, self._descriptions())
+
+    def _gather(self, stored: Sequence[Stored], x: Tensor, ready: Descriptions | None = None) -> TaskEvidence:
+        run = partial(self._pass)
+        heads = self.model.heads[: len(stored)]
+        return gather(ready or Descriptions.of(stored), x, heads, run, classes=self.classes)
+
+    def _descriptions(self) -> Descriptions:
+        """Prepared once for every state of the store."""
+        key = (self.store.version, self.model.num_tasks)
+        if self._ready is None or self._ready[:2] != key:
+            self._ready = (*key, Descriptions.of(self.stored()))
+        return self._ready[2]
+
+    def combination(self, evidence: TaskEvidence) -> Combination:
+        """The weights of all evidence, as the last task left them."""
+        return Combination.stored(list(evidence.terms()), self.stored())
+
+    def strangeness(self, evidence: TaskEvidence, tasks: Tensor) -> Tensor:
+        """How strange inputs are to these tasks (N,): above 1, unknown."""
+        return strangeness(evidence, tasks, list(self.stored()))
+
+    def sizes(self) -> list[int]:
+        """Bytes of each task's statistics."""
+        return [total_bytes(list(task.values())) for task in self.stored()]
+
+    def drift(self) -> list[dict[str, tuple[float, float]]]:
+        """For each task whose network is followed: how far its layers moved in all, and what the maps left open."""
+        return [
+            {
+                key.removeprefix("drift."): (float(values[0]), float(values[1]))
+                for key, values in task.items()
+                if key.startswith("drift.")
+            }
+            for task in self.stored()
+        ]
+
+
+def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Disjoint sets of indices that together are all."""
+    yield from torch.randperm(count, generator=generator).chunk(FOLDS)
+
+
+def joined(parts: Sequence[TaskEvidence]) -> TaskEvidence:
+    """The evidence of several sets of inputs, one after another."""
+    first = parts[0]
+    plain = ("inputs", "residuals", "entropies", "energies", "margins")
+    by_layer = ("own", "pooled", "nearest", "relative")
+    return TaskEvidence(
+        **{name: torch.cat([getattr(part, name) for part in parts], dim=-1) for name in plain},
+        **{
+            name: {
+                layer: torch.cat([getattr(part, name)[layer] for part in parts], dim=-1)
+                for layer in getattr(first, name)
+            }
+            for name in by_layer
+        },
+    )

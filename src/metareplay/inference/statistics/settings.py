@@ -1,0 +1,46 @@
+"""Settings of task statistics."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from metareplay.settings import Settings
+
+
+class StatisticsSettings(Settings):
+    """What is stored about a task while its data are available, for inferring tasks and for recognising strangers."""
+
+    group: ClassVar[str] = "statistics"
+
+    collect: bool = Field(True, description="store statistics of every task: moments of its inputs, never examples")
+    layers: tuple[str, ...] = Field(
+        (),
+        description="layers of the main network whose outputs are described, by name; empty: the inputs of the linear "
+        "layers and convolutions, at most three of them spread over the depth",
+    )
+    networks: int = Field(
+        8,
+        ge=0,
+        description="earlier tasks' networks in which every task is described, the first ones; more compare better, "
+        "each costs a forward pass and some memory per task",
+    )
+    width: int = Field(
+        256, ge=2, description="features per layer; wider layers are averaged over positions, then projected"
+    )
+    directions: int = Field(25, ge=1, description="principal directions of the inputs of each class")
+    megabytes: float = Field(
+        16.0, gt=0, description="most that one task's statistics may take; directions and width are lowered to fit"
+    )
+    compensate: bool = Field(
+        True, description="map the statistics in a network along when later tasks change that network"
+    )
+    held_out: float = Field(
+        0.1,
+        ge=0,
+        le=0.5,
+        description="share of a task's training examples, at most 1000, that training does not use: thresholds and "
+        "probabilities are calibrated on them; tasks of fewer than 200 examples keep all of them for training",
+    )
+    false_rejections: float = Field(
+        0.05, gt=0, lt=1, description="share of a task's own inputs that may be taken for unknown"
+    )
