@@ -111,7 +111,9 @@ class ContinualEstimator:
             observer.stage_begins(Stage(0, 1, name), 0, trainer.iterations)
             for step in trainer:
                 observer.step(step)
-            if new is not None:
+            if new is None:
+                learner.finish_update(trainer)
+            else:
                 learner.finish_task(new)
         except BaseException:
             learner.restore(*before)

@@ -69,7 +69,7 @@ class Evaluator:
             return {}
         rows: dict[str, list[Row]] = {criterion.name: [] for criterion in criteria}
         for true, test in enumerate(tests):
-            contests = [predictor.contest(criterion, test.x) for criterion in criteria]
+            contests = predictor.contests(criteria, test.x)
             tasks = range(predictor.model.num_tasks)
             statistics = predictor.statistics(test.x, tasks, self.measure.statistics, contests)
             values = torch.stack([self.measure.values(of_task, test.y) for of_task in statistics])  # (T, N)

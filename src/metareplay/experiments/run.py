@@ -137,6 +137,7 @@ class Run:
             return
         stage = Stage(len(tests), len(tests), "coresets of all tasks", update=True)
         self._train(trainer, stage)
+        self.learner.finish_update(trainer)
         self._test(stage, tests)
 
     def _train(self, trainer: TaskTrainer, stage: Stage) -> None:

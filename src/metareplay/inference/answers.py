@@ -14,7 +14,14 @@ class Answer:
     scores: Tensor | None = None
     """Every task's score, the lowest wins (T, N); None unless the task was inferred by a criterion."""
     task_probabilities: Tensor | None = None
-    """(N, T); None if the criterion has none."""
+    """Calibrated probabilities of the tasks (N, T); None if the task was given or the criterion has none."""
+    strangeness: Tensor | None = None
+    """How unlike its task's own inputs an input is (N,): above 1, it belongs to no task; None without statistics."""
+
+    @property
+    def known(self) -> Tensor | None:
+        """Whether an input belongs to any of the tasks (N,) bool; None without statistics."""
+        return None if self.strangeness is None else self.strangeness <= 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Generator, Tensor
@@ -14,6 +15,7 @@ from metareplay.errors import ConfigError
 from metareplay.inference.adaptive import Statistic
 from metareplay.inference.answers import Answer
 from metareplay.inference.criteria.base import (
+    Comparison,
     Contest,
     Criterion,
     Evidence,
@@ -25,6 +27,9 @@ from metareplay.inference.criteria.base import (
 )
 from metareplay.inference.predictive import log_likelihoods, log_predictive, predictive_outputs
 from metareplay.inference.settings import InferenceSettings
+from metareplay.inference.statistics.keeper import NAME as STATISTICS
+from metareplay.inference.statistics.keeper import StatisticsKeeper
+from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.task_inference import choose_tasks
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel, HeadLayout
@@ -41,6 +46,15 @@ SCORED_AT_ONCE = 500
 """Inputs whose log-likelihoods are held at once, so that they fit the cache in float64."""
 
 
+class Assigned(NamedTuple):
+    """The inputs that were assigned to one task, and the statistics of its predictions for them."""
+
+    task: int
+    rows: Tensor
+    """Indices of the inputs (n,)."""
+    statistics: Statistics
+
+
 class Predictor(ABC, Generic[AnyAnswer]):
     """Predicts with the same weight samples each time, so that answers differ only by what training changed."""
 
@@ -49,11 +63,26 @@ class Predictor(ABC, Generic[AnyAnswer]):
     """The statistics an answer is made of."""
 
     def __init__(
-        self, model: ContinualModel, settings: InferenceSettings, *, seed: int, scenario: Scenario = Scenario.CLASS
+        self,
+        model: ContinualModel,
+        settings: InferenceSettings,
+        *,
+        seed: int,
+        scenario: Scenario = Scenario.CLASS,
+        statistics: StatisticsSettings | None = None,
     ) -> None:
         self.model, self.settings, self.seed, self.scenario = model, settings, seed, scenario
         self.task_statistics = TaskStatistics()
         """What criteria stored about each task."""
+        self.keeper = StatisticsKeeper(
+            model,
+            statistics or StatisticsSettings(),
+            self.task_statistics,
+            problem=self.problem,
+            seed=seed,
+            batch_size=settings.batch_size,
+        )
+        """What is stored about every task, whatever the criterion."""
 
     # The choice of a task, and the criterion for it.
 
@@ -71,29 +100,47 @@ class Predictor(ABC, Generic[AnyAnswer]):
 
     def criterion(self, name: str | None = None) -> Criterion:
         """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
-        name = criteria_for(self.problem)[0].name if name is None else name
+        name = self.default_criterion if name is None else name
         model = self.model
         return criterion_named(
             name, self.problem, weight_sets=model.family.weight_sets, auxiliary=any(model.auxiliary_outputs)
         )
 
+    @property
+    def default_criterion(self) -> str:
+        """By statistics where all tasks have them, else the paper's."""
+        return "stats" if self.keeper.available else criteria_for(self.problem)[0].name
+
     def learned_without(self, criterion: Criterion) -> list[int]:
         """The tasks for which a criterion lacks the statistics it needs, e.g. because it was registered later."""
-        stored = self.task_statistics.of(criterion.name, self.model.num_tasks)
-        return [task for task, statistics in enumerate(stored) if criterion.fit is not None and not statistics]
+        name = STATISTICS if criterion.reads_statistics else criterion.name
+        needs = criterion.reads_statistics or criterion.fit is not None
+        stored = self.task_statistics.of(name, self.model.num_tasks)
+        return [task for task, statistics in enumerate(stored) if needs and not statistics]
 
-    def contest(self, criterion: Criterion, x: Tensor) -> Contest:
-        """A criterion with what it needs to judge these inputs."""
+    def contests(self, criteria: Sequence[Criterion], x: Tensor) -> list[Contest]:
+        """Criteria with what they need to judge these inputs; the comparison with statistics is made once."""
+        reads = any(criterion.reads_statistics and not self.learned_without(criterion) for criterion in criteria)
+        comparison = self.comparison(x) if reads else None
+        return [self._contest(criterion, x, comparison) for criterion in criteria]
+
+    def comparison(self, x: Tensor) -> Comparison:
+        """Inputs compared with the statistics of all tasks."""
+        evidence = self.keeper.evidence(x)
+        return Comparison(evidence, self.keeper.combination(evidence), self.keeper.stored())
+
+    def _contest(self, criterion: Criterion, x: Tensor, comparison: Comparison | None) -> Contest:
         request, tasks = criterion.features, range(self.model.num_tasks)
         stored = self.task_statistics.of(criterion.name, self.model.num_tasks)
         if without := self.learned_without(criterion):
             raise ConfigError(
-                f"criterion={criterion.name!r} needs statistics that it stores while a task is learned, but tasks "
-                f"{', '.join(map(str, without))} were learned without it; choose another criterion, or train again"
+                f"criterion={criterion.name!r} needs statistics that are stored while a task is learned, but tasks "
+                f"{', '.join(map(str, without))} were learned without them; choose another criterion, or train again"
             )
         features = () if request is None else [self.features(x, task, request) for task in tasks]
         log_other = [self.log_other(x, task) for task in tasks] if criterion.needs_auxiliary else ()
-        return Contest(criterion, Evidence((), self.model.heads, self.settings, features, stored, log_other))
+        evidence = Evidence((), self.model.heads, self.settings, features, stored, log_other, comparison)
+        return Contest(criterion, evidence)
 
     def fit_criteria(self, task: int, data: TaskData) -> None:
         """Let the criteria that apply store statistics of a task just learned, and update those of earlier tasks."""
@@ -128,19 +175,57 @@ class Predictor(ABC, Generic[AnyAnswer]):
         if criterion is not None:
             self.criterion(criterion)  # an unknown name is an error even where no task has to be inferred
         if task is not None:
-            statistics = self.statistics(x, [task], self.wanted)
-            return self._answer(statistics, [task], torch.zeros(len(x), dtype=torch.int64), None)
+            return self._given(x, task)
         if self.model.layout.one_softmax:
             return self._one_softmax_answer(x)
         if self.model.num_tasks == 1 and criterion is None:  # a single task needs no criterion
             choose_tasks(torch.zeros(1, len(x)), batch_wise)  # refuses an invalid batch size
-            return self.predict(x, 0)
-        contest = self.contest(self.criterion(criterion), x)
+            return replace(self._given(x, 0), task_probabilities=torch.ones(len(x), 1, dtype=torch.float64))
+        contest = self.contests([self.criterion(criterion)], x)[0]
         self._check_choice(contest.criterion)
+        return self._inferred(x, contest, batch_wise)
+
+    def _given(self, x: Tensor, task: int) -> AnyAnswer:
+        """The answer of one task's networks."""
+        rows = torch.arange(len(x))
+        answer = self._answer([Assigned(task, rows, self.statistics(x, [task], self.wanted)[0])], len(x))
+        return replace(answer, strangeness=self.keeper.strangeness_to(task, x) if self.keeper.available else None)
+
+    def _inferred(self, x: Tensor, contest: Contest, batch_wise: int | None) -> AnyAnswer:
+        """The answer of the task chosen for each input; unless tasks are compared by them, only that one is sampled."""
         tasks = range(self.model.num_tasks)
-        statistics = self.statistics(x, tasks, self.wanted, [contest])
-        scores = self.scores(contest, statistics)  # (T, N)
-        return self._answer(statistics, tasks, choose_tasks(scores, batch_wise), scores)
+        if contest.needs_outputs:
+            statistics = self.statistics(x, tasks, self.wanted, [contest])
+            scores = self.scores(contest, statistics)  # (T, N)
+            chosen = choose_tasks(scores, batch_wise)
+            assigned = [
+                Assigned(task, rows, {name: values[rows] for name, values in statistics[task].items()})
+                for task in tasks
+                if len(rows := (chosen == task).nonzero().squeeze(1))
+            ]
+        else:
+            scores = contest.scores()  # (T, N)
+            chosen = choose_tasks(scores, batch_wise)
+            assigned = [
+                Assigned(task, rows, self.statistics(x[rows], [task], self.wanted)[0])
+                for task in tasks
+                if len(rows := (chosen == task).nonzero().squeeze(1))
+            ]
+        if not assigned:  # no inputs
+            assigned = [Assigned(0, chosen, self.statistics(x, [0], self.wanted)[0])]
+        answer = self._answer(assigned, len(x))
+        probabilities = contest.probabilities(scores) if batch_wise is None else None
+        return replace(
+            answer, scores=scores, task_probabilities=probabilities, strangeness=self._strangeness(x, chosen, contest)
+        )
+
+    def _strangeness(self, x: Tensor, tasks: Tensor, contest: Contest | None = None) -> Tensor | None:
+        """How strange inputs are to the tasks they were assigned to (N,); None without statistics."""
+        if not self.keeper.available:
+            return None
+        compared = None if contest is None else contest.evidence.comparison
+        evidence = self.keeper.evidence(x) if compared is None else compared.evidence
+        return self.keeper.strangeness(evidence, tasks)
 
     def scores(self, contest: Contest, statistics: Sequence[Statistics]) -> Tensor:
         """The scores of all tasks, the lowest wins: (T, N)."""
@@ -218,10 +303,8 @@ class Predictor(ABC, Generic[AnyAnswer]):
     ) -> list[Statistics]: ...
 
     @abstractmethod
-    def _answer(
-        self, statistics: Sequence[Statistics], tasks: Sequence[int], chosen: Tensor, scores: Tensor | None
-    ) -> AnyAnswer:
-        """The answer of the chosen task for each input; ``chosen`` are positions in ``tasks`` (N,)."""
+    def _answer(self, assigned: Sequence[Assigned], count: int) -> AnyAnswer:
+        """The answers of the tasks to which inputs were assigned, in the order of the ``count`` inputs."""
 
     @abstractmethod
     def _one_softmax_answer(self, x: Tensor) -> AnyAnswer:

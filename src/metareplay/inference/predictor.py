@@ -14,7 +14,7 @@ from metareplay.benchmarks.base import Problem
 from metareplay.errors import ConfigError
 from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
 from metareplay.inference.answers import ClassAnswer, RealAnswer
-from metareplay.inference.base import SCORED_AT_ONCE, Predictor, Statistics
+from metareplay.inference.base import SCORED_AT_ONCE, Assigned, Predictor, Statistics
 from metareplay.inference.criteria.agreement import expected_entropy
 from metareplay.inference.criteria.base import Contest, Criterion
 from metareplay.inference.criteria.entropy import total_entropy
@@ -58,20 +58,16 @@ class ClassPredictor(Predictor[ClassAnswer]):
         stops = torch.tensor([head.stop - head.start for head in self.model.heads]).cumsum(0).tolist()
         return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
 
-    def _answer(
-        self, statistics: Sequence[Statistics], tasks: Sequence[int], chosen: Tensor, scores: Tensor | None
-    ) -> ClassAnswer:
+    def _answer(self, assigned: Sequence[Assigned], count: int) -> ClassAnswer:
         columns = self._columns()
-        probabilities = torch.zeros(len(chosen), columns[-1].stop, dtype=torch.float64)  # (N, C)
-        for position, (task, values) in enumerate(zip(tasks, statistics, strict=True)):
-            rows = (chosen == position).nonzero().squeeze(1)
-            probabilities[rows, columns[task]] = values[LOG_PREDICTIVE][rows].exp()  # (n, C_t) into (N, C)
+        probabilities = torch.zeros(count, columns[-1].stop, dtype=torch.float64)  # (N, C)
+        for task, rows, statistics in assigned:
+            probabilities[rows, columns[task]] = statistics[LOG_PREDICTIVE].exp()  # (n, C_t) into (N, C)
         return ClassAnswer(
-            task=torch.tensor(tasks)[chosen],
-            scores=scores,
+            task=_tasks(assigned, count),
             probabilities=probabilities,
-            total=_of_chosen(statistics, "total", chosen),
-            aleatoric=_of_chosen(statistics, "aleatoric", chosen),
+            total=_in_order(assigned, "total", count),
+            aleatoric=_in_order(assigned, "aleatoric", count),
         )
 
     def _one_softmax_answer(self, x: Tensor) -> ClassAnswer:
@@ -81,8 +77,14 @@ class ClassPredictor(Predictor[ClassAnswer]):
         probabilities = statistics[LOG_PREDICTIVE].exp()  # (N, C)
         stops = torch.tensor([column.stop for column in self._columns()])
         task = torch.bucketize(probabilities.argmax(1), stops, right=True)  # the task whose class it is; (N,)
+        by_task = torch.stack([probabilities[:, column].sum(1) for column in self._columns()], dim=1)  # (N, T)
         return ClassAnswer(
-            task=task, probabilities=probabilities, total=statistics["total"], aleatoric=statistics["aleatoric"]
+            task=task,
+            task_probabilities=by_task,
+            strangeness=self._strangeness(x, task),
+            probabilities=probabilities,
+            total=statistics["total"],
+            aleatoric=statistics["aleatoric"],
         )
 
 
@@ -107,15 +109,13 @@ class RealPredictor(Predictor[RealAnswer]):
         outputs = (self.outputs(x, task) for task in tasks)  # (S, N, D) each
         return [{name: statistic(values) for name, statistic in wanted.items()} for values in outputs]
 
-    def _answer(
-        self, statistics: Sequence[Statistics], tasks: Sequence[int], chosen: Tensor, scores: Tensor | None
-    ) -> RealAnswer:
-        mean, std = _of_chosen(statistics, "mean", chosen), _of_chosen(statistics, "std", chosen)
-        return RealAnswer(task=torch.tensor(tasks)[chosen], scores=scores, mean=mean, std=std)
+    def _answer(self, assigned: Sequence[Assigned], count: int) -> RealAnswer:
+        mean, std = _in_order(assigned, "mean", count), _in_order(assigned, "std", count)
+        return RealAnswer(task=_tasks(assigned, count), mean=mean, std=std)
 
     def criterion(self, name: str | None = None) -> Criterion:
         """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
-        if self.model.family.weight_sets == 1:
+        if self.model.family.weight_sets == 1 and not self.keeper.available:
             raise ConfigError(
                 "the task of a regression input cannot be inferred: the weights of this model do not vary; "
                 "name the task, or use a Bayesian method such as pr-bbb"
@@ -137,9 +137,23 @@ AnyPredictor = ClassPredictor | RealPredictor
 PREDICTORS: Mapping[Problem, type[AnyPredictor]] = {"classification": ClassPredictor, "regression": RealPredictor}
 
 
-def _of_chosen(statistics: Sequence[Statistics], name: str, chosen: Tensor) -> Tensor:
-    """A statistic of the chosen tasks (N,): T times (N, ...) -> (N, ...)."""
-    return torch.stack([values[name] for values in statistics])[chosen, torch.arange(len(chosen))]
+def _tasks(assigned: Sequence[Assigned], count: int) -> Tensor:
+    """The task of each input (N,)."""
+    tasks = torch.zeros(count, dtype=torch.int64)
+    for task, rows, _ in assigned:
+        tasks[rows] = task
+    return tasks
+
+
+def _in_order(assigned: Sequence[Assigned], name: str, count: int) -> Tensor:
+    """A statistic of the assigned tasks, in the order of the inputs (N, ...)."""
+    if not assigned:
+        return torch.zeros(0, dtype=torch.float64)
+    first = assigned[0].statistics[name]
+    values = torch.zeros(count, *first.shape[1:], dtype=first.dtype)
+    for _, rows, statistics in assigned:
+        values[rows] = statistics[name]
+    return values
 
 
 def _log_likelihood_statistics(outputs: Tensor, wanted: Mapping[str, Statistic]) -> Statistics:

@@ -9,7 +9,7 @@ from typing import final
 from torch import Tensor
 
 from metareplay.errors import CheckpointError
-from metareplay.inference.criteria.base import Stored
+from metareplay.inference.statistics.evidence import Stored
 
 
 @final

@@ -12,6 +12,7 @@ from metareplay.data.settings import DataSettings
 from metareplay.errors import listed
 from metareplay.inference.criteria import CRITERIA
 from metareplay.inference.settings import InferenceSettings
+from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.learner.methods import METHODS, OUTPUTS, Method, settings_of
 from metareplay.likelihoods import LikelihoodSettings
 from metareplay.nets.base import NETWORKS, NetworkPart
@@ -29,6 +30,7 @@ ALWAYS: tuple[type[Settings], ...] = (
     LikelihoodSettings,
     TrainingSettings,
     InferenceSettings,
+    StatisticsSettings,
     TaskSettings,
     DataSettings,
 )

@@ -18,6 +18,7 @@ from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, listed
 from metareplay.files import yaml_problem
 from metareplay.inference.settings import InferenceSettings
+from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.learner.allowed import refused_value
 from metareplay.learner.compose import ALWAYS, KINDS, components, composed, is_default, most_derived, parts_of, refusal
 from metareplay.learner.methods import Method, method_named
@@ -58,6 +59,7 @@ class RunConfig(Settings):
     strategy: Settings = Settings()
     training: TrainingSettings = TrainingSettings()
     inference: InferenceSettings = InferenceSettings()
+    statistics: StatisticsSettings = StatisticsSettings()
 
     components: ClassVar[tuple[type[Settings], ...]] = ()
     """The settings classes that this one is composed of."""
@@ -126,6 +128,8 @@ class RunConfig(Settings):
         defaults = flatten(type(self)().model_dump(mode="json"))
         settings = flatten(self.dump()).items()
         facts = {key: value for key, value in settings if key not in PASSIVE_KEYS and value != defaults[key]}
+        if self.statistics.collect and self.statistics.held_out > 0:  # which earlier versions did not have
+            facts["statistics.held_out"] = self.statistics.held_out
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 

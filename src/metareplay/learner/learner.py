@@ -15,6 +15,7 @@ from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
 from metareplay.learner.config import RunConfig
+from metareplay.learner.held_out import split
 from metareplay.model import ContinualModel
 from metareplay.posteriors.base import PriorMatching
 from metareplay.seeding import generator_for
@@ -41,7 +42,9 @@ class ContinualLearner:
         self.config, self.problem, self.scenario, self.input_shape = config, problem, scenario, tuple(input_shape)
         self.model: ContinualModel = build_model(config, problem, scenario, self.input_shape, total_outputs)
         self.strategy: Strategy = build_strategy(config, problem)
-        self.predictor = PREDICTORS[problem](self.model, config.inference, seed=config.seed, scenario=scenario)
+        self.predictor = PREDICTORS[problem](
+            self.model, config.inference, seed=config.seed, scenario=scenario, statistics=config.statistics
+        )
         self.trainer: TaskTrainer | None = None
         if config.training.augmentation != "none" and len(input_shape) != 3:
             raise ConfigError(
@@ -65,6 +68,7 @@ class ContinualLearner:
         try:
             check_size(self.config, self.model, expected_tasks)
             self.strategy.before_task(self.model, task)
+            self.predictor.keeper.before_training()
             self.trainer = self._make_trainer(task, train)
         except MetaReplayError:  # a refused task leaves no trace
             self.restore(*before)
@@ -72,8 +76,21 @@ class ContinualLearner:
         return self.trainer
 
     def finish_task(self, train: TaskData) -> None:
-        """Let criteria store what they need from the task just trained, while its data are available."""
-        self.predictor.fit_criteria(self.num_tasks - 1, train)
+        """Store what will tell the task just trained from others, while its data are available."""
+        task = self.num_tasks - 1
+        used, held_out = self._split(task, train)
+        self.predictor.fit_criteria(task, used)
+        self.predictor.keeper.after_task(task, used, held_out)
+
+    def finish_update(self, trainer: TaskTrainer) -> None:
+        """Let what is stored about the tasks follow an update of their posteriors."""
+        self.predictor.keeper.after_update(trainer.examples.x)
+
+    def _split(self, task: int, train: TaskData) -> tuple[TaskData, TaskData]:
+        """The examples that training uses, and those held out."""
+        generator = generator_for(self.config.seed, "held out", task)
+        share = self.config.statistics.held_out if self.config.statistics.collect else 0.0
+        return split(train, share, classes=self.problem == "classification", generator=generator)
 
     def continue_task(self, train: TaskData, tensors: Mapping[str, Tensor]) -> TaskTrainer:
         """Return the trainer of the last task, in the state of a checkpoint passed to ``restore``."""
@@ -83,7 +100,7 @@ class ContinualLearner:
 
     def revisit(self, task: int, train: Callable[[], TaskData]) -> None:
         """After a restart: offer a finished task's data to a strategy that needs them again."""
-        self.strategy.revisit(task, lambda: self._with_columns(task, train()))
+        self.strategy.revisit(task, lambda: self._with_columns(task, self._split(task, train())[0]))
 
     def begin_update(self, task: int | None = None, *, again: bool = False) -> TaskTrainer:
         """Return a trainer that updates the posteriors of all tasks, or of one, on examples that the strategy kept.
@@ -102,6 +119,8 @@ class ContinualLearner:
         """The same; None for methods that keep no examples."""
         tasks = range(self.num_tasks) if task is None else range(task, task + 1)
         update = self.strategy.begin_update(self.model, tasks, again=again)
+        if update is not None:
+            self.predictor.keeper.before_training()
         self.trainer = None if update is None else self._make_updater(update)
         return self.trainer
 
@@ -133,7 +152,8 @@ class ContinualLearner:
 
     def _make_trainer(self, task: int, train: TaskData) -> TaskTrainer:
         config, seed = self.config, self.config.seed
-        data = self.strategy.data_for(task, self._with_columns(task, train))
+        used = self._split(task, train)[0]
+        data = self.strategy.data_for(task, self._with_columns(task, used))
         job = Job(task, self._batches(task, data), self._matching(seed, task))
         noise = generator_for(seed, "noise", task)
         return TaskTrainer(self.model, self.strategy, [job], data, config.training, Objective.of(config), noise=noise)
@@ -192,6 +212,7 @@ class ContinualLearner:
         stored |= {f"criteria.{name}": tensor for name, tensor in self.predictor.task_statistics.tensors().items()}
         if training and self.trainer is not None:
             stored |= {f"trainer.{name}": tensor for name, tensor in self.trainer.tensors().items()}
+            stored |= {f"keeper.{name}": tensor for name, tensor in self.predictor.keeper.tensors().items()}
         return stored
 
     def facts(self) -> dict[str, Any]:
@@ -204,6 +225,7 @@ class ContinualLearner:
         self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
         self.model.try_out(self.input_shape)
         self.predictor.task_statistics.restore(_under("criteria.", tensors))
+        self.predictor.keeper.restore(_under("keeper.", tensors))
         earlier = current_state(_under("strategy.", tensors))  # as version 0.1 stored the state of a task under way
         self.strategy.load_state(self.model, _under(MEMORY, tensors) | earlier)
 

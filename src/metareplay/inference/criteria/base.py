@@ -15,12 +15,12 @@ from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.errors import ConfigError, listed
+from metareplay.inference.statistics.combine import Combination
+from metareplay.inference.statistics.evidence import Stored, TaskEvidence
 from metareplay.model import ContinualModel
 from metareplay.parts import Part, Registry
 from metareplay.settings import Settings
 
-Stored = Mapping[str, Tensor]
-"""What a criterion stores about one task, under names it chooses: small tensors, never examples."""
 Features = Mapping[str, Tensor]
 """Outputs of layers for some weight samples, by layer name: (S, B, F) each."""
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -39,6 +39,16 @@ class FeatureRequest:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """Inputs compared with the statistics of all tasks."""
+
+    evidence: TaskEvidence
+    combination: Combination
+    stored: Sequence[Stored]
+    """What is stored about each task."""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What a criterion compares the tasks by, for some inputs."""
 
@@ -53,6 +63,15 @@ class Evidence:
     """What the criterion stored about each task."""
     log_other: Sequence[Tensor] = ()
     """log p(none of the task's classes) under each task's networks, T times (B,), if the criterion needs it."""
+    comparison: Comparison | None = None
+    """The inputs compared with the tasks' statistics, if the criterion reads these."""
+
+    @property
+    def compared(self) -> Comparison:
+        """The comparison, for criteria that read statistics."""
+        if self.comparison is None:
+            raise ConfigError("this criterion needs task statistics; learn with statistics.collect=true")
+        return self.comparison
 
     def find(self, settings: type[AnySettings]) -> AnySettings:
         """The criterion's settings; the defaults if they were not set."""
@@ -97,6 +116,10 @@ class Criterion(Part):
     features: FeatureRequest | None = None
     needs_auxiliary: bool = False
     """Whether it needs models that were trained with auxiliary outputs (``training.other``, ``training.rotations``)."""
+    reads_statistics: bool = False
+    """Whether it compares inputs with the statistics that every model stores about its tasks."""
+    probabilities: Callable[[Evidence, Tensor], Tensor] | None = None
+    """Evidence and scores (T, B) -> calibrated probabilities of the tasks (B, T), if it has any."""
     fit: Callable[[LearnedTask], Sequence[Stored]] | None = None
     """Called once when a task has been learned; returns what to store about every task so far, the new one last and
     never empty."""
@@ -113,9 +136,18 @@ class Contest(NamedTuple):
     criterion: Criterion
     evidence: Evidence
 
-    def scores(self, task_scores: Sequence[Tensor]) -> Tensor:
+    @property
+    def needs_outputs(self) -> bool:
+        """Whether tasks are compared by weight samples; otherwise these are needed only for the chosen task."""
+        return self.criterion.score is not None
+
+    def scores(self, task_scores: Sequence[Tensor] = ()) -> Tensor:
         """From what ``Criterion.score`` returned for each task, T times (B, ...), to scores (T, B)."""
         return self.criterion.compare(replace(self.evidence, task_scores=task_scores))
+
+    def probabilities(self, scores: Tensor) -> Tensor | None:
+        """Of the tasks: scores (T, N) -> (N, T); None if the criterion has none."""
+        return None if self.criterion.probabilities is None else self.criterion.probabilities(self.evidence, scores)
 
 
 CRITERIA: Registry[Criterion] = Registry("criterion", "chooses tasks by")

@@ -6,7 +6,7 @@ Bayesian logistic regression does, with the last estimate and its precision as t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +32,8 @@ class Combination:
     temperature: float
     spread: Tensor
     """Typical differences of each kind of evidence, by task (T, J)."""
+    seen: int = 0
+    """Held-out inputs that the weights were learned from: the fewer, the less certain is any probability."""
 
     @classmethod
     def stored(cls, names: Sequence[str], stored: Sequence[Stored]) -> "Combination":
@@ -44,6 +46,7 @@ class Combination:
             last.get("pairs.precision", PRIOR_PRECISION * torch.eye(len(names), dtype=torch.float64)),
             float(last.get("pairs.temperature", torch.tensor(1.0))),
             torch.stack(spread) if spread else torch.ones(0, len(names), dtype=torch.float64),
+            int(last.get("pairs.seen", torch.tensor(0))),
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -53,6 +56,7 @@ class Combination:
             "pairs.precision": self.precision,
             "pairs.temperature": torch.tensor(self.temperature, dtype=torch.float64),
             "pairs.spread": self.spread[-1],
+            "pairs.seen": torch.tensor(self.seen),
         }
 
     def scores(self, evidence: TaskEvidence) -> Tensor:
@@ -83,8 +87,9 @@ class Combination:
         return total
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """Of the tasks: scores (T, N) -> (N, T)."""
-        return (-self.temperature * scores).softmax(0).T
+        """Of the tasks: scores (T, N) -> (N, T); as if one more held-out input had belonged to any of them."""
+        doubt = 1.0 / (self.seen + 2)
+        return ((1 - doubt) * (-self.temperature * scores).softmax(0) + doubt / len(scores)).T
 
 
 def differences(costs: Tensor) -> Tensor:
@@ -108,20 +113,16 @@ def updated(combination: Combination, evidence: TaskEvidence) -> Combination:
     terms, newest = evidence.terms(), evidence.num_tasks - 1
     ones = torch.ones(len(combination.names), dtype=torch.float64)
     if newest == 0 or evidence.inputs.shape[1] < 2:
-        spread = torch.cat([combination.spread, ones.unsqueeze(0)])
-        return Combination(
-            combination.names, combination.weights, combination.precision, combination.temperature, spread
-        )
+        return replace(combination, spread=torch.cat([combination.spread, ones.unsqueeze(0)]))
     wins = [differences(terms[name])[newest, :newest] for name in combination.names]  # J times (T - 1, N)
     spread = torch.stack([win.std(1).square().mean().sqrt().clamp_min(1e-9) for win in wins])  # (J,)
     rows = torch.stack([torch.asinh(win / scale) for win, scale in zip(wins, spread, strict=True)])  # (J, T - 1, N)
     flat = rows.flatten(1).T  # (N (T - 1), J)
     share = torch.full((len(flat),), 1.0 / newest, dtype=torch.float64)  # every input counts once
     weights, precision = _learn_weights(flat, share, combination.weights, combination.precision)
-    spreads = torch.cat([combination.spread, spread.unsqueeze(0)])  # (T, J)
-    new = Combination(combination.names, weights, precision, 1.0, spreads)
-    temperature = _learn_temperature(new.scores(evidence)[:, :], newest, combination.temperature)
-    return Combination(combination.names, weights, precision, temperature, spreads)
+    seen, spreads = combination.seen + evidence.inputs.shape[1], torch.cat([combination.spread, spread.unsqueeze(0)])
+    new = replace(combination, weights=weights, precision=precision, spread=spreads, seen=seen)
+    return replace(new, temperature=_learn_temperature(new.scores(evidence), newest, combination.temperature))
 
 
 def _learn_weights(rows: Tensor, share: Tensor, prior: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:

@@ -181,7 +181,7 @@ def gather(
             continue
         run_of_task = run(task, x, task in networks)
         if classes:
-            of_outputs[:, task] = _output_costs(run_of_task.outputs[:, head])
+            of_outputs[:, task] = output_costs(run_of_task.outputs[:, head])
         for space in (space for space in descriptions.spaces if space.network == task):
             features = run_of_task.features[space.layer]
             _compare(space, features, own[space.layer][task], pooled[space.layer][task])
@@ -208,7 +208,7 @@ def _compare(space: Space, features: Tensor, own: Tensor, pooled: Tensor) -> Non
         pooled[task] = -(-to_all[:, classes]).logsumexp(1)  # (N, C) -> (N,)
 
 
-def _output_costs(outputs: Tensor) -> Tensor:
+def output_costs(outputs: Tensor) -> Tensor:
     """Entropy, energy and margin of one task's outputs: (N, C) -> (3, N)."""
     log_probs = outputs.double().log_softmax(1)
     entropy = -(log_probs.exp() * log_probs).sum(1)  # (N, C) -> (N,)

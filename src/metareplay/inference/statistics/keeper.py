@@ -9,12 +9,13 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.inference.statistics.combine import Combination, updated
-from metareplay.inference.statistics.density import input_density
+from metareplay.inference.statistics.density import InputDensity, input_density
 from metareplay.inference.statistics.evidence import (
     Descriptions,
     Stored,
     TaskEvidence,
     gather,
+    output_costs,
     space_name,
     spaces_of,
 )
@@ -236,6 +237,18 @@ class StatisticsKeeper:
     def strangeness(self, evidence: TaskEvidence, tasks: Tensor) -> Tensor:
         """How strange inputs are to these tasks (N,): above 1, unknown."""
         return strangeness(evidence, tasks, list(self.stored()))
+
+    def strangeness_to(self, task: int, x: Tensor) -> Tensor:
+        """How strange inputs are to one task (N,), without asking the others."""
+        stored = self.stored()[task]
+        density = InputDensity.stored(stored)
+        head = self.model.heads[task]
+        costs, residuals = density.costs(x)
+        entropies = torch.zeros(len(x), dtype=torch.float64)
+        if self.classes:
+            entropies = output_costs(self._pass(task, x, False).outputs[:, head])[0]
+        alone = TaskEvidence(*(values.unsqueeze(0) for values in (costs, residuals, entropies, entropies, entropies)))
+        return strangeness(alone, torch.zeros(len(x), dtype=torch.int64), [stored])
 
     def sizes(self) -> list[int]:
         """Bytes of each task's statistics."""
