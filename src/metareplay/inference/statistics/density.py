@@ -1,10 +1,10 @@
-"""Densities of inputs: a mixture over the classes of a task, each Gaussian with a few principal directions.
+"""Densities of inputs: a mixture of Gaussians, a few for each class, each with a few principal directions.
 
 The data stream through in parts: memory does not grow with their number. The variance outside the principal directions
 is spread evenly over all other directions [Tipping and Bishop 1999].
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import log, pi
 
@@ -16,6 +16,12 @@ SMALLEST_VARIANCE = 1e-4
 SMALLEST_SQUARE = 1e-9
 AT_ONCE = 500
 """Inputs that are compared with the densities together."""
+FIRST_EXAMPLES = 1000
+"""Examples of a class by which it is divided into groups."""
+SMALLEST_GROUP = 20
+"""The fewest examples that a group should have."""
+ROUNDS = 15
+"""Rounds of k-means."""
 
 
 @dataclass(frozen=True)
@@ -88,28 +94,27 @@ def _right_singular(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class InputDensity:
-    """p(x) of one task: the classes' Gaussians, weighted by their share of the examples."""
+    """p(x) of one task: Gaussians weighted by their share of the examples."""
 
     mean: Tensor
-    """(C, F)"""
+    """(G, F)"""
     directions: Tensor
-    """Unit vectors (C, q, F); zero where a class has fewer."""
+    """Unit vectors (G, q, F); zero where a Gaussian has fewer."""
     variances: Tensor
-    """(C, q)"""
+    """(G, q)"""
     noise: Tensor
-    """The variance in every other direction (C,)."""
+    """The variance in every other direction (G,)."""
     share: Tensor
-    """(C,)"""
+    """(G,)"""
 
     @classmethod
-    def of(cls, classes: Iterable[PrincipalDirections]) -> "InputDensity":
-        """From the directions of each class."""
-        parts = list(classes)
-        gaussians = [part.gaussian() for part in parts]
-        means, units, variances, noises = zip(*gaussians, strict=True)
+    def of(cls, gaussians: Iterable[PrincipalDirections]) -> "InputDensity":
+        """From the directions of each Gaussian."""
+        parts = list(gaussians)
+        means, units, variances, noises = zip(*(part.gaussian() for part in parts), strict=True)
         most, noise = max(len(unit) for unit in units), torch.tensor(noises, dtype=torch.float64)
-        directions = torch.zeros(len(parts), most, means[0].shape[0], dtype=torch.float64)  # (C, q, F)
-        padded = noise.unsqueeze(1).repeat(1, most)  # (C, q)
+        directions = torch.zeros(len(parts), most, means[0].shape[0], dtype=torch.float64)  # (G, q, F)
+        padded = noise.unsqueeze(1).repeat(1, most)  # (G, q)
         for index, (unit, variance) in enumerate(zip(units, variances, strict=True)):
             directions[index, : len(unit)], padded[index, : len(unit)] = unit, variance
         counts = torch.tensor([part.count for part in parts], dtype=torch.float64)
@@ -127,7 +132,7 @@ class InputDensity:
         return {f"inputs.{name}": getattr(self, name).float() for name in names}
 
     def costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """-log p(x), and the log of the squared distance to the nearest class's principal subspace: (N, F) -> (N,)."""
+        """-log p(x), and the log of the squared distance to the nearest Gaussian's principal subspace: (N, F) -> (N,)."""
         parts = [self._costs(part.flatten(1).double()) for part in x.split(AT_ONCE)]
         costs, residuals = zip(*parts, strict=True) if parts else ((torch.zeros(0),), (torch.zeros(0),))
         return torch.cat(costs), torch.cat(residuals)
@@ -145,16 +150,70 @@ class InputDensity:
             volume = variances.log().sum() + (features - directions) * noise.log() + features * log(2 * pi)
             log_densities.append(share.log() - 0.5 * (distance + volume))
             residuals.append(rest)
-        cost = -torch.stack(log_densities).logsumexp(0)  # (C, B) -> (B,)
-        nearest = torch.stack(residuals).amin(0)  # (C, B) -> (B,)
+        cost = -torch.stack(log_densities).logsumexp(0)  # (G, B) -> (B,)
+        nearest = torch.stack(residuals).amin(0)  # (G, B) -> (B,)
         return cost, nearest.clamp_min(SMALLEST_SQUARE).log()
 
 
-def input_density(parts: Iterable[tuple[Tensor, Tensor]], classes: int, directions: int) -> InputDensity:
-    """From batches of inputs (B, ...) and class indices (B,)."""
-    of_classes: list[PrincipalDirections] = []
-    for x, y in parts:
+def input_density(
+    parts: Callable[[], Iterable[tuple[Tensor, Tensor]]], classes: int, directions: int, components: int
+) -> InputDensity:
+    """From batches of inputs (B, ...) and class indices (B,), which are read twice; at most so many Gaussians a class.
+
+    A class is divided by its nearest centre, found on its first examples.
+    """
+    first: list[list[Tensor]] = [[] for _ in range(classes)]
+    for x, y in parts():
+        for label, rows in enumerate(first):
+            if sum(map(len, rows)) < FIRST_EXAMPLES:
+                rows.append(x.flatten(1)[y == label])
+    centres = [
+        _centres(torch.cat(rows)[:FIRST_EXAMPLES].double(), directions, components) if rows else None for rows in first
+    ]
+    present = [label for label, centre in enumerate(centres) if centre is not None and len(centre)]
+    gaussians = {label: [PrincipalDirections.empty(c.shape[1]) for c in [centres[label]] for _ in c] for label in present}
+    for x, y in parts():
         rows = x.flatten(1)  # (B, F)
-        of_classes = of_classes or [PrincipalDirections.empty(rows.shape[1]) for _ in range(classes)]
-        of_classes = [part.updated(rows[y == label], directions) for label, part in enumerate(of_classes)]
-    return InputDensity.of([part for part in of_classes if part.count])
+        for label in present:
+            of_class = rows[y == label].double()
+            nearest = torch.cdist(of_class, centres[label]).argmin(1)  # (n, k) -> (n,)
+            gaussians[label] = [
+                part.updated(of_class[nearest == index], directions) for index, part in enumerate(gaussians[label])
+            ]
+    return InputDensity.of([part for of_class in gaussians.values() for part in of_class if part.count])
+
+
+def _centres(x: Tensor, directions: int, most: int) -> Tensor:
+    """The centres (k, F) of the groups that a class (n, F) is divided into: as many as describe unseen rows best."""
+    if len(x) < 2 * SMALLEST_GROUP or most == 1:
+        return x.mean(0, keepdim=True)[: len(x)]
+    choices = [count for count in (1, 2, 4, 8, 16) if count <= min(most, len(x) // SMALLEST_GROUP)]
+    if len(x) < FIRST_EXAMPLES:  # with more, every further group helps
+        fitted, unseen = x[1::2], x[::2]
+        costs = []
+        for count in choices:
+            groups = _grouped(fitted, centres := k_means(fitted, count))
+            parts = [PrincipalDirections.empty(x.shape[1]).updated(group, directions) for group in groups if len(group)]
+            costs.append(float(InputDensity.of(parts).costs(unseen)[0].mean()))
+        choices = [choices[costs.index(min(costs))]]
+    return k_means(x, choices[-1])
+
+
+def _grouped(x: Tensor, centres: Tensor) -> list[Tensor]:
+    nearest = torch.cdist(x, centres).argmin(1)  # (n, k) -> (n,)
+    return [x[nearest == index] for index in range(len(centres))]
+
+
+def k_means(x: Tensor, count: int) -> Tensor:
+    """Centres (k, F) of groups of the rows of (n, F) [Lloyd 1982]; begins far apart, from the row nearest the mean."""
+    start = int((x - x.mean(0)).square().sum(1).argmin())
+    chosen = [start]
+    while len(chosen) < count:
+        chosen.append(int(torch.cdist(x, x[chosen]).amin(1).argmax()))
+    centres = x[chosen]
+    for _ in range(ROUNDS):
+        groups = _grouped(x, centres)
+        centres = torch.stack(
+            [group.mean(0) if len(group) else centre for group, centre in zip(groups, centres, strict=True)]
+        )
+    return centres

@@ -159,7 +159,7 @@ class TaskEvidence:
         if self.entropies.any():
             terms |= {"entropy": self.entropies, "energy": self.energies}
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
-        of_layers = {f"own {layer}": values for layer, values in self.own.items()}
+        of_layers = {f"own {layer}": values for layer, values in list(self.own.items())[:1]}  # deeper ones drift most
         return {**named, **of_layers, **{f"pooled {layer}": values for layer, values in self.pooled.items()}}
 
 

@@ -137,10 +137,12 @@ class StatisticsKeeper:
     def _described(self, task: int, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Densities of a task's inputs, and moments of its features in its own and the first networks."""
         classes, features = int(labels.max()) + 1, x[0].numel()
-        directions = self._directions(classes, features)
+        components, directions = self._density_size(classes, features)
         if directions == 0:  # too many classes for separate densities
-            labels, classes, directions = torch.zeros_like(labels), 1, self.settings.directions
-        density = input_density(in_parts(x, labels, 4 * PART), classes, directions)
+            labels, classes = torch.zeros_like(labels), 1
+            components, directions = self._density_size(classes, features)
+        parts = partial(in_parts, x, labels, 4 * PART)
+        density = input_density(parts, classes, max(directions, 1), components)
         stored = density.tensors()
         for network in range(min(task + 1, self.settings.networks)):
             sums: dict[str, MomentSums] = {}
@@ -152,10 +154,12 @@ class StatisticsKeeper:
                 stored |= layer_sums.moments().tensors(space_name(network, layer))
         return stored
 
-    def _directions(self, classes: int, features: int) -> int:
-        """As many principal directions per class as half of the permitted size allows; 0 if not even five fit."""
-        fitting = int(0.5 * self.settings.megabytes * 2**20 / 4 / max(classes * features, 1)) - 1
-        return min(self.settings.directions, fitting) if fitting >= min(5, self.settings.directions) else 0
+    def _density_size(self, classes: int, features: int) -> tuple[int, int]:
+        """Gaussians per class and directions of each, as half of the permitted size allows; (1, 0) if too few."""
+        vectors = int(0.5 * self.settings.megabytes * 2**20 / 4 / max(classes * features, 1))  # per class
+        components = min(self.settings.components, max(1, vectors // (1 + self.settings.directions)))
+        directions = min(self.settings.directions, vectors // components - 1)
+        return components, directions if directions >= min(5, self.settings.directions) else 0
 
     def width(self) -> int:
         """Features per layer, as many as the other half of the permitted size allows."""

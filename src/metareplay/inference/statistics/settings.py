@@ -19,7 +19,7 @@ class StatisticsSettings(Settings):
         "layers and convolutions, at most three of them spread over the depth",
     )
     networks: int = Field(
-        8,
+        2,
         ge=0,
         description="earlier tasks' networks in which every task is described, the first ones; more compare better, "
         "each costs a forward pass and some memory per task",
@@ -27,9 +27,12 @@ class StatisticsSettings(Settings):
     width: int = Field(
         256, ge=2, description="features per layer; wider layers are averaged over positions, then projected"
     )
-    directions: int = Field(25, ge=1, description="principal directions of the inputs of each class")
+    components: int = Field(
+        4, ge=1, description="Gaussians by which the inputs of a class are described; fewer for fewer than 40 examples"
+    )
+    directions: int = Field(20, ge=1, description="principal directions of each of these Gaussians")
     megabytes: float = Field(
-        16.0, gt=0, description="most that one task's statistics may take; directions and width are lowered to fit"
+        16.0, gt=0, description="most that one task's statistics may take; components, directions and width are lowered to fit"
     )
     compensate: bool = Field(
         True, description="map the statistics in a network along when later tasks change that network"
