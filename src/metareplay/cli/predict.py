@@ -34,7 +34,7 @@ def predict(
     criterion: Annotated[
         str | None,
         typer.Option(
-            help="How the task is inferred (metareplay list criteria). Default: ent; variance for regression."
+            help="How the task is inferred (metareplay list criteria). Default: stats, by what is stored about every task."
         ),
     ] = None,
     task: Annotated[str | None, typer.Option(help="Name of the task, if it is known.")] = None,
@@ -53,7 +53,7 @@ def predict(
         str | None, typer.Option(help="Columns of the inputs to copy to the output, comma-separated: id,name.")
     ] = None,
     probabilities: Annotated[
-        str, typer.Option(help="best: of the predicted label; all: one column for every label.")
+        str, typer.Option(help="best: of the predicted label and task; all: one column for every label and task.")
     ] = "best",
     score: Annotated[
         bool, typer.Option("--score", help="Compare with the labels in the file, and print the accuracy.")
@@ -87,7 +87,7 @@ def predict(
     _tell([*(f"note: {note}" for note in read.notes), *(f"warning: {warning}" for warning in read.warnings)], err=True)
     answer = estimator.predict_full(read.x, task, criterion=criterion, batch_wise=batch_wise)
     classes = estimator.classes_ if isinstance(estimator, ContinualClassifier) else []
-    columns = answer_columns(answer, classes, every_probability=probabilities == "all")
+    columns = answer_columns(answer, classes, estimator.task_names, every_probability=probabilities == "all")
     lines = [] if read.labels is None else score_lines(estimator, answer, read.labels, read.tasks)
     content = writer(with_kept(columns, read.kept, read.files))
     if out is None:

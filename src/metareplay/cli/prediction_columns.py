@@ -30,9 +30,13 @@ def check_probabilities(choice: str) -> None:
 
 
 def answer_columns(
-    answer: "ClassPrediction | RealPrediction", classes: Sequence[Hashable], *, every_probability: bool = False
+    answer: "ClassPrediction | RealPrediction",
+    classes: Sequence[Hashable],
+    tasks: Sequence[str] = (),
+    *,
+    every_probability: bool = False,
 ) -> list[OutputColumn]:
-    """A prediction's columns; ``classes`` are the labels of the columns of its probabilities."""
+    """A prediction's columns; ``classes`` and ``tasks`` name the columns of its probabilities."""
     from metareplay.estimators import ClassPrediction
 
     if not isinstance(answer, ClassPrediction):
@@ -40,6 +44,7 @@ def answer_columns(
             OutputColumn("mean", answer.mean.tolist()),
             OutputColumn("std", answer.std.tolist()),
             OutputColumn("task", answer.task, exact=True),
+            *_task_columns(answer, tasks, every_probability),
         ]
     columns = [
         OutputColumn("label", answer.labels.tolist(), exact=True),
@@ -48,10 +53,24 @@ def answer_columns(
         OutputColumn("total", answer.total.tolist()),
         OutputColumn("aleatoric", answer.aleatoric.tolist()),
         OutputColumn("epistemic", answer.epistemic.tolist()),
+        *_task_columns(answer, tasks, every_probability),
     ]
     if every_probability:
         values = answer.probabilities.T.tolist()  # (N, labels) -> (labels, N)
         columns += [OutputColumn(f"p({name})", row) for name, row in zip(_distinct(classes), values, strict=True)]
+    return columns
+
+
+def _task_columns(answer: "ClassPrediction | RealPrediction", tasks: Sequence[str], every: bool) -> list[OutputColumn]:
+    """The probability of the inferred task, with ``every`` those of all tasks, and whether inputs are known."""
+    columns = []
+    if answer.task_probabilities is not None:
+        columns.append(OutputColumn("task_probability", answer.task_probabilities.max(1).tolist()))
+        if every:
+            values = answer.task_probabilities.T.tolist()  # (N, T) -> (T, N)
+            columns += [OutputColumn(f"p(task {name})", row) for name, row in zip(tasks, values, strict=True)]
+    if answer.known is not None:
+        columns.append(OutputColumn("known", answer.known.tolist(), exact=True))
     return columns
 
 

@@ -165,6 +165,11 @@ class ContinualEstimator:
         learner, index = self._trained(), None if task is None else self._task_index(task)
         return learner.predictor.predict(self._inputs(x), index, criterion=criterion, batch_wise=batch_wise)
 
+    def _task_answer(self, answer: Answer) -> tuple[Array | None, Array | None]:
+        """Probabilities of the tasks (N, T), and whether inputs are known (N,)."""
+        probabilities, known = answer.task_probabilities, answer.known
+        return None if probabilities is None else probabilities.numpy(), None if known is None else known.numpy()
+
     def _names(self, answer: Answer) -> list[str]:
         return [self.tasks[index].name for index in answer.task.tolist()]
 

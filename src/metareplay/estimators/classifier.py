@@ -29,6 +29,11 @@ class ClassPrediction:
     """The part inherent in the data: the mean entropy of the individual networks."""
     epistemic: Array
     """The part that more data would remove: how much the networks differ (zero for Dirac posteriors)."""
+    task_probabilities: Array | None = None
+    """Calibrated, one column per task in the order of ``task_names``; None if the task was given, or was inferred by a
+    criterion without probabilities."""
+    known: Array | None = None
+    """Whether each input resembles those of its task (bool); None for models without task statistics."""
 
 
 @final
@@ -90,7 +95,8 @@ class ContinualClassifier(ContinualEstimator):
     ) -> ClassPrediction:
         """Label, task, probabilities and uncertainties for each input; the task is inferred unless it is given.
 
-        ``criterion`` says how (``metareplay list criteria``); by default ``ent``.
+        ``criterion`` says how (``metareplay list criteria``); by default
+        ``stats``, or ``ent`` for models without task statistics.
         ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
         """
         answer = cast(ClassAnswer, self._answer(X, task, criterion, batch_wise))
@@ -106,6 +112,7 @@ class ContinualClassifier(ContinualEstimator):
             answer.total.numpy(),
             answer.aleatoric.numpy(),
             answer.epistemic.numpy(),
+            *self._task_answer(answer),
         )
 
     def predict(

@@ -21,13 +21,18 @@ class RealPrediction:
     std: Array
     """Standard deviation over weight samples: how little the model knows here (epistemic)."""
     task: list[str]
+    task_probabilities: Array | None = None
+    """Calibrated, one column per task in the order of ``task_names``; None if the task was given, or was inferred by a
+    criterion without probabilities."""
+    known: Array | None = None
+    """Whether each input resembles those of its task (bool); None for models without task statistics."""
 
 
 @final
 class ContinualRegressor(ContinualEstimator):
     """Predicts real targets of several tasks learned one after another.
 
-    The inferred task is the one with the lowest predictive variance.
+    The task of an input is inferred from the inputs and features of all tasks, or by the lowest predictive variance.
     """
 
     problem = "regression"
@@ -63,7 +68,7 @@ class ContinualRegressor(ContinualEstimator):
         """Mean, standard deviation and task for each input; the task is inferred unless it is given."""
         answer = cast(RealAnswer, self._answer(X, task, criterion, batch_wise))
         mean, std = (_without_single_column(part.numpy()) for part in self.scaling.undo_y(answer.mean, answer.std))
-        return RealPrediction(mean, std, self._names(answer))
+        return RealPrediction(mean, std, self._names(answer), *self._task_answer(answer))
 
     def predict(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None

@@ -25,6 +25,8 @@ class SquaredErrors(_Record):
     tgiven_during: float | None = None
     tgiven_final: float | None = None
     tinfer_final: float | None = None
+    """By the default criterion."""
+    tinfer_by_criterion: dict[str, float] | None = None
 
 
 class FinalFigures(_Record):
@@ -51,6 +53,33 @@ class ParameterCounts(_Record):
     """Added by each further task."""
     statistics: int | None = None
     """Running statistics of batch normalisation, per task."""
+
+
+class TaskProbabilities(_Record):
+    """How far the probabilities of inferred tasks can be relied on."""
+
+    calibration_error: float | None = None
+    """Expected calibration error over all test inputs, in percent."""
+    calibration_error_by_task: list[float] = []
+    brier_by_task: list[float] = []
+
+
+class UnknownInputs(_Record):
+    """Whether inputs that belong to no task are recognised."""
+
+    false_rejections: list[float] = []
+    """Test inputs of each task that were taken for unknown, in percent."""
+    auroc: dict[str, float] = {}
+    """Test inputs against strangers made from them, by kind."""
+
+
+class StatisticsFigures(_Record):
+    """What is stored about the tasks."""
+
+    bytes_by_task: list[int] = []
+    drift: list[dict[str, tuple[float, float]]] = []
+    """Of each task's network, by layer: how far features moved in all, and what the maps that follow them left open,
+    both as shares of their variance; empty where the network is not followed."""
 
 
 class Environment(BaseModel):
@@ -113,6 +142,11 @@ class Results(_Record):
     before_fine_tuning: FinalFigures | None = None
     task_confusion: dict[str, list[list[float]]] | None = None
     """By criterion; row: the true task, column: how often each task was inferred, in percent."""
+    default_criterion: str | None = None
+    """How a task is inferred unless a criterion is named."""
+    task_probabilities: TaskProbabilities | None = None
+    unknown: UnknownInputs | None = None
+    statistics: StatisticsFigures | None = None
     parameters: ParameterCounts | None = None
     environment: Environment | None = None
     seconds: Seconds | None = None

@@ -10,6 +10,7 @@ import torch
 
 from metareplay.benchmarks.base import Benchmark, Task, TaskData
 from metareplay.errors import MetaReplayError
+from metareplay.evaluation.assess import assess
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.curves import predictive_picture
@@ -17,7 +18,7 @@ from metareplay.experiments.held_out import HeldOut
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
-from metareplay.experiments.scoring import peak_memory_mib, results_of, uncertainty_tensors
+from metareplay.experiments.scoring import assessed, peak_memory_mib, results_of, uncertainty_tensors
 from metareplay.experiments.state import RunState
 from metareplay.files import only_writer
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
@@ -129,7 +130,7 @@ class Run:
             inferred = self.evaluator.inferred(tests)
             softmax = self.evaluator.shared_softmax(tests)
             results = results_of(
-                self.plan, self.state, inferred, softmax=softmax, parameters=self.learner.model.parameter_counts()
+                self.plan, self.state, inferred, softmax=softmax, predictor=self.learner.predictor
             )
             self.state.before = results.final_figures().model_dump()
             self.state.seconds["evaluate"] += time.perf_counter() - began
@@ -196,9 +197,10 @@ class Run:
         began = time.perf_counter()
         inferred = self.evaluator.inferred(tests)
         softmax = self.evaluator.shared_softmax(tests)
-        results = results_of(
-            self.plan, self.state, inferred, softmax=softmax, parameters=self.learner.model.parameter_counts()
-        )
+        predictor = self.learner.predictor
+        results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=predictor)
+        assessment = assess(predictor, tests, seed=self.config.seed)
+        results = assessed(results, assessment)
         self.state.seconds["evaluate"] += time.perf_counter() - began
         seconds = Seconds(**{name: round(value, 3) for name, value in self.state.seconds.items()})
         results = results.model_copy(
@@ -206,7 +208,7 @@ class Run:
         )
         scaling, inputs = self.benchmark.scaling.tensors, self.benchmark.inputs
         save_model(self.folder.path / "model", self.learner, self.benchmark.task_infos(), scaling, inputs)
-        self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred))
+        self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
         self.folder.write_results(results)
         self.folder.log("finished")

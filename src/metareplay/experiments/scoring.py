@@ -8,12 +8,23 @@ import torch
 from torch import Tensor
 
 from metareplay.benchmarks.base import Problem
+from metareplay.evaluation.assess import Assessment
 from metareplay.evaluation.evaluate import Inference, backward_transfer, during, final
 from metareplay.evaluation.uncertainty import EDGES
 from metareplay.experiments.plan import Plan
-from metareplay.experiments.results import Environment, FinalFigures, ParameterCounts, Results, SquaredErrors
+from metareplay.experiments.results import (
+    Environment,
+    FinalFigures,
+    ParameterCounts,
+    Results,
+    SquaredErrors,
+    StatisticsFigures,
+    TaskProbabilities,
+    UnknownInputs,
+)
 from metareplay.experiments.state import RunState
-from metareplay.inference.criteria import criteria_for
+from metareplay.inference.criteria import CRITERIA, criteria_for
+from metareplay.inference.predictor import AnyPredictor
 from metareplay.version import __version__
 
 
@@ -23,9 +34,10 @@ def results_of(
     inferred: Mapping[str, Inference],
     *,
     softmax: float | None,
-    parameters: Mapping[str, int],
+    predictor: AnyPredictor,
 ) -> Results:
     """All figures but time and memory; ``softmax`` is the accuracy of one softmax over all tasks."""
+    default = predictor.default_criterion if inferred else None
     benchmark, config = plan.benchmark, plan.config
     return Results(
         benchmark=benchmark.name,
@@ -36,7 +48,9 @@ def results_of(
         seed=config.seed,
         num_tasks=len(benchmark),
         task_names=[task.name for task in benchmark.task_infos()],
-        **_final_figures(benchmark.problem, state.matrix, state.tuned, inferred, softmax),
+        **_final_figures(benchmark.problem, state.matrix, state.tuned, inferred, softmax, default),
+        default_criterion=default,
+        statistics=_statistics(predictor),
         task_inference_accuracy={name: result.right_task for name, result in inferred.items()},
         calibration_error=state.calibration_error(),
         batch_wise_size=config.inference.batch_wise,
@@ -44,7 +58,7 @@ def results_of(
         tgiven_fine_tuned=state.tuned,
         before_fine_tuning=None if state.before is None else FinalFigures.model_validate(state.before),
         task_confusion={name: result.confusion for name, result in inferred.items()},
-        parameters=ParameterCounts.model_validate(dict(parameters)),
+        parameters=ParameterCounts.model_validate(predictor.model.parameter_counts()),
         environment=environment(config.threads),
     )
 
@@ -55,12 +69,20 @@ def _final_figures(
     tuned: Sequence[float] | None,
     inferred: Mapping[str, Inference],
     softmax: float | None,
+    default: str | None,
 ) -> dict[str, Any]:
     """From the scores after each task, those after fine-tuning, and each criterion's results."""
     last = matrix if tuned is None else [*matrix[:-1], list(tuned)]  # the last row holds the final scores
     if problem == "regression":
-        score = inferred["variance"].score if inferred else None
-        return {"mse": SquaredErrors(tgiven_during=during(matrix), tgiven_final=final(last), tinfer_final=score)}
+        scores = {name: result.score for name, result in inferred.items()}
+        return {
+            "mse": SquaredErrors(
+                tgiven_during=during(matrix),
+                tgiven_final=final(last),
+                tinfer_final=None if default is None else scores.get(default),
+                tinfer_by_criterion=scores or None,
+            )
+        }
     accuracy = {
         "tgiven_during": during(matrix),
         "tgiven_final": final(last),
@@ -76,10 +98,43 @@ def _final_figures(
     }
 
 
-def uncertainty_tensors(state: RunState, inferred: Mapping[str, Inference]) -> dict[str, Tensor]:
-    """For figures of uncertainty: binned scores by criterion (2, T, bins), and each task's reliability (T, 3, bins)."""
-    # the scores of grad are only relative
-    tensors = {f"scores.{name}": result.counts for name, result in inferred.items() if name != "grad"}
+def _statistics(predictor: AnyPredictor) -> StatisticsFigures | None:
+    keeper = predictor.keeper
+    return StatisticsFigures(bytes_by_task=keeper.sizes(), drift=keeper.drift()) if keeper.available else None
+
+
+def assessed(results: Results, assessment: Assessment | None) -> Results:
+    """With what was found about the tasks' probabilities and about strangers."""
+    if assessment is None:
+        return results
+    probabilities = (
+        None
+        if assessment.calibration_error is None
+        else TaskProbabilities(
+            calibration_error=assessment.overall_calibration_error,
+            calibration_error_by_task=assessment.calibration_error,
+            brier_by_task=assessment.brier or [],
+        )
+    )
+    unknown = UnknownInputs(false_rejections=assessment.false_rejections, auroc=assessment.auroc)
+    return results.model_copy(update={"task_probabilities": probabilities, "unknown": unknown})
+
+
+def uncertainty_tensors(
+    state: RunState, inferred: Mapping[str, Inference], assessment: Assessment | None = None
+) -> dict[str, Tensor]:
+    """For figures of uncertainty: binned scores by criterion (2, T, bins), each task's reliability (T, 3, bins).
+
+    And strangeness, of test inputs and of strangers (bins,).
+    """
+    # other scores are only relative
+    tensors = {
+        f"scores.{name}": result.counts
+        for name, result in inferred.items()
+        if CRITERIA[name].logarithmic and CRITERIA[name].score is not None
+    }
+    if assessment is not None:
+        tensors |= {f"strangeness.{name}": counts for name, counts in assessment.histograms.items()}
     bins = state.reliability_tensor()
     if bins is not None:
         tensors["reliability"] = bins
