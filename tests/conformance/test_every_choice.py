@@ -33,7 +33,7 @@ def predictor_of(model: ContinualClassifier | ContinualRegressor) -> AnyPredicto
 
 def scores(model: ContinualClassifier | ContinualRegressor, name: str, x: torch.Tensor) -> torch.Tensor:
     predictor = predictor_of(model)
-    contest = predictor.contest(CRITERIA[name], x)
+    contest = predictor.contests([CRITERIA[name]], x)[0]
     return predictor.scores(contest, predictor.statistics(x, range(TASKS), {}, [contest]))
 
 

@@ -42,7 +42,10 @@ def classifier(method: str = "pr-bbb-cs", tasks: int = 2, **settings: Any) -> Co
 def inferred(model: ContinualClassifier, tasks: int) -> float:
     return float(
         np.mean(
-            [np.mean([name == f"task-{task}" for name in model.predict_task(blobs(task)[0])]) for task in range(tasks)]
+            [
+                np.mean([name == f"task-{task}" for name in model.predict_task(blobs(task)[0], criterion="ent")])
+                for task in range(tasks)
+            ]
         )
     )
 

@@ -177,6 +177,8 @@ def test_weight_samples_are_the_same_each_time(two_lines: ContinualModel) -> Non
     assert not torch.equal(RealPredictor(two_lines, InferenceSettings(samples=4), seed=1).outputs(x, 1), first)
 
 
+OF_ALL, OF_CLASSES = ("mahalanobis", "relative", "pairs", "pca", "stats"), ("energy", "margin")
+"""The criteria that read statistics."""
 ALL, POINT = ["ent", "conf", "agree", "ku", "grad"], ["ent", "conf", "grad"]
 CASES: list[tuple[PosteriorFamily, type[TaskMap], HeadLayout, type[AnyPredictor], list[str]]] = [
     (GaussianFamily(), PerTaskParameters, HeadLayout.SINGLE, ClassPredictor, ALL),
@@ -195,5 +197,11 @@ def test_which_criteria_apply(
     family: PosteriorFamily, task_map: type[TaskMap], layout: HeadLayout, kind: type[AnyPredictor], expected: list[str]
 ) -> None:
     model = linear_model(1, family, [2, 2], task_map=task_map, layout=layout)
-    assert [criterion.name for criterion in kind(model, InferenceSettings(), seed=0).criteria()] == expected
+    choose = task_map is PerTaskParameters or layout is HeadLayout.MULTI
+    by_statistics = {*OF_ALL, *(OF_CLASSES if kind is ClassPredictor else ())}
+    criteria = kind(model, InferenceSettings(), seed=0).criteria()
+    assert [criterion.name for criterion in criteria if not criterion.reads_statistics] == expected
+    assert {criterion.name for criterion in criteria if criterion.reads_statistics} == (
+        by_statistics if choose else set()
+    )
     assert kind(model, InferenceSettings(), seed=0, scenario=Scenario.TASK).criteria() == []

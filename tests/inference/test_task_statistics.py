@@ -81,7 +81,8 @@ def test_tasks_are_chosen_by_what_was_stored_also_after_loading(method: str, tmp
     assert model.learner is not None
     assert again.learner is not None
     stored = [each.learner.predictor.task_statistics.tensors() for each in (model, again) if each.learner is not None]
-    assert set(stored[0]) == {f"means.{task}.{key}" for task in range(3) for key in ("means", "later")}
+    own = {name for name in stored[0] if name.startswith("means.")}
+    assert own == {f"means.{task}.{key}" for task in range(3) for key in ("means", "later")}
     assert [int(stored[0][f"means.{task}.later"]) for task in range(3)] == [
         2,
         1,
@@ -131,7 +132,7 @@ def test_tasks_learned_without_the_criterion_are_named() -> None:
     model = learned()
     register_criterion(Criterion(name="late", description="none", compare=nearest_mean, fit=class_means))
     try:
-        with pytest.raises(ConfigError, match="tasks 0, 1, 2 were learned without it"):
+        with pytest.raises(ConfigError, match="tasks 0, 1, 2 were learned without them"):
             model.predict(blobs(0)[0], criterion="late")
         x, y = blobs(0)
         assert model.learner is not None
@@ -159,7 +160,8 @@ def test_a_criterion_that_fails_leaves_the_model_as_it_was(means: Criterion) -> 
 
 @pytest.mark.usefixtures("means")
 def test_criteria_of_another_problem_store_nothing() -> None:
-    model = ContinualRegressor("sp-bbb", "mlp-5", settings=SETTINGS).learn_task(
+    settings = {**SETTINGS, "statistics.collect": False}
+    model = ContinualRegressor("sp-bbb", "mlp-5", settings=settings).learn_task(
         np.ones((9, 1)) * np.arange(9)[:, None], np.arange(9.0)
     )
     assert model.learner is not None

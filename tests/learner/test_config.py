@@ -447,7 +447,7 @@ def test_what_is_stored_begins_with_the_run_and_has_its_groups_in_one_order(meth
     given = {"method": method, "data.path": "/plants.csv"}
     keys = list(build_config({}, given, "here").dump())
     first = ["benchmark", "method", "network", "seed", "data_seed"]
-    groups = ["data", "tasks", "posterior", "hypernet", "strategy", "training", "inference"]
+    groups = ["data", "tasks", "posterior", "hypernet", "strategy", "training", "inference", "statistics"]
     assert keys[:5] == first
     present = [key for key in groups if key in keys]
     assert keys[-len(present) :] == present
@@ -592,6 +592,16 @@ OTHER_VALUES: dict[str, Any] = {
     "inference.batch_size": 3,
     "inference.grad_steps": 3,
     "inference.grad_rate": 0.5,
+    "statistics.collect": False,
+    "statistics.layers": ["layers.0"],
+    "statistics.networks": 3,
+    "statistics.width": 9,
+    "statistics.directions": 3,
+    "statistics.components": 3,
+    "statistics.megabytes": 0.5,
+    "statistics.compensate": False,
+    "statistics.held_out": 0.3,
+    "statistics.false_rejections": 0.3,
 }
 
 
