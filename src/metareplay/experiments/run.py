@@ -129,9 +129,7 @@ class Run:
             trainer, began = begun, time.perf_counter()
             inferred = self.evaluator.inferred(tests)
             softmax = self.evaluator.shared_softmax(tests)
-            results = results_of(
-                self.plan, self.state, inferred, softmax=softmax, predictor=self.learner.predictor
-            )
+            results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=self.learner.predictor)
             self.state.before = results.final_figures().model_dump()
             self.state.seconds["evaluate"] += time.perf_counter() - began
         else:

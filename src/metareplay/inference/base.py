@@ -109,7 +109,8 @@ class Predictor(ABC, Generic[AnyAnswer]):
     @property
     def default_criterion(self) -> str:
         """By statistics where all tasks have them, else the paper's."""
-        return "stats" if self.keeper.available else criteria_for(self.problem)[0].name
+        paper = next(criterion for criterion in criteria_for(self.problem) if not criterion.reads_statistics)
+        return "stats" if self.keeper.available else paper.name
 
     def learned_without(self, criterion: Criterion) -> list[int]:
         """The tasks for which a criterion lacks the statistics it needs, e.g. because it was registered later."""

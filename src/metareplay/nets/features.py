@@ -17,7 +17,6 @@ from metareplay.nets.lending import borrowed
 from metareplay.nets.noise import drawing_in_evaluation
 from metareplay.nets.weights import Buffers, WeightSpec
 
-
 Flatten = Callable[[Tensor, nn.Module], Tensor]
 OUTPUTS = "outputs"
 """The name under which the network's outputs are returned beside its features."""
@@ -47,10 +46,10 @@ def layer_features(
     """Outputs of the named submodules (``of_inputs``: their inputs), by name; of none, all weighted layers' inputs.
 
     Weight samples (S, W) give features (S, N, F), a single weight vector (W,) gives (N, F). Sample i uses set i of the
-    buffers, modulo their number. Positions of feature maps and sequences are averaged (``pooled``) or flattened; given a
-    ``width``, feature maps are averaged to the finest grid with at most this many features. With ``outputs`` the
-    network's outputs are returned too. For a layer that is called more than once, the last call counts. Random numbers that the network draws come from the
-    generator.
+    buffers, modulo their number. Positions of feature maps and sequences are averaged (``pooled``) or flattened; given
+    a ``width``, feature maps are averaged to the finest grid with at most this many features. With ``outputs`` the
+    network's outputs are returned too. For a layer that is called more than once, the last call counts. Random numbers
+    that the network draws come from the generator.
     """
     samples = weights if weights.dim() == 2 else weights.unsqueeze(0)  # (S, W)
     sets, noise = buffers or [dict(module.named_buffers())], generator or torch.Generator().manual_seed(0)
@@ -74,7 +73,9 @@ def layer_features(
 
 
 @contextmanager
-def _watched(module: nn.Module, layers: Sequence[str], flatten: Flatten, outputs: bool) -> Iterator[Mapping[str, Tensor]]:
+def _watched(
+    module: nn.Module, layers: Sequence[str], flatten: Flatten, outputs: bool
+) -> Iterator[Mapping[str, Tensor]]:
     """Inputs or outputs (B, F) of a module's layers, recorded while it runs; no other thread may use the module."""
     known, seen = dict(module.named_modules()), dict[str, Tensor]()
     if unknown := [name for name in layers if not name or name not in known]:
@@ -105,9 +106,11 @@ def _hook(
 def _flat(value: Tensor, layer: nn.Module, *, pooled: bool, width: int | None) -> Tensor:
     """One row per input: (B, ...) -> (B, F)."""
     if value.dim() == 4 and width is not None and not isinstance(layer, nn.Linear):
-        channels, *sizes = value.shape[1:]
+        channels, height, columns = value.shape[1:]
         side = max(1, isqrt(width // channels))
-        return F.adaptive_avg_pool2d(value, [min(side, size) for size in sizes]).flatten(1)  # (B, C, H, W) -> (B, F)
+        return F.adaptive_avg_pool2d(value, (min(side, height), min(side, columns))).flatten(
+            1
+        )  # (B, C, H, W) -> (B, F)
     if value.dim() < 3 or not pooled:
         return value.flatten(1) if value.dim() > 1 else value.unsqueeze(1)
     if isinstance(layer, nn.Linear):

@@ -38,7 +38,8 @@ def read_tensors(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+            # copies are aligned in memory as new tensors are: vectorised sums depend on it, to the last bit
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} does not exist") from error
     except (SafetensorError, OSError, ValueError) as error:

@@ -22,14 +22,18 @@ def _standardised(by_layer: Mapping[str, Tensor], kind: str, stored: Sequence[St
 def mahalanobis(evidence: Evidence) -> Tensor:
     """The standardised distance to the nearest class of each task (T, B)."""
     compared = evidence.compared
-    return _standardised(compared.evidence.nearest, "nearest", compared.stored) if _has_layers(evidence) else pca(evidence)
+    return (
+        _standardised(compared.evidence.nearest, "nearest", compared.stored) if _has_layers(evidence) else pca(evidence)
+    )
 
 
 def relative(evidence: Evidence) -> Tensor:
     """The same, less the distance to the task as a whole [Ren et al. 2021]."""
     compared = evidence.compared
     return (
-        _standardised(compared.evidence.relative, "relative", compared.stored) if _has_layers(evidence) else pca(evidence)
+        _standardised(compared.evidence.relative, "relative", compared.stored)
+        if _has_layers(evidence)
+        else pca(evidence)
     )
 
 
@@ -41,7 +45,9 @@ def pairs(evidence: Evidence) -> Tensor:
     compared = evidence.compared.evidence
     if not compared.pooled:
         return pca(evidence)
-    wins = torch.stack([differences(values) for values in compared.pooled.values()]).mean(0)  # (L, T, T, B) -> (T, T, B)
+    wins = torch.stack([differences(values) for values in compared.pooled.values()]).mean(
+        0
+    )  # (L, T, T, B) -> (T, T, B)
     lost = (wins < 0).double().sum(1)  # (T, T, B) -> (T, B)
     by_how_much = -wins.mean(1)  # (T, T, B) -> (T, B)
     return lost + 0.5 * by_how_much / (1 + by_how_much.abs())

@@ -135,11 +135,11 @@ def _learn_weights(rows: Tensor, share: Tensor, prior: Tensor, precision: Tensor
         weights = raw.square()
         change = weights - prior
         value = -(share * F.logsigmoid(rows @ weights)).sum() + 0.5 * change @ precision @ change
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
     with torch.enable_grad():
-        optimiser.step(loss)  # type: ignore[no-untyped-call]
+        optimiser.step(loss)
     weights = raw.detach().square()
     odds = rows @ weights
     curvature = share * torch.sigmoid(odds) * torch.sigmoid(-odds)

@@ -167,19 +167,15 @@ def input_density(
         for label, rows in enumerate(first):
             if sum(map(len, rows)) < FIRST_EXAMPLES:
                 rows.append(x.flatten(1)[y == label])
-    centres = [
-        _centres(torch.cat(rows)[:FIRST_EXAMPLES].double(), directions, components) if rows else None for rows in first
-    ]
-    present = [label for label, centre in enumerate(centres) if centre is not None and len(centre)]
-    gaussians = {label: [PrincipalDirections.empty(c.shape[1]) for c in [centres[label]] for _ in c] for label in present}
+    examples = {label: torch.cat(rows)[:FIRST_EXAMPLES].double() for label, rows in enumerate(first)}
+    centres = {
+        label: _centres(of_class, directions, components) for label, of_class in examples.items() if len(of_class)
+    }
+    gaussians = {label: [PrincipalDirections.empty(c.shape[1]) for _ in c] for label, c in centres.items()}
     for x, y in parts():
-        rows = x.flatten(1)  # (B, F)
-        for label in present:
-            of_class = rows[y == label].double()
-            nearest = torch.cdist(of_class, centres[label]).argmin(1)  # (n, k) -> (n,)
-            gaussians[label] = [
-                part.updated(of_class[nearest == index], directions) for index, part in enumerate(gaussians[label])
-            ]
+        for label, of_class in gaussians.items():
+            groups = _grouped(x.flatten(1)[y == label].double(), centres[label])
+            gaussians[label] = [part.updated(group, directions) for part, group in zip(of_class, groups, strict=True)]
     return InputDensity.of([part for of_class in gaussians.values() for part in of_class if part.count])
 
 
@@ -192,7 +188,7 @@ def _centres(x: Tensor, directions: int, most: int) -> Tensor:
         fitted, unseen = x[1::2], x[::2]
         costs = []
         for count in choices:
-            groups = _grouped(fitted, centres := k_means(fitted, count))
+            groups = _grouped(fitted, k_means(fitted, count))
             parts = [PrincipalDirections.empty(x.shape[1]).updated(group, directions) for group in groups if len(group)]
             costs.append(float(InputDensity.of(parts).costs(unseen)[0].mean()))
         choices = [choices[costs.index(min(costs))]]

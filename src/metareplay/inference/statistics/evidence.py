@@ -125,7 +125,7 @@ class Descriptions:
         return cls([InputDensity.stored(task) for task in stored], spaces)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TaskEvidence:
     """The costs of assigning inputs to tasks."""
 
@@ -147,6 +147,8 @@ class TaskEvidence:
     """Half the squared Mahalanobis distance to the nearest class, in the task's home network (T, N)."""
     relative: Mapping[str, Tensor] = field(default_factory=dict)
     """The same, minus the distance to the task as a whole."""
+    classes: bool = True
+    """Whether the outputs are classes, not regression targets."""
 
     @property
     def num_tasks(self) -> int:
@@ -156,7 +158,7 @@ class TaskEvidence:
     def terms(self) -> dict[str, Tensor]:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
-        if self.entropies.any():
+        if self.classes:
             terms |= {"entropy": self.entropies, "energy": self.energies}
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
         of_layers = {f"own {layer}": values for layer, values in list(self.own.items())[:1]}  # deeper ones drift most
@@ -190,8 +192,18 @@ def gather(
                 to_classes = space.own[position].distances(features).amin(1)  # (N, C) -> (N,)
                 nearest[space.layer][home] = to_classes
                 relative[space.layer][home] = to_classes - space.background[position].distances(features)[:, 0]
+    entropies, energies, margins = of_outputs
     return TaskEvidence(
-        torch.stack(input_costs), torch.stack(residuals), *of_outputs, own, pooled, nearest, relative
+        inputs=torch.stack(input_costs),
+        residuals=torch.stack(residuals),
+        entropies=entropies,
+        energies=energies,
+        margins=margins,
+        own=own,
+        pooled=pooled,
+        nearest=nearest,
+        relative=relative,
+        classes=classes,
     )
 
 

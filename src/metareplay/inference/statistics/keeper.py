@@ -195,7 +195,7 @@ class StatisticsKeeper:
                 continue
             part = self._described(task, x[rest], labels[rest]) if len(x) > FOLDS else described
             parts.append(self._gather([*earlier, part], x[fold]))
-        return joined(parts)
+        return joined(parts) if parts else self._gather([*earlier, described], x)
 
     def _own_scale(self, task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
         """Mean and standard deviation of the task's own distances, by which they are standardised."""
@@ -223,9 +223,8 @@ class StatisticsKeeper:
         return self._gather(self.stored(), x, self._descriptions())
 
     def _gather(self, stored: Sequence[Stored], x: Tensor, ready: Descriptions | None = None) -> TaskEvidence:
-        run = partial(self._pass)
         heads = self.model.heads[: len(stored)]
-        return gather(ready or Descriptions.of(stored), x, heads, run, classes=self.classes)
+        return gather(ready or Descriptions.of(stored), x, heads, self._pass, classes=self.classes)
 
     def _descriptions(self) -> Descriptions:
         """Prepared once for every state of the store."""
@@ -251,7 +250,13 @@ class StatisticsKeeper:
         entropies = torch.zeros(len(x), dtype=torch.float64)
         if self.classes:
             entropies = output_costs(self._pass(task, x, False).outputs[:, head])[0]
-        alone = TaskEvidence(*(values.unsqueeze(0) for values in (costs, residuals, entropies, entropies, entropies)))
+        alone = TaskEvidence(
+            inputs=costs.unsqueeze(0),
+            residuals=residuals.unsqueeze(0),
+            entropies=entropies.unsqueeze(0),
+            energies=entropies.unsqueeze(0),
+            margins=entropies.unsqueeze(0),
+        )
         return strangeness(alone, torch.zeros(len(x), dtype=torch.int64), [stored])
 
     def sizes(self) -> list[int]:
@@ -277,16 +282,22 @@ def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
 
 def joined(parts: Sequence[TaskEvidence]) -> TaskEvidence:
     """The evidence of several sets of inputs, one after another."""
-    first = parts[0]
-    plain = ("inputs", "residuals", "entropies", "energies", "margins")
-    by_layer = ("own", "pooled", "nearest", "relative")
+
+    def plain(values: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(values), dim=-1)
+
+    def by_layer(values: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        return {layer: plain([part[layer] for part in values]) for layer in values[0]}
+
     return TaskEvidence(
-        **{name: torch.cat([getattr(part, name) for part in parts], dim=-1) for name in plain},
-        **{
-            name: {
-                layer: torch.cat([getattr(part, name)[layer] for part in parts], dim=-1)
-                for layer in getattr(first, name)
-            }
-            for name in by_layer
-        },
+        inputs=plain([part.inputs for part in parts]),
+        residuals=plain([part.residuals for part in parts]),
+        entropies=plain([part.entropies for part in parts]),
+        energies=plain([part.energies for part in parts]),
+        margins=plain([part.margins for part in parts]),
+        own=by_layer([part.own for part in parts]),
+        pooled=by_layer([part.pooled for part in parts]),
+        nearest=by_layer([part.nearest for part in parts]),
+        relative=by_layer([part.relative for part in parts]),
+        classes=parts[0].classes,
     )

@@ -1,5 +1,6 @@
 """Moments of features: each class's mean and the covariance that a task's classes share, in the space of one layer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -33,7 +34,7 @@ class Moments:
         }
 
     @classmethod
-    def stored(cls, tensors: dict[str, Tensor], prefix: str) -> "Moments":
+    def stored(cls, tensors: Mapping[str, Tensor], prefix: str) -> "Moments":
         """From ``tensors``."""
         mean, half = tensors[f"{prefix}.mean"].double(), tensors[f"{prefix}.covariance"].double()
         features = mean.shape[1]

@@ -32,7 +32,9 @@ class StatisticsSettings(Settings):
     )
     directions: int = Field(20, ge=1, description="principal directions of each of these Gaussians")
     megabytes: float = Field(
-        16.0, gt=0, description="most that one task's statistics may take; components, directions and width are lowered to fit"
+        16.0,
+        gt=0,
+        description="most that one task's statistics may take; components, directions and width are lowered to fit",
     )
     compensate: bool = Field(
         True, description="map the statistics in a network along when later tasks change that network"
