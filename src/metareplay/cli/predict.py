@@ -34,7 +34,7 @@ def predict(
     criterion: Annotated[
         str | None,
         typer.Option(
-            help="How the task is inferred (metareplay list criteria). Default: stats, by what is stored about every task."
+            help="How the task is inferred (metareplay list criteria). Default: stats, what is stored about every task."
         ),
     ] = None,
     task: Annotated[str | None, typer.Option(help="Name of the task, if it is known.")] = None,

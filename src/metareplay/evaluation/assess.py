@@ -42,7 +42,8 @@ def assess(predictor: AnyPredictor, tests: Sequence[TaskData], *, seed: int) -> 
     if not predictor.keeper.available or not tests:
         return None
     infers = bool(predictor.criteria()) and predictor.model.num_tasks > 1
-    strange_to, probabilities = zip(*(_compared(predictor, test.x, task, infers) for task, test in enumerate(tests)))
+    compared = [_compared(predictor, test.x, task, infers) for task, test in enumerate(tests)]
+    strange_to, probabilities = zip(*compared, strict=True)
     known = torch.cat(strange_to)
     x = torch.cat([test.x[:PER_TASK] for test in tests])
     kinds = strangers(x, generator_for(seed, "strangers"))

@@ -45,15 +45,13 @@ def far(x: Tensor, generator: Generator) -> Tensor:
 
 
 IMAGES: Mapping[str, Make] = {"noise": noise, "permuted": permuted, "inverted": inverted, "rotated": rotated}
-SQUARE = 8
-"""The smallest side of flat inputs that are taken for square images."""
 ROWS: Mapping[str, Make] = {"noise": noise, "mixed rows": mixed_rows, "far": far}
 
 
 def strangers(x: Tensor, generator: Generator) -> dict[str, Tensor]:
     """Strangers of several kinds, by name: for images with a channel, a height and a width, or for rows of a table."""
     images = x.dim() == 4
-    makers = {name: make for name, make in (IMAGES if images else ROWS).items()}
+    makers = dict(IMAGES if images else ROWS)
     if images and x.shape[-1] != x.shape[-2]:
         del makers["rotated"]
     if not images and x[0].numel() < 2:

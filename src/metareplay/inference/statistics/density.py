@@ -132,7 +132,7 @@ class InputDensity:
         return {f"inputs.{name}": getattr(self, name).float() for name in names}
 
     def costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """-log p(x), and the log of the squared distance to the nearest Gaussian's principal subspace: (N, F) -> (N,)."""
+        """-log p(x), and the log squared distance to the nearest Gaussian's principal subspace: (N, F) -> (N,)."""
         parts = [self._costs(part.flatten(1).double()) for part in x.split(AT_ONCE)]
         costs, residuals = zip(*parts, strict=True) if parts else ((torch.zeros(0),), (torch.zeros(0),))
         return torch.cat(costs), torch.cat(residuals)
