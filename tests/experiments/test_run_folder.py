@@ -130,8 +130,11 @@ def test_figures_that_do_not_apply_are_null(method: str, tmp_path: Path, tiny_co
     assert ("softmax" in result.tinfer_final) == (method in ("joint", "exp-replay"))
 
 
-def test_a_deterministic_regression_infers_nothing(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    result = Run(Plan.of(tiny_config("pr-dirac", benchmark="regression-1d"), tmp_path / "run")).execute()
+def test_a_deterministic_regression_without_statistics_infers_nothing(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
+    config = tiny_config("pr-dirac", {"statistics.collect": False}, benchmark="regression-1d")
+    result = Run(Plan.of(config, tmp_path / "run")).execute()
     assert result.mse.tinfer_final is None
     assert result.task_inference_accuracy == {}
 
@@ -197,8 +200,11 @@ def test_a_picture_is_kept_for_the_toy_problems(classified: Path, regressed: Pat
 
 def test_uncertainties_are_kept_in_bins(classified: Path, regressed: Path) -> None:
     maps, lines = load_file(classified / "uncertainty.safetensors"), load_file(regressed / "uncertainty.safetensors")
-    assert set(maps) == {"edges", "reliability", *(f"scores.{name}" for name in ("ent", "conf", "agree", "ku"))}
-    assert set(lines) == {"edges", "scores.variance"}
+    strange = {name for name in maps if name.startswith("strangeness.")}
+    assert "strangeness.known" in strange
+    scores = {f"scores.{name}" for name in ("ent", "conf", "agree", "ku")}
+    assert set(maps) == {"edges", "reliability"} | scores | strange
+    assert {name for name in lines if not name.startswith("strangeness.")} == {"edges", "scores.variance"}
     own, other = maps["scores.ent"].sum(-1)  # (2, T, bins) -> (T,), (T,)
     assert torch.equal(other, own.sum() - own)  # every posterior is asked about every input
     assert torch.equal(maps["reliability"][:, 0].sum(-1), own.double())  # and its own task's inputs make the diagram

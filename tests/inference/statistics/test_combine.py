@@ -1,0 +1,120 @@
+"""The combination of evidence: log-odds between tasks, their weights, and probabilities."""
+
+import math
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from metareplay.inference.statistics.combine import PRIOR_PRECISION, PRIOR_WEIGHT, Combination, differences, updated
+from metareplay.inference.statistics.evidence import TaskEvidence
+
+LAYER = "layers.1"
+NAMES = ("inputs", "residuals", "entropy", "energy", f"own {LAYER}", f"pooled {LAYER}")
+
+
+def evidence_of(inputs: Tensor, **others: Tensor) -> TaskEvidence:
+    """Costs of the inputs (T, N), and of whatever else; the rest tells nothing."""
+    zero = torch.zeros_like(inputs)
+    return TaskEvidence(
+        inputs=inputs,
+        residuals=others.get("residuals", zero),
+        entropies=others.get("entropies", zero),
+        energies=others.get("energies", zero),
+        margins=zero,
+        own={LAYER: others.get("own", zero.unsqueeze(0))},
+        pooled={LAYER: zero.unsqueeze(0)},
+    )
+
+
+def random_evidence(rng: Generator, tasks: int, rows: int) -> TaskEvidence:
+    def costs() -> Tensor:
+        return torch.randn(tasks, rows, generator=rng, dtype=torch.float64)
+
+    networks = torch.randn(2, tasks, rows, generator=rng, dtype=torch.float64)
+    networks[1, 0] = torch.nan  # task 0 is not described in network 1
+    return evidence_of(costs(), residuals=costs(), entropies=costs(), energies=costs(), own=networks)
+
+
+def newest(rng: Generator, tasks: int, gap: float, rows: int = 400) -> Tensor:
+    """Costs (T, N) of inputs of the last task, which fits better by a gap on average."""
+    costs = torch.randn(tasks, rows, generator=rng, dtype=torch.float64)
+    costs[:-1] += gap
+    return costs
+
+
+def test_the_odds_of_two_tasks_are_opposite(rng: Generator) -> None:
+    evidence = random_evidence(rng, 4, 30)
+    weights, spread = torch.rand(6, generator=rng).double(), 0.5 + torch.rand(4, 6, generator=rng).double()
+    combination = Combination(NAMES, weights, torch.eye(6).double(), 1.0, spread)
+    odds = combination.log_odds(evidence.terms())
+    assert odds.shape == (4, 4, 30)
+    torch.testing.assert_close(odds, -odds.transpose(0, 1))
+    assert odds.isfinite().all()
+
+
+def test_networks_that_know_both_tasks_are_averaged() -> None:
+    nan = math.nan
+    costs = torch.tensor([[[1.0], [4.0], [6.0]], [[nan], [2.0], [10.0]]], dtype=torch.float64)  # (K, T, 1)
+    actual = differences(costs).squeeze(2)
+    assert actual.tolist() == [[0.0, 3.0, 5.0], [-3.0, 0.0, 5.0], [-5.0, -5.0, 0.0]]  # (8 + 2) / 2 between 1 and 2
+    assert differences(costs[:1]).squeeze(2).tolist() == [[0.0, 3.0, 5.0], [-3.0, 0.0, 2.0], [-5.0, -2.0, 0.0]]
+
+
+def test_two_tasks_by_hand() -> None:
+    """One kind of evidence: log-odds w asinh(d / s); score -log sigmoid of it; probabilities a softmax of scores."""
+    evidence = evidence_of(torch.tensor([[1.0], [4.0]], dtype=torch.float64))
+    weights = torch.tensor([2.0, 0.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    spread = torch.full((2, 6), 1.5, dtype=torch.float64)
+    combination = Combination(NAMES, weights, torch.eye(6).double(), 0.7, spread, seen=98)
+    odds = 2.0 * math.asinh(3.0 / 1.5)
+    scores = combination.scores(evidence)
+    assert scores[:, 0].tolist() == pytest.approx([math.log1p(math.exp(-odds)), math.log1p(math.exp(odds))])
+    certain = 1 / (1 + math.exp(-0.7 * odds))  # the difference of the scores is the log-odds
+    probability = 0.99 * certain + 0.01 * 0.5  # 98 inputs seen: 1 % of doubt
+    assert combination.probabilities(scores)[0].tolist() == pytest.approx([probability, 1 - probability])
+
+
+def test_what_tells_tasks_apart_gains_weight_and_what_misleads_loses_it(rng: Generator) -> None:
+    good, bad = newest(rng, 3, 3.0), newest(rng, 3, -1.0)
+    evidence = evidence_of(good, energies=bad, residuals=newest(rng, 3, 0.0))
+    combination = updated(Combination.stored(NAMES, [{}, {}]), evidence)
+    by_name = dict(zip(NAMES, combination.weights.tolist(), strict=True))
+    assert (combination.weights >= 0).all()
+    assert by_name["inputs"] > 1.0 > PRIOR_WEIGHT > 0.3 > by_name["residuals"] > by_name["energy"]
+    assert by_name["energy"] < 0.01
+    assert by_name[f"pooled {LAYER}"] == pytest.approx(PRIOR_WEIGHT, abs=1e-3)  # says nothing, and nothing about it
+    right = combination.scores(evidence).argmin(0) == 2
+    assert right.double().mean() > 0.9
+    probabilities = combination.probabilities(combination.scores(evidence))
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(400, dtype=torch.float64))
+    assert abs(float(probabilities[:, 2].mean()) - float(right.double().mean())) < 0.07  # neither too sure nor too timid
+
+
+def test_each_task_goes_on_from_what_the_last_one_left(rng: Generator) -> None:
+    first = updated(Combination.stored(NAMES, []), evidence_of(newest(rng, 1, 0.0)))
+    assert first.seen == 0  # one task alone teaches nothing
+    assert first.weights.tolist() == [PRIOR_WEIGHT] * 6
+    second = updated(Combination.stored(NAMES, [first.tensors()]), evidence_of(newest(rng, 2, 2.0)))
+    stored = [first.tensors(), second.tensors()]
+    again = Combination.stored(NAMES, stored)
+    assert torch.equal(again.weights, second.weights)
+    assert torch.equal(again.precision, second.precision)
+    assert torch.equal(again.spread, second.spread)
+    assert (again.temperature, again.seen) == (second.temperature, second.seen) == (second.temperature, 400)
+    assert torch.linalg.eigvalsh(second.precision - PRIOR_PRECISION * torch.eye(6).double()).min() > -1e-9
+    third = updated(again, evidence_of(newest(rng, 3, 2.0)))
+    assert third.seen == 800
+    assert third.spread.shape == (3, 6)
+    assert float(third.precision[0, 0]) > float(second.precision[0, 0]) > PRIOR_PRECISION
+    moved = [float((later.weights - before.weights).norm()) for before, later in ((first, second), (second, third))]
+    assert moved[1] < 0.5 * moved[0]  # what agrees with the prior hardly changes it
+
+
+def test_scores_do_not_depend_on_what_else_is_scored(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence = random_evidence(rng, 3, 25)
+    combination = updated(Combination.stored(NAMES, [{}, {}]), evidence)
+    whole = combination.scores(evidence)
+    monkeypatch.setattr("metareplay.inference.statistics.combine.AT_ONCE", 4)
+    torch.testing.assert_close(combination.scores(evidence), whole)
+    assert combination.scores(evidence_of(torch.zeros(3, 0, dtype=torch.float64))).shape == (3, 0)
