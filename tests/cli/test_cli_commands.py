@@ -126,11 +126,11 @@ def test_all_lists_at_once(command: Command) -> None:
 def test_tasks_of_a_classifier(classifier: Path, command: Command) -> None:
     result = command("tasks", classifier)
     assert result.code == 0
-    assert [line.split() for line in result.out.splitlines()] == [
-        ["number", "task", "classes"],
-        ["0", "sides", "left,", "right"],
-        ["1", "heights", "down,", "up"],
-    ]
+    head, *rows = [line.split() for line in result.out.splitlines()[:3]]
+    assert head == ["number", "task", "classes", "statistics", "features", "moved", "not", "followed"]
+    assert [row[:4] for row in rows] == [["0", "sides", "left,", "right"], ["1", "heights", "down,", "up"]]
+    assert all(row[5] == "KiB" for row in rows)
+    assert "never examples" in result.out.splitlines()[3]
 
 
 def test_tasks_of_a_regressor(regressor: Path, command: Command) -> None:

@@ -146,7 +146,7 @@ def test_an_archive_without_x(command: Command, model: Path, tmp_path: Path) -> 
     [
         (["--task", "winter"], "task 'winter' is unknown; the model has learned 'spring'"),
         (["--criterion", "luck"], "criterion='luck' is unknown. Choose one of ent, conf, agree, ku"),
-        (["--criterion", "agree"], "a point estimate has only one; choose ent, conf or grad, or a method"),
+        (["--criterion", "agree"], "compares weight samples, but a point estimate has only one; choose ent, conf"),
         (["--out", "MODEL/model.json/answers.csv"], "cannot write"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from metareplay.inference.criteria import criteria_for
+
 Command = Callable[..., Any]
 
 
@@ -36,7 +38,8 @@ def test_a_folder_gets_vectors_and_pixels(finished: Path, command: Command) -> N
     result = command("figure", "all", finished, "--theme", "dark")
     assert result.code == 0, result.err
     names = {path.name for path in (finished / "figures").iterdir()}
-    stems = {"curves", "matrix", "confusion-variance", "uncertainty", "regression"}
+    confusions = {f"confusion-{criterion.name}" for criterion in criteria_for("regression")}
+    stems = {"curves", "matrix", "uncertainty", "regression", *confusions}
     assert names == {f"{stem}.{ending}" for stem in stems for ending in ("svg", "pdf", "png")}
     assert "#14171c" in (finished / "figures" / "matrix.svg").read_text()  # the dark theme's paper
     assert all(str(finished / "figures" / name) in result.out for name in names)
@@ -70,7 +73,7 @@ def test_methods_have_names_of_their_own(finished: Path, command: Command, tmp_p
     ("arguments", "words"),
     [
         (("posteriors",), "figure 'posteriors' is unknown; choose one of all, curves"),
-        (("all", "--out", "one.svg"), "is one file, but there are 5 figures"),
+        (("all", "--out", "one.svg"), "is one file, but there are 10 figures"),
         (("reliability",), "nothing that figure 'reliability' could show"),
         (("maps",), "nothing that figure 'maps' could show"),
     ],

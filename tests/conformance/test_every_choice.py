@@ -53,3 +53,21 @@ def test_a_criterion_chooses_tasks(name: str, model: ContinualClassifier | Conti
         assert model.predict_task(raw, criterion=name) == [model.task_names[task] for task in again.argmin(0)]
     model.save(tmp_path)
     assert torch.equal(scores(type(model).load(tmp_path), name, x), together)
+
+
+@pytest.mark.parametrize("method", ["sp-dirac", "sp-bbb", "pr-bbb", "pr-dirac", "pr-ensemble", "vcl", "ewc-multihead"])
+def test_the_default_tells_tasks_apart_by_their_statistics(method: str) -> None:
+    """With separate, generated and shared weights, single ones, several and distributions."""
+    learner = ContinualClassifier(method, "mlp-6", settings={"training.iterations": 30, "inference.samples": 4})
+    rng = np.random.default_rng(0)
+    tasks = [rng.normal(size=(60, 3)) + 6 * task for task in range(TASKS)]
+    for x in tasks:
+        learner.learn_task(x, rng.integers(0, 2, 60))
+    assert predictor_of(learner).default_criterion == "stats"
+    for task, x in enumerate(tasks):
+        answer = learner.predict_full(x)
+        assert np.mean([name == learner.task_names[task] for name in answer.task]) > 0.9
+        assert answer.task_probabilities is not None
+        np.testing.assert_allclose(answer.task_probabilities.sum(1), 1.0)
+        assert answer.known is not None
+        assert answer.known.mean() > 0.7

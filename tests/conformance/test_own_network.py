@@ -257,7 +257,8 @@ def test_estimators_take_a_name_or_a_function(tmp_path: Path, digits: Benchmark)
     for model in (loaded, given):
         model.refresh_task(0)
     after = loaded.learner.tensors(training=False) if loaded.learner else {}
-    changed = {name for name in before if name.startswith("model.statistics.") and not torch.equal(after[name], before[name])}
+    statistics = [name for name in before if name.startswith("model.statistics.")]
+    changed = {name for name in statistics if not torch.equal(after[name], before[name])}
     assert changed == {
         f"model.statistics.0.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
     }

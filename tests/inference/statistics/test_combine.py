@@ -88,7 +88,7 @@ def test_what_tells_tasks_apart_gains_weight_and_what_misleads_loses_it(rng: Gen
     assert right.double().mean() > 0.9
     probabilities = combination.probabilities(combination.scores(evidence))
     torch.testing.assert_close(probabilities.sum(1), torch.ones(400, dtype=torch.float64))
-    assert abs(float(probabilities[:, 2].mean()) - float(right.double().mean())) < 0.07  # neither too sure nor too timid
+    assert abs(float(probabilities[:, 2].mean()) - float(right.double().mean())) < 0.07  # as sure as it is right
 
 
 def test_each_task_goes_on_from_what_the_last_one_left(rng: Generator) -> None:

@@ -49,7 +49,8 @@ def test_strangers_are_rejected_whatever_makes_them_strange(rng: Generator) -> N
 
 def test_one_wild_measure_counts_for_so_much_and_no_more(rng: Generator) -> None:
     stored = calibrated(measures(evidence_of(rng, 500), first(500)), 0.05)
-    far, farther = (strangeness(evidence_of(Generator().manual_seed(1), 9, shift=by), first(9), [stored]) for by in (1e5, 1e9))
+    strangers = [evidence_of(Generator().manual_seed(1), 9, shift=shift) for shift in (1e5, 1e9)]
+    far, farther = (strangeness(stranger, first(9), [stored]) for stranger in strangers)
     torch.testing.assert_close(far, farther)
 
 
