@@ -20,6 +20,8 @@ FIRST_EXAMPLES = 1000
 """Examples of a class by which it is divided into groups."""
 SMALLEST_GROUP = 20
 """The fewest examples that a group should have."""
+VECTORS_PER_DIRECTION = 4
+"""The fewest examples for every principal direction."""
 ROUNDS = 15
 """Rounds of k-means."""
 
@@ -58,13 +60,16 @@ class PrincipalDirections:
     def gaussian(self) -> tuple[Tensor, Tensor, Tensor, float]:
         """Mean (F,), unit directions (q, F), their variances (q,) and the variance in every other direction."""
         features, count = len(self.mean), max(self.count, 1)
-        variances = self.factors.square().sum(1) / count  # (q,)
-        units = self.factors / self.factors.norm(dim=1, keepdim=True).clamp_min(1e-30)  # (q, F)
-        total, others = float(variances.sum()) + self.rest / count, max(features - len(variances), 1)
-        squares = float(variances.square().sum()) + (self.rest / count) ** 2 / others  # tr S^2
+        known = max(1, count // VECTORS_PER_DIRECTION)  # more directions would fit the examples, not their kind
+        factors, dropped = self.factors[:known], self.factors[known:]
+        variances = factors.square().sum(1) / count  # (q,)
+        units = factors / factors.norm(dim=1, keepdim=True).clamp_min(1e-30)  # (q, F)
+        rest = (self.rest + float(dropped.square().sum())) / count
+        total, others = float(variances.sum()) + rest, max(features - len(variances), 1)
+        squares = float(variances.square().sum()) + rest**2 / others  # tr S^2
         shrinkage = oracle_shrinkage(total, squares, count, features)
         mean = total / features
-        noise = (1 - shrinkage) * self.rest / count / others + shrinkage * mean
+        noise = (1 - shrinkage) * rest / others + shrinkage * mean
         floor = max(SMALLEST_VARIANCE * mean, 1e-12)
         variances = ((1 - shrinkage) * variances + shrinkage * mean).clamp_min(floor)
         return self.mean, units, variances, max(noise, floor)

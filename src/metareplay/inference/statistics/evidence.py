@@ -12,7 +12,7 @@ from torch import Tensor
 
 from metareplay.inference.statistics.density import InputDensity
 from metareplay.inference.statistics.moments import LEAST_SHRINKAGE, Moments, with_sphere
-from metareplay.inference.statistics.passes import Pass
+from metareplay.inference.statistics.passes import INPUTS, Pass
 
 Stored = Mapping[str, Tensor]
 RunNetwork = Callable[[int, Tensor, bool], Pass]
@@ -114,13 +114,10 @@ class Descriptions:
     @classmethod
     def of(cls, stored: Sequence[Stored]) -> "Descriptions":
         """Of all tasks, in order."""
-        names = spaces_of(stored[0]) if stored else []
-        layers = [layer for _, layer in names]
-        networks = 1 + max((network for task in stored for network, _ in spaces_of(task)), default=-1)
+        named = spaces_of(stored[-1]) if stored else []  # the last task is described in all of them
         spaces = [
             Space.of(k, layer, [Moments.stored(task, space_name(k, layer)) for task in stored[k:]])
-            for k in range(networks)
-            for layer in layers
+            for k, layer in named
         ]
         return cls([InputDensity.stored(task) for task in stored], spaces)
 
@@ -161,7 +158,8 @@ class TaskEvidence:
         if self.classes:
             terms |= {"entropy": self.entropies, "energy": self.energies}
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
-        of_layers = {f"own {layer}": values for layer, values in list(self.own.items())[:1]}  # deeper ones drift most
+        first = 2 if INPUTS in self.own else 1  # deeper layers drift most
+        of_layers = {f"own {layer}": values for layer, values in list(self.own.items())[:first]}
         return {**named, **of_layers, **{f"pooled {layer}": values for layer, values in self.pooled.items()}}
 
 
@@ -187,7 +185,7 @@ def gather(
         for space in (space for space in descriptions.spaces if space.network == task):
             features = run_of_task.features[space.layer]
             _compare(space, features, own[space.layer][task], pooled[space.layer][task])
-            for home in _homes(space, len(networks)):
+            for home in _homes(space, descriptions.spaces):
                 position = home - space.network
                 to_classes = space.own[position].distances(features).amin(1)  # (N, C) -> (N,)
                 nearest[space.layer][home] = to_classes
@@ -207,9 +205,10 @@ def gather(
     )
 
 
-def _homes(space: Space, networks: int) -> list[int]:
-    """The tasks whose home is this network: its own, and for the last one all later ones."""
-    return list(space.tasks) if space.network == networks - 1 else [space.network]
+def _homes(space: Space, spaces: Sequence[Space]) -> list[int]:
+    """The tasks whose home is this network: its own, and for the last one with this layer all later ones."""
+    last = max(other.network for other in spaces if other.layer == space.layer)
+    return list(space.tasks) if space.network == last else [space.network]
 
 
 def _compare(space: Space, features: Tensor, own: Tensor, pooled: Tensor) -> None:

@@ -20,7 +20,7 @@ from metareplay.inference.statistics.evidence import (
     spaces_of,
 )
 from metareplay.inference.statistics.moments import AffineMap, Moments, MomentSums
-from metareplay.inference.statistics.passes import Pass, chosen_layers, in_parts, run_pass, total_bytes
+from metareplay.inference.statistics.passes import INPUTS, Pass, chosen_layers, in_parts, run_pass, total_bytes
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.unknown import calibrated, measures, strangeness
 from metareplay.inference.task_statistics import TaskStatistics
@@ -33,7 +33,7 @@ NAME = "statistics"
 DRIFT_INPUTS = 2000
 """The most inputs by which a change of a network's features is measured."""
 CALIBRATION_INPUTS = 1000
-FOLDS = 4
+FOLDS = 5
 """Where no inputs are held out, each part of the data is compared with densities of the others."""
 PART = 500
 
@@ -123,6 +123,8 @@ class StatisticsKeeper:
             old_pass = self._pass(network, x, True, weights=self.model.central_weights(network, earlier))
             new_pass = self._pass(network, x, True)
             for layer, old in old_pass.features.items():
+                if layer == INPUTS:
+                    continue  # inputs do not change
                 change = AffineMap.between(old, new_pass.features[layer])
                 name = space_name(network, layer)
                 for task in stored[network:]:

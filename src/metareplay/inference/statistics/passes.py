@@ -15,6 +15,8 @@ from metareplay.nets.noise import drawing_in_evaluation
 from metareplay.nets.weights import run_flat
 
 MOST_LAYERS = 3
+INPUTS = "inputs"
+"""The name under which narrow inputs are described as if they were a layer of the first network."""
 
 
 class Pass(NamedTuple):
@@ -49,22 +51,30 @@ def run_pass(
     """Features and outputs of one network: weights (W,), with the buffers of the task it belongs to."""
     named, width = settings.layers, width or settings.width
     layers = list(named) or chosen_layers(model.network)
-    if not (features and layers):
+    if not features:
         return Pass({}, _outputs(model, weights, task, x, batch_size))
-    by_layer = layer_features(
-        model.network,
-        model.spec,
-        weights,
-        x,
-        model.buffers(task)[:1],
-        layers=layers,
-        of_inputs=not named,
-        width=width,
-        batch_size=batch_size,
-        outputs=True,
+    by_layer = {} if layers else {OUTPUTS: _outputs(model, weights, task, x, batch_size)}
+    by_layer |= (
+        {}
+        if not layers
+        else layer_features(
+            model.network,
+            model.spec,
+            weights,
+            x,
+            model.buffers(task)[:1],
+            layers=layers,
+            of_inputs=not named,
+            width=width,
+            batch_size=batch_size,
+            outputs=True,
+        )
     )
     outputs = by_layer.pop(OUTPUTS)
-    return Pass({name: projected(values, width) for name, values in by_layer.items()}, outputs)
+    described = {name: projected(values, width) for name, values in by_layer.items()}
+    if task == 0 and x[0].numel() <= width:
+        described = {INPUTS: x.flatten(1), **described}
+    return Pass(described, outputs)
 
 
 @torch.no_grad()

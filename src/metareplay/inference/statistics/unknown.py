@@ -17,6 +17,8 @@ from metareplay.inference.statistics.evidence import TaskEvidence
 
 LEAST_SCALE = 0.1
 """The smallest unit of a measure, relative to its largest value over the held-out inputs."""
+LEAST_ENTROPY = 0.1
+"""The smallest unit of entropies, in nats: what a network has been trained on looks far too certain."""
 LEAST, MOST = -1.0, 20.0
 """The fewest and the most units that one measure counts for."""
 
@@ -34,6 +36,7 @@ def calibrated(of_task: Tensor, false_rejections: float) -> dict[str, Tensor]:
     middle = of_task.median(1).values  # (J, N) -> (J,)
     upper = of_task.quantile(1 - false_rejections, dim=1)  # (J,)
     unit = torch.maximum(upper - middle, LEAST_SCALE * (of_task.amax(1) - middle)).clamp_min(1e-9)
+    unit[0] = unit[0].clamp_min(LEAST_ENTROPY)
     sums = _sum(of_task, middle.unsqueeze(1), unit.unsqueeze(1)).sort().values  # (N,)
     rank = min(count, ceil((count + 1) * (1 - false_rejections)))  # split conformal
     return {
