@@ -111,8 +111,12 @@ def test_the_results_of_a_regression(regressed: Path) -> None:
     result = read_results(regressed)
     assert result.keys() >= SCHEMA
     assert result["problem"] == "regression"
-    assert set(result["mse"]) == {"tgiven_during", "tgiven_final", "tinfer_final"}
-    assert all(value > 0 for value in result["mse"].values())
+    errors = dict(result["mse"])
+    by_criterion = errors.pop("tinfer_by_criterion")
+    assert set(errors) == {"tgiven_during", "tgiven_final", "tinfer_final"}
+    assert all(value > 0 for value in (*errors.values(), *by_criterion.values()))
+    assert errors["tinfer_final"] == by_criterion[result["default_criterion"]]
+    assert "variance" in by_criterion
     assert result["mse"]["tgiven_final"] == pytest.approx(mean(result["tgiven_matrix"][-1]))
     assert [result[name] for name in ("tgiven_during", "tgiven_final", "tinfer_final", "batch_wise", "forgetting")] == [
         None

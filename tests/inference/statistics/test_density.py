@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from metareplay.inference.statistics.density import (
+    VECTORS_PER_DIRECTION,
     InputDensity,
     PrincipalDirections,
     input_density,
@@ -58,7 +59,7 @@ def test_parts_give_what_the_whole_gives(sizes: list[int], rng: Generator) -> No
     assert 0.9 * float(best) < float(few.factors.square().sum()) <= float(best) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("rows", "features"), [(40, 5), (30, 60), (300, 60)])
+@pytest.mark.parametrize(("rows", "features"), [(40, 5), (28, 7), (300, 60)])
 def test_shrinkage_is_the_oracle_approximating_one(rows: int, features: int, rng: Generator) -> None:
     x = correlated(rng, rows, features)
     sample = torch.cov(x.T, correction=0)
@@ -71,6 +72,18 @@ def test_shrinkage_is_the_oracle_approximating_one(rows: int, features: int, rng
     floor = 1e-4 * trace / features  # the smallest variance
     torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1.1 * floor)
     assert float(torch.linalg.eigvalsh(actual)[0]) >= floor * (1 - 1e-6)
+
+
+def test_few_examples_have_few_directions(rng: Generator) -> None:
+    """What the other directions explained counts as noise: no variance is lost."""
+    x = correlated(rng, 30, 60)
+    part = PrincipalDirections.empty(60).updated(x, 60)
+    _, units, variances, noise = part.gaussian()
+    assert len(part.factors) == 29
+    assert len(units) == len(variances) == 30 // VECTORS_PER_DIRECTION
+    assert noise > 0
+    total = float(variances.sum()) + (60 - len(variances)) * noise
+    assert total == pytest.approx(float(torch.cov(x.T, correction=0).trace()), rel=1e-6)
 
 
 def test_vectors_that_do_not_vary_are_no_error() -> None:
