@@ -74,11 +74,11 @@ def test_every_format_holds_the_same(model: Path, new: Path, command: Command, t
     assert list(lines[0])[:4] == ["id", "kind", "label", "task"]
     assert [line["id"] for line in lines] == ["007", "12345678901234567890"]  # as written
     for text, line in zip(table, lines, strict=True):
-        of_tasks = [line[name] for name in ("p(task spring)", "p(task summer)")]
+        of_tasks = [line[name] for name in ("task_p(spring)", "task_p(summer)")]
         assert sum(of_tasks) == pytest.approx(1)
         assert line["task_probability"] == max(of_tasks)
         assert line["known"] in (True, False)
-        probabilities = {name: value for name, value in line.items() if name.startswith("p(") and "task" not in name}
+        probabilities = {name: value for name, value in line.items() if name.startswith("p(")}
         assert list(probabilities) == ["p(ash)", "p(oak)", "p(elm)", "p(fir)"]
         assert sum(probabilities.values()) == pytest.approx(1)
         assert line["probability"] == max(probabilities.values()) == probabilities[f"p({line['label']})"]
