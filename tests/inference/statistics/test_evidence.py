@@ -10,6 +10,7 @@ from torch.distributions import MultivariateNormal
 
 from metareplay.inference.statistics.density import InputDensity, PrincipalDirections
 from metareplay.inference.statistics.evidence import (
+    LEAST_SHARE,
     Descriptions,
     Space,
     Stored,
@@ -73,6 +74,13 @@ def mixture_cost(features: Tensor, means: Tensor, covariance: Tensor) -> Tensor:
     return -log_p.logsumexp(0)
 
 
+def floor_of(described: Sequence[Moments]) -> Tensor:
+    """What is added to every covariance of a space whose tasks have equal sizes (F, F)."""
+    within = torch.stack([moments.covariance.diagonal().mean() for moments in described]).mean()
+    between = torch.cat([moments.mean for moments in described]).var(0, correction=0).mean()
+    return LEAST_SHARE * (within + between) * torch.eye(FEATURES, dtype=torch.float64)
+
+
 @pytest.fixture
 def x(rng: Generator) -> Tensor:
     return torch.randn(9, INPUTS, generator=rng) + 1.0
@@ -98,10 +106,11 @@ def test_own_and_pooled_costs(x: Tensor) -> None:
         features, tasks = network(k, x).double(), range(k, 3)
         described: Sequence[Moments] = [moments_of(task, k) for task in tasks]
         shared = sum(moments.covariance for moments in described) / len(described)  # tasks of equal size
-        pooled = with_sphere(torch.as_tensor(shared), LEAST_SHRINKAGE)
+        floor = floor_of(described)
+        pooled = with_sphere(torch.as_tensor(shared), LEAST_SHRINKAGE) + floor
         volume = float(torch.linalg.slogdet(pooled).logabsdet) / 2
         for task, moments in zip(tasks, described, strict=True):
-            own = mixture_cost(features, moments.mean, moments.shrunk())
+            own = mixture_cost(features, moments.mean, moments.shrunk() + floor)
             torch.testing.assert_close(evidence.own[LAYER][k, task], own, rtol=1e-3, atol=1e-3)
             direct = mixture_cost(features, moments.mean, pooled) - volume  # the same for all tasks
             torch.testing.assert_close(evidence.pooled[LAYER][k, task], direct, rtol=1e-3, atol=1e-3)
@@ -112,7 +121,8 @@ def test_distances_are_taken_in_the_tasks_home(x: Tensor) -> None:
     evidence = evidence_of(3, 2, x)
     for task, home in enumerate((0, 1, 1)):
         moments, features = moments_of(task, home), network(home, x).double()
-        inverse = torch.linalg.inv(moments.shrunk())
+        floor = floor_of([moments_of(described, home) for described in range(home, 3)])
+        inverse = torch.linalg.inv(moments.shrunk() + floor)
         centred = features.unsqueeze(1) - moments.mean  # (N, C, F)
         nearest = 0.5 * torch.einsum("ncf,fg,ncg->nc", centred, inverse, centred).amin(1)
         torch.testing.assert_close(evidence.nearest[LAYER][task], nearest, rtol=1e-3, atol=1e-3)
@@ -143,6 +153,18 @@ def test_a_task_of_many_examples_decides_the_shared_covariance() -> None:
     few, many = moments_of(0, 0), moments_of(1, 0)
     heavy = Moments(many.mean, many.covariance, 1_000_000)
     space = Space.of(0, LAYER, [few, heavy])
-    expected = torch.linalg.inv(with_sphere(many.covariance, LEAST_SHRINKAGE))
+    between = torch.cat([few.mean, many.mean]).var(0, correction=0).mean()
+    floor = LEAST_SHARE * (many.covariance.diagonal().mean() + between) * torch.eye(FEATURES, dtype=torch.float64)
+    expected = torch.linalg.inv(with_sphere(many.covariance, LEAST_SHRINKAGE) + floor)
     actual = space.pooled.factor.double() @ space.pooled.factor.double().T  # A A' = C^-1
     torch.testing.assert_close(actual, expected, rtol=1e-2, atol=1e-2 * float(expected.max()))
+
+
+def test_features_that_collapsed_to_a_point_do_not_decide() -> None:
+    """A task whose features do not vary has a volume, and inputs of others are at a distance that can be compared."""
+    usual = moments_of(0, 0)
+    point = Moments(usual.mean[:1], torch.zeros_like(usual.covariance), usual.count)
+    space = Space.of(0, LAYER, [usual, point])
+    features = network(0, examples(0)[0])
+    costs = [gaussian.log_volume - (-gaussian.distances(features)).logsumexp(1) for gaussian in space.own]
+    assert all(cost.abs().max() < 1e3 for cost in costs)

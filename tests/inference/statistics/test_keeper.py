@@ -183,10 +183,13 @@ def test_a_restored_learner_compares_and_learns_on_as_if_never_stored() -> None:
 
 
 def test_no_example_is_stored() -> None:
-    """No tensor has a row per example, and no row is an example, not even one far from all others."""
+    """No tensor has a row per example, and no row is an example, not even one far from all others or of a rare class."""
     data = examples(0, 257)
     data.x[100] = 40.0
-    learner = learn(learner_of("sp-dirac"), [data])
+    data.y[7] = 2  # the only one
+    learner = learner_of("sp-dirac")
+    list(learner.begin_task(data, 3))
+    learner.finish_task(data)
     for name, tensor in learner.predictor.keeper.stored()[0].items():
         assert all(size < 100 for size in tensor.shape if name.split(".")[-1] != "covariance"), name
         if tensor.dim() > 1 and tensor.shape[-1] == INPUTS:
