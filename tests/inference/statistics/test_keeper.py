@@ -183,7 +183,7 @@ def test_a_restored_learner_compares_and_learns_on_as_if_never_stored() -> None:
 
 
 def test_no_example_is_stored() -> None:
-    """No tensor has a row per example, and no row is an example, not even one far from all others or of a rare class."""
+    """No tensor has a row per example, and no row is an example, be it far from the others or of a rare class."""
     data = examples(0, 257)
     data.x[100] = 40.0
     data.y[7] = 2  # the only one
