@@ -68,7 +68,7 @@ def _task_columns(answer: "ClassPrediction | RealPrediction", tasks: Sequence[st
         columns.append(OutputColumn("task_probability", answer.task_probabilities.max(1).tolist()))
         if every:
             values = answer.task_probabilities.T.tolist()  # (N, T) -> (T, N)
-            columns += [OutputColumn(f"p(task {name})", row) for name, row in zip(tasks, values, strict=True)]
+            columns += [OutputColumn(f"task_p({name})", row) for name, row in zip(tasks, values, strict=True)]
     if answer.known is not None:
         columns.append(OutputColumn("known", answer.known.tolist(), exact=True))
     return columns

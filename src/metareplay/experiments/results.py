@@ -77,7 +77,7 @@ class StatisticsFigures(_Record):
     """What is stored about the tasks."""
 
     bytes_by_task: list[int] = []
-    drift: list[dict[str, tuple[float, float]]] = []
+    drift: list[dict[str, list[float]]] = []
     """Of each task's network, by layer: how far features moved in all, and what the maps that follow them left open,
     both as shares of their variance; empty where the network is not followed."""
 

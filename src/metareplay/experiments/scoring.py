@@ -100,7 +100,10 @@ def _final_figures(
 
 def _statistics(predictor: AnyPredictor) -> StatisticsFigures | None:
     keeper = predictor.keeper
-    return StatisticsFigures(bytes_by_task=keeper.sizes(), drift=keeper.drift()) if keeper.available else None
+    if not keeper.available:
+        return None
+    drift = [{layer: list(shares) for layer, shares in of_task.items()} for of_task in keeper.drift()]
+    return StatisticsFigures(bytes_by_task=keeper.sizes(), drift=drift)
 
 
 def assessed(results: Results, assessment: Assessment | None) -> Results:

@@ -16,6 +16,8 @@ from metareplay.inference.statistics.evidence import Stored, TaskEvidence
 
 PRIOR_WEIGHT = 0.5
 PRIOR_PRECISION = 4.0
+LEAST_SPREAD = 0.1
+"""In nats: smaller differences are no evidence."""
 AT_ONCE = 500
 """Inputs whose pairs of tasks are compared together."""
 
@@ -115,7 +117,7 @@ def updated(combination: Combination, evidence: TaskEvidence) -> Combination:
     if newest == 0 or evidence.inputs.shape[1] < 2:
         return replace(combination, spread=torch.cat([combination.spread, ones.unsqueeze(0)]))
     wins = [differences(terms[name])[newest, :newest] for name in combination.names]  # J times (T - 1, N)
-    spread = torch.stack([win.std(1).square().mean().sqrt().clamp_min(1e-9) for win in wins])  # (J,)
+    spread = torch.stack([_spread(win) for win in wins])  # (J,)
     rows = torch.stack([torch.asinh(win / scale) for win, scale in zip(wins, spread, strict=True)])  # (J, T - 1, N)
     flat = rows.flatten(1).T  # (N (T - 1), J)
     share = torch.full((len(flat),), 1.0 / newest, dtype=torch.float64)  # every input counts once
@@ -123,6 +125,12 @@ def updated(combination: Combination, evidence: TaskEvidence) -> Combination:
     seen, spreads = combination.seen + evidence.inputs.shape[1], torch.cat([combination.spread, spread.unsqueeze(0)])
     new = replace(combination, weights=weights, precision=precision, spread=spreads, seen=seen)
     return replace(new, temperature=_learn_temperature(new.scores(evidence), newest, combination.temperature))
+
+
+def _spread(wins: Tensor) -> Tensor:
+    """The typical deviation of some differences (T - 1, N) from their mean; not much less than the differences."""
+    within, size = wins.std(1).square().mean().sqrt(), wins.square().mean().sqrt()
+    return torch.maximum(within, 0.1 * size).clamp_min(LEAST_SPREAD)
 
 
 def _learn_weights(rows: Tensor, share: Tensor, prior: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:

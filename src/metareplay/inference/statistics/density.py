@@ -144,6 +144,7 @@ class InputDensity:
 
     def _costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features, directions = x.shape[1], self.directions.shape[1]
+        half = max(1, features // 2)  # the residual needs directions that are left over
         log_densities, residuals = [], []
         for mean, units, variances, noise, share in zip(
             self.mean, self.directions, self.variances, self.noise, self.share, strict=True
@@ -154,7 +155,7 @@ class InputDensity:
             distance = (along.square() / variances).sum(1) + rest / noise  # (B,)
             volume = variances.log().sum() + (features - directions) * noise.log() + features * log(2 * pi)
             log_densities.append(share.log() - 0.5 * (distance + volume))
-            residuals.append(rest)
+            residuals.append(rest + along[:, half:].square().sum(1))
         cost = -torch.stack(log_densities).logsumexp(0)  # (G, B) -> (B,)
         nearest = torch.stack(residuals).amin(0)  # (G, B) -> (B,)
         return cost, nearest.clamp_min(SMALLEST_SQUARE).log()
@@ -185,19 +186,31 @@ def input_density(
 
 
 def _centres(x: Tensor, directions: int, most: int) -> Tensor:
-    """The centres (k, F) of the groups that a class (n, F) is divided into: as many as describe unseen rows best."""
+    """The centres (k, F) of the groups that a class (n, F) is divided into: as many as describe unseen rows best.
+
+    No group is smaller than ``SMALLEST_GROUP``, so that no centre is an example.
+    """
+    whole = x.mean(0, keepdim=True)  # (1, F)
     if len(x) < 2 * SMALLEST_GROUP or most == 1:
-        return x.mean(0, keepdim=True)[: len(x)]
+        return whole
     choices = [count for count in (1, 2, 4, 8, 16) if count <= min(most, len(x) // SMALLEST_GROUP)]
     if len(x) < FIRST_EXAMPLES:  # with more, every further group helps
-        fitted, unseen = x[1::2], x[::2]
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+        fitted, unseen = x[order[1::2]], x[order[::2]]
         costs = []
         for count in choices:
             groups = _grouped(fitted, k_means(fitted, count))
             parts = [PrincipalDirections.empty(x.shape[1]).updated(group, directions) for group in groups if len(group)]
             costs.append(float(InputDensity.of(parts).costs(unseen)[0].mean()))
         choices = [choices[costs.index(min(costs))]]
-    return k_means(x, choices[-1])
+    centres = k_means(x, choices[-1])
+    while len(centres) > 1:
+        sizes = torch.tensor([len(group) for group in _grouped(x, centres)])
+        if int(sizes.min()) >= SMALLEST_GROUP:
+            return centres
+        keep = torch.arange(len(centres)) != int(sizes.argmin())
+        centres = centres[keep]  # its rows join the nearest of the others
+    return whole
 
 
 def _grouped(x: Tensor, centres: Tensor) -> list[Tensor]:

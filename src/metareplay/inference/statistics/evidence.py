@@ -15,6 +15,9 @@ from metareplay.inference.statistics.moments import LEAST_SHRINKAGE, Moments, wi
 from metareplay.inference.statistics.passes import INPUTS, Pass
 
 Stored = Mapping[str, Tensor]
+LEAST_SHARE = 0.01
+"""Every task varies in every direction by at least this share of what is typical of the space: features of a task may
+have collapsed to almost a point."""
 RunNetwork = Callable[[int, Tensor, bool], Pass]
 """The pass of some inputs through a task's network; features of its layers only if asked for."""
 
@@ -85,22 +88,25 @@ class Space:
             (moments.count / total * moments.covariance for moments in described),
             start=torch.zeros_like(described[0].covariance),
         )
+        means = torch.cat([moments.mean for moments in described])  # (C of all tasks, F)
+        typical = float(shared.diagonal().mean() + means.var(0, correction=0).mean())
+        floor = LEAST_SHARE * max(typical, 1e-12) * torch.eye(len(shared), dtype=shared.dtype)
         stops = torch.tensor([len(moments.mean) for moments in described]).cumsum(0).tolist()
         return cls(
             network,
             layer,
             range(network, network + len(described)),
-            [Gaussian.of(moments.mean, moments.shrunk()) for moments in described],
-            [_background(moments) for moments in described],
-            Gaussian.of(torch.cat([moments.mean for moments in described]), with_sphere(shared, LEAST_SHRINKAGE)),
+            [Gaussian.of(moments.mean, moments.shrunk() + floor) for moments in described],
+            [_background(moments, floor) for moments in described],
+            Gaussian.of(means, with_sphere(shared, LEAST_SHRINKAGE) + floor),
             [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)],
         )
 
 
-def _background(moments: Moments) -> Gaussian:
+def _background(moments: Moments, floor: Tensor) -> Gaussian:
     centred = moments.mean - moments.mean.mean(0)
     between = centred.T @ centred / len(centred)  # (C, F) -> (F, F)
-    covariance = with_sphere(moments.shrunk() + between, LEAST_SHRINKAGE)
+    covariance = with_sphere(moments.shrunk() + between, LEAST_SHRINKAGE) + floor
     return Gaussian.of(moments.mean.mean(0, keepdim=True), covariance)
 
 

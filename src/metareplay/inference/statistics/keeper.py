@@ -36,6 +36,8 @@ CALIBRATION_INPUTS = 1000
 FOLDS = 5
 """Where no inputs are held out, each part of the data is compared with densities of the others."""
 PART = 500
+FEWEST_PER_CLASS = 5
+"""Classes with fewer examples are not described by themselves."""
 
 
 class StatisticsKeeper:
@@ -90,7 +92,7 @@ class StatisticsKeeper:
             self.earlier = None
             return
         earlier = self._compensated(self._sample(train.x, DRIFT_INPUTS, task))
-        labels = train.y if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
+        labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
         described = self._described(task, train.x, labels)
         evidence = self._calibration_evidence(task, train.x, labels, held_out.x, earlier, described)
         combination = updated(Combination.stored(list(evidence.terms()), earlier), evidence)
@@ -127,7 +129,7 @@ class StatisticsKeeper:
                     continue  # inputs do not change
                 change = AffineMap.between(old, new_pass.features[layer])
                 name = space_name(network, layer)
-                for task in stored[network:]:
+                for task in (task for task in stored[network:] if f"{name}.mean" in task):
                     task |= Moments.stored(task, name).mapped(change).tensors(name)
                 so_far = stored[network].get(f"drift.{layer}", torch.zeros(2, dtype=torch.float64))
                 step = torch.tensor([change.moved, change.unexplained], dtype=torch.float64)
@@ -275,6 +277,13 @@ class StatisticsKeeper:
             }
             for task in self.stored()
         ]
+
+
+def common_labels(labels: Tensor) -> Tensor:
+    """Class indices (N,), in which very rare classes join the most frequent one: a mean must not be an example."""
+    counts = torch.bincount(labels)
+    rare = counts < FEWEST_PER_CLASS
+    return torch.where(rare[labels], counts.argmax(), labels)
 
 
 def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:

@@ -72,7 +72,7 @@ def run_pass(
     )
     outputs = by_layer.pop(OUTPUTS)
     described = {name: projected(values, width) for name, values in by_layer.items()}
-    if task == 0 and x[0].numel() <= width:
+    if task == 0 and x.shape[1:].numel() <= width:
         described = {INPUTS: x.flatten(1), **described}
     return Pass(described, outputs)
 
