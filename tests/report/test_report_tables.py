@@ -13,7 +13,8 @@ from rich.table import Table
 from metareplay.errors import DataError
 from metareplay.experiments.results import Results
 from metareplay.report import comparison_table, run_table, seeds_table, summarise
-from metareplay.report.base import Estimate, criteria_of, estimate, mean_matrix, show, show_duration
+from metareplay.report.base import Estimate, estimate, mean_matrix, show, show_bytes, show_duration
+from metareplay.report.criteria import criteria_of, headline_criterion
 
 Make = Callable[..., Results]
 
