@@ -75,7 +75,7 @@ def comparison_table(groups: Mapping[str, Sequence[Results]]) -> Table:
     regression = bool(every) and all(run.regression for run in every)
     common = headline_criterion(every)
     figures = _columns(every, common, regression)
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, collapse_padding=True)
     table.add_column("Method", overflow="fold", vertical="top")
     table.add_column("Seeds", justify="right")
     for figure in figures:
