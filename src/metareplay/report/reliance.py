@@ -104,7 +104,7 @@ def _left(results: Results) -> Sequence[float]:
     return [_largest(drift, 1) for drift in results.statistics.drift] if results.statistics else []
 
 
-def _largest(drift: Mapping[str, tuple[float, float]], which: int) -> float:
+def _largest(drift: Mapping[str, Sequence[float]], which: int) -> float:
     """Over the layers, in percent; NaN for a network that is not followed."""
     return 100 * max(values[which] for values in drift.values()) if drift else float("nan")
 
