@@ -39,7 +39,7 @@ def test_a_folder_gets_vectors_and_pixels(finished: Path, command: Command) -> N
     assert result.code == 0, result.err
     names = {path.name for path in (finished / "figures").iterdir()}
     confusions = {f"confusion-{criterion.name}" for criterion in criteria_for("regression")}
-    stems = {"curves", "matrix", "uncertainty", "regression", *confusions}
+    stems = {"curves", "matrix", "strangeness", "uncertainty", "regression", *confusions}
     assert names == {f"{stem}.{ending}" for stem in stems for ending in ("svg", "pdf", "png")}
     assert "#14171c" in (finished / "figures" / "matrix.svg").read_text()  # the dark theme's paper
     assert all(str(finished / "figures" / name) in result.out for name in names)
@@ -73,7 +73,7 @@ def test_methods_have_names_of_their_own(finished: Path, command: Command, tmp_p
     ("arguments", "words"),
     [
         (("posteriors",), "figure 'posteriors' is unknown; choose one of all, curves"),
-        (("all", "--out", "one.svg"), "is one file, but there are 10 figures"),
+        (("all", "--out", "one.svg"), "is one file, but there are 11 figures"),
         (("reliability",), "nothing that figure 'reliability' could show"),
         (("maps",), "nothing that figure 'maps' could show"),
     ],

@@ -212,6 +212,26 @@ def test_figures_are_compared_with_their_standard_errors() -> None:
     assert (missing.ours, missing.seeds, missing.standard_errors, missing.falls_short) == (None, 0, None, False)
 
 
+def test_the_papers_figures_are_by_the_papers_criteria_whatever_the_default() -> None:
+    errors = SquaredErrors(tinfer_final=0.1, tinfer_by_criterion={"stats": 0.1, "variance": 0.3})
+    accuracies = {"ent": 70.0, "softmax": 60.0, "stats": 98.0}
+    run = results(70.0).model_copy(
+        update={
+            "default_criterion": "stats",
+            "tinfer_final": accuracies,
+            "task_inference_accuracy": {"stats": 100.0, "variance": 95.0},
+            "mse": errors,
+        }
+    )
+    regression, row = paper_table("regression"), PaperRow("PR-X", "pr-bbb", {})
+    assert number_of(TABLE, row, "ent")(run) == 70.0
+    assert number_of(TABLE, row, "softmax")(run) == 60.0
+    assert number_of(regression, row, "tinfer_final")(run) == 0.3
+    assert number_of(regression, row, "right_task")(run) == 95.0
+    earlier = run.model_copy(update={"mse": SquaredErrors(tinfer_final=0.2)})  # by variance, the only one then
+    assert number_of(regression, row, "tinfer_final")(earlier) == 0.2
+
+
 @pytest.mark.parametrize(
     ("ours", "error", "paper", "paper_error", "lower", "short"),
     [

@@ -106,6 +106,47 @@ def classification_results(method: str = "pr-bbb", seed: int = 0, **changes: Any
     } | changes
 
 
+STATISTICS = ("mahalanobis", "relative", "pairs", "pca", "energy", "margin", "stats")
+
+
+def with_statistics(results: dict[str, Any]) -> dict[str, Any]:
+    """The same run with task statistics, by which tasks are inferred unless a criterion is named."""
+    rng = np.random.default_rng(results["seed"])
+    tasks = results["num_tasks"]
+    scores = {name: round(90.0 + number + rng.uniform(0, 0.5), 2) for number, name in enumerate(STATISTICS)}
+    changes: dict[str, Any] = {
+        "default_criterion": "stats",
+        "task_inference_accuracy": (results["task_inference_accuracy"] or {}) | scores,
+        "task_probabilities": {
+            "calibration_error": 1.25,
+            "calibration_error_by_task": [0.5 * (task + 1) for task in range(tasks)],
+            "brier_by_task": [0.011 * (task + 1) for task in range(tasks)],
+        },
+        "unknown": {
+            "false_rejections": [4.0 + task for task in range(tasks)],
+            "auroc": {"noise": 0.999, "mixed rows": 0.875},
+        },
+        "statistics": {
+            "bytes_by_task": [2048 * (task + 1) for task in range(tasks)],
+            "drift": [{"layers.1": [0.031, 0.002], "layers.2": [0.0711, 0.001]}] + [{}] * (tasks - 1),
+        },
+    }
+    if results["task_confusion"]:
+        changes["task_confusion"] = results["task_confusion"] | {
+            name: _confusion(rng, tasks, score) for name, score in scores.items()
+        }
+    if results["problem"] == "regression":
+        errors = results["mse"]
+        changes["mse"] = errors | {
+            "tinfer_final": 0.00555,
+            "tinfer_by_criterion": {"variance": errors["tinfer_final"], "stats": 0.00555, "pca": 7.77},
+        }
+    else:
+        by_statistics = {name: score - 0.1 for name, score in scores.items()}
+        changes |= {key: results[key] | by_statistics for key in ("tinfer_final", "batch_wise")}
+    return results | changes
+
+
 def regression_results(method: str = "pr-avb", seed: int = 0, **changes: Any) -> dict[str, Any]:
     """A results.json of regression-1d: errors instead of accuracies."""
     rng = np.random.default_rng([seed, 7])
@@ -196,8 +237,10 @@ def write_modes_arrays(folder: Path) -> None:
     save_file({name: array.astype(np.float32) for name, array in arrays.items()}, folder / "predictive.safetensors")
 
 
-def write_uncertainty_arrays(folder: Path, criteria: tuple[str, ...] = ("ent", "agree")) -> None:
-    """Binned scores, lower for own inputs than for others, and overconfident predictions."""
+def write_uncertainty_arrays(
+    folder: Path, criteria: tuple[str, ...] = ("ent", "agree"), *, strangers: bool = False
+) -> None:
+    """Binned scores, lower for own inputs than for others, overconfident predictions (105 per task), and strangers."""
     places = np.arange(32)
     own, other = (np.round(200 * np.exp(-(((places - middle) / 5.0) ** 2))) for middle in (10, 22))
     arrays = {f"scores.{name}": np.stack([np.stack([own] * 5), np.stack([other] * 5)]) for name in criteria}
@@ -206,6 +249,10 @@ def write_uncertainty_arrays(folder: Path, criteria: tuple[str, ...] = ("ent", "
         [np.stack([inputs, inputs * (places[:15] + 0.5) / 15, np.floor(inputs * 0.4)])] * 5
     )
     arrays["edges"] = np.logspace(-6, 2, 33)
+    if strangers:  # bins up to 1 are the first eight
+        arrays["strangeness.known"] = np.array([0.0] * 6 + [95.0, 0.0, 5.0] + [0.0] * 31)
+        arrays["strangeness.noise"] = np.array([0.0] * 39 + [40.0])
+        arrays["strangeness.mixed rows"] = np.array([0.0] * 7 + [10.0] + [1.0] * 30 + [0.0, 0.0])
     save_file(arrays, folder / "uncertainty.safetensors")
 
 
@@ -238,6 +285,12 @@ def make_results() -> Callable[..., dict[str, Any]]:
 @pytest.fixture(scope="session")
 def make_regression_results() -> Callable[..., dict[str, Any]]:
     return regression_results
+
+
+@pytest.fixture(scope="session")
+def add_statistics() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """`add_statistics(results)` gives the results of a run with task statistics."""
+    return with_statistics
 
 
 @pytest.fixture(scope="session")

@@ -91,14 +91,17 @@ def pages(
     add_regression_arrays: Callable[..., None],
     add_modes_arrays: Callable[[Path], None],
     add_uncertainty_arrays: Callable[..., None],
+    add_statistics: Callable[..., dict[str, Any]],
 ) -> dict[str, Path]:
     """The page of one run, and of several methods on two benchmarks."""
     folder = tmp_path_factory.mktemp("pages")
-    digits = [write_run(folder / name, make_results(name)) for name in ("pr-bbb", "sp-dirac", "vcl")]
+    results = [add_statistics(make_results("pr-bbb")), make_results("sp-dirac"), make_results("vcl")]
+    digits = [write_run(folder / run["method"], run) for run in results]
     for lean in digits[1:]:  # curves take most of a page's time
         (lean / "metrics.jsonl").unlink()
-    add_uncertainty_arrays(digits[0])
-    curves = [write_run(folder / f"curve-{name}", make_regression_results(name)) for name in ("pr-avb", "vcl")]
+    add_uncertainty_arrays(digits[0], strangers=True)
+    both = [add_statistics(make_regression_results("pr-avb")), make_regression_results("vcl")]
+    curves = [write_run(folder / f"curve-{run['method']}", run) for run in both]
     three = {
         "num_tasks": 3,
         "task_names": ["first", "second", "third"],
@@ -197,6 +200,21 @@ def test_a_click_on_a_heading_sorts(browser: Browser, pages: dict[str, Path]) ->
     assert sorted_by.count("descending") == 1
     assert sorted_by.count("none") == len(headings) - 1
     assert browser.logs()[0] == []
+
+
+def test_groups_of_criteria_are_sorted_apart(browser: Browser, pages: dict[str, Path]) -> None:
+    from selenium.webdriver.common.by import By
+
+    browser.open(pages["one"])
+    script = """
+        const table = document.querySelector('table.sortable');
+        return [...table.tBodies].map(body => [...body.rows].map(row => row.cells[0].dataset.sort ?? ''));"""
+    before = browser.run(script)
+    browser.driver.find_elements(By.CSS_SELECTOR, "table.sortable thead button")[0].click()
+    after = browser.run(script)
+    assert [len(group) for group in after] == [1, 5, 7]
+    assert after == [group if len(group) == 1 else ["", *sorted(group[1:])] for group in before]  # titles stay on top
+    assert before != after
 
 
 def test_where_there_is_no_browser_the_tests_skip_or_fail() -> None:

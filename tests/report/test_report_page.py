@@ -235,3 +235,143 @@ def test_many_tasks_are_folded(report: Report, make_lean_run: MakeRun, make_resu
     page = report([make_lean_run("run", results)], tmp_path / "report.html")
     assert "Each of the 20 tasks" in page.visible
     assert page.count("svg") == 1
+
+
+@pytest.fixture(scope="module")
+def page_with_statistics(
+    report: Report,
+    tmp_path_factory: pytest.TempPathFactory,
+    write_run: Callable[..., Path],
+    make_results: Results,
+    add_statistics: Callable[..., dict[str, Any]],
+    add_uncertainty_arrays: Callable[..., None],
+) -> Any:
+    """The page of a run that infers tasks by statistics."""
+    folder = tmp_path_factory.mktemp("statistics")
+    run = write_run(folder / "run", add_statistics(make_results()))
+    (run / "metrics.jsonl").unlink()
+    add_uncertainty_arrays(run, strangers=True)
+    return report([run], folder / "report.html")
+
+
+def in_order(text: str, *words: str) -> bool:
+    """Whether the words follow one another."""
+    place = 0
+    for word in words:
+        place = text.find(word, place)
+        if place < 0:
+            return False
+        place += len(word)
+    return True
+
+
+def test_the_default_leads_the_page(page_with_statistics: Any) -> None:
+    page = page_with_statistics
+    assert in_order(page.visible, "TInfer-Final (stats)", "Batch-wise (stats)", "TGiven-Final", "Forgetting")
+    assert in_order(page.visible, "Unknown inputs 0.875 AUROC", "(mixed rows)", "6.00 % are falsely rejected")
+    assert in_order(page.visible, "Task probabilities 1.25 %", "Statistics: 6 KiB per task")
+    rows = re.findall(r"<tr[^>]*><th[^>]*>(?:<[^>]*>)*([^<]*)", page.text[page.text.index("Task inferred by, %") :])
+    names = ["stats", "The paper&#x27;s criteria", "ent", "conf", "agree", "ku", "By statistics and outputs"]
+    names += ["mahalanobis", "relative", "pairs", "pca", "energy", "margin"]
+    assert [row.strip() for row in rows[: len(names)]] == names
+    assert page.text.count('<span class="badge">default</span>') == 1
+    assert 'pca <span class="badge">no network: reference</span>' in page.text
+
+
+def test_one_confusion_is_open_and_the_others_are_folded_away(page_with_statistics: Any) -> None:
+    text = page_with_statistics.text
+    folded = text[text.index("Tasks inferred by the other criteria (10)") :]
+    folded = folded[: folded.index("</details>")]
+    titles = re.findall(r"<b>Tasks inferred by (\w+)</b>", text)
+    assert titles[0] == "stats"
+    assert re.findall(r"<b>Tasks inferred by (\w+)</b>", folded) == titles[1:]
+    assert len(titles) == 11
+    assert in_order(text, "Tasks inferred by stats", "<details", "Tasks inferred by ent")
+
+
+def test_each_task_says_how_far_it_can_be_relied_on(page_with_statistics: Any) -> None:
+    page = page_with_statistics
+    headings = ("Right task, %", "Rejected, %", "ECE, %", "Brier score", "Statistics", "Moved, %", "Not followed, %")
+    assert in_order(page.visible, "Is it any of them?", "Known and unknown inputs", *headings)
+    table = page.text[page.text.index("Rejected, %") :]
+    first, second = (re.findall(r"<td[^>]*>([^<]*)", row) for row in re.findall(r"<tr>(.*?)</tr>", table)[:2])
+    assert first[1:] == ["4.00", "0.50", "0.0110", "2 KiB", "7.11", "0.20"]  # the layer with most
+    assert second[1:] == ["5.00", "1.00", "0.0220", "4 KiB", "—", "—"]  # a network that is not followed
+    assert "noise: AUROC 0.999, 100.0 % rejected" in page.visible
+    assert "mixed rows: AUROC 0.875, 75.0 % rejected" in page.visible
+
+
+def test_runs_of_earlier_versions_have_no_empty_sections(page: Any) -> None:
+    assert "TInfer-Final (ent)" in page.visible
+    for words in ("Is it any of them?", "Unknown inputs", "Task probabilities", "Rejected, %", "default", "KiB"):
+        assert words not in page.visible
+
+
+def test_figures_for_batches_need_tests_of_their_size(
+    report: Report,
+    make_lean_run: MakeRun,
+    make_lean_results: Results,
+    add_uncertainty_arrays: Callable[..., None],
+    tmp_path: Path,
+) -> None:
+    for size, shown in ((105, True), (106, False)):  # every task has 105 test inputs
+        folder = make_lean_run(f"run-{size}", make_lean_results(batch_wise_size=size))
+        add_uncertainty_arrays(folder)
+        page = report([folder], tmp_path / "report.html")
+        assert (f"Batches of {size}" in page.visible) == shown
+        assert ("Batch-wise (ent)" in page.visible) == shown
+
+
+def test_regression_shows_every_criterion(
+    report: Report,
+    make_lean_run: MakeRun,
+    make_regression_results: Results,
+    add_statistics: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    results = add_statistics(make_regression_results(task_confusion=None))
+    page = report([make_lean_run("run", results)], tmp_path / "report.html")
+    assert in_order(page.visible, "MSE TInfer-Final (stats) 0.00555", "Right task", "MSE TGiven-Final")
+    assert in_order(page.visible, "Task inferred by", "MSE", "stats default 0.00555", "variance", "pca", "7.77")
+    assert "Batches" not in page.visible
+
+
+def test_methods_are_compared_by_one_criterion_and_exceptions_are_named(
+    report: Report,
+    make_lean_run: MakeRun,
+    make_lean_results: Results,
+    add_statistics: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    softmax = {"tinfer_final": {"softmax": 99.99}, "task_inference_accuracy": None, "batch_wise": None}
+    stats = [add_statistics(make_lean_results("pr-bbb", seed)) for seed in (0, 1)]
+    folders = [make_lean_run(f"pr-bbb-{seed}", results) for seed, results in enumerate(stats)]
+    folders.append(make_lean_run("vcl", make_lean_results("vcl")))
+    folders.append(make_lean_run("exp-replay", make_lean_results("exp-replay", **softmax)))
+    page = report(folders, tmp_path / "report.html")
+    mean = sum(results["tinfer_final"]["stats"] for results in stats) / 2
+    assert "Highest TInfer-Final (stats) 99.99 % exp-replay" in page.visible
+    assert "or, where a run has no such figure, by ent (vcl) or softmax (exp-replay)." in page.visible
+    assert in_order(page.visible, "Comparison", "pr-bbb", "vcl by ent", "exp-replay by softmax")
+    rows = dict(re.findall(r"<tr><th[^>]*>([\w-]+)</th>(.*?)</tr>", page.text))
+    assert f">{mean:.2f} " in rows["pr-bbb"]
+    assert '<span class="meaning">by ent</span>' in page.text
+    assert '99.99<span class="meaning">by softmax</span>' in page.text
+    assert "pca: the inputs alone, no network, as a reference." in page.visible
+    assert in_order(page.visible, "Accuracy with the task inferred, by every criterion", "TInfer stats", "TInfer ent")
+
+
+def test_many_tasks_are_folded_in_every_table(
+    report: Report,
+    make_lean_run: MakeRun,
+    make_lean_results: Results,
+    add_statistics: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+) -> None:
+    tasks = 20
+    results = make_lean_results(
+        num_tasks=tasks, task_names=None, tgiven_matrix=[[97.0] * (i + 1) for i in range(tasks)]
+    )
+    page = report([make_lean_run("run", add_statistics(results))], tmp_path / "report.html")
+    assert "How far each of the 20 tasks can be relied on" in page.visible
+    assert "Each of the 20 tasks" in page.visible

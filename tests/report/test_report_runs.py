@@ -1,5 +1,6 @@
 """What the report reads: run folders, whole, in parts or broken."""
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from metareplay.errors import DataError
 from metareplay.report import write_report
+from metareplay.report.runs import find_runs, group_runs
 
 Results = Callable[..., dict[str, Any]]
 MakeRun = Callable[..., Path]
@@ -22,6 +24,21 @@ def test_a_run_named_twice_counts_once(
     folder = make_lean_run("runs/seed-0", make_lean_results())
     page = report([folder, folder.parent], tmp_path / "report.html")
     assert "seed 0." in page.visible
+
+
+def test_settings_that_earlier_versions_lacked_are_named_only_where_nothing_else_differs(
+    make_lean_run: MakeRun, make_lean_results: Results
+) -> None:
+    def labels(*configs: dict[str, Any]) -> list[str]:
+        number = next(count)
+        folders = [make_lean_run(f"{number}-{i}", make_lean_results(), config) for i, config in enumerate(configs)]
+        return [group.label for group in group_runs(find_runs(folders).runs)]
+
+    count = itertools.count()
+    new = {"statistics": {"collect": True}}
+    shorter, longer = ({"training": {"iterations": number}} for number in (10, 20))
+    assert labels(shorter, longer | new) == ["pr-bbb (iterations=10)", "pr-bbb (iterations=20)"]
+    assert labels(shorter, shorter | new) == ["pr-bbb", "pr-bbb (collect=True)"]
 
 
 def test_unfinished_runs_are_named_and_left_out(

@@ -13,7 +13,8 @@ from rich.table import Table
 from metareplay.errors import DataError
 from metareplay.experiments.results import Results
 from metareplay.report import comparison_table, run_table, seeds_table, summarise
-from metareplay.report.base import Estimate, criteria_of, estimate, mean_matrix, show, show_duration
+from metareplay.report.base import Estimate, estimate, mean_matrix, show, show_bytes, show_duration
+from metareplay.report.criteria import criteria_of, headline_criterion
 
 Make = Callable[..., Results]
 
@@ -190,3 +191,113 @@ def test_mean_matrix_pads_and_averages() -> None:
     assert mean_matrix([None, []], 2) is None
     with pytest.raises(DataError, match="larger than the 1 tasks"):
         mean_matrix([[[1.0], [1.0, 2.0]]], 1)
+
+
+@pytest.fixture
+def make_with_statistics(make_results: Make, add_statistics: Callable[..., dict[str, Any]]) -> Make:
+    return lambda *given, **changes: Results.model_validate(add_statistics(make_results(*given).content()) | changes)
+
+
+def test_the_default_comes_first_then_the_papers_then_the_rest(make_with_statistics: Make) -> None:
+    text = text_of(run_table(make_with_statistics()))
+    rows = [line.split() for line in text.splitlines() if "TInfer-Final" in line]
+    names = ["stats", "ent", "conf", "agree", "ku", "mahalanobis", "relative", "pairs", "pca", "energy", "margin"]
+    assert [row[1] for row in rows] == names
+    assert rows[0][2] == "(default)"
+    assert text.count("(default)") == 1
+    assert rows[names.index("pca")][2:4] == ["(no", "network)"]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    line = "calibration error of task probabilities 1.25 %; false rejections 6.00 %; AUROC against noise 0.999, "
+    assert f"{line}mixed rows 0.875" in " ".join(text.split())
+
+
+def test_nothing_is_marked_where_no_default_was_stored(make_results: Make) -> None:
+    text = text_of(run_table(make_results()))
+    assert "(default)" not in text
+    assert "false rejections" not in text
+
+
+def test_figures_for_batches_are_left_out_where_tests_are_smaller(make_with_statistics: Make) -> None:
+    runs = [make_with_statistics("pr-bbb", seed) for seed in (0, 1)]
+    for table in (run_table(runs[0], batches=False), seeds_table(runs, batches=False)):
+        text = text_of(table)
+        assert "Batches" not in text
+        assert "Right task" in text
+    assert "Batches of 100" in text_of(seeds_table(runs))
+
+
+def test_columns_without_a_figure_are_left_out(make_results: Make) -> None:
+    alone = make_results(tinfer_final={"softmax": 90.0}, task_inference_accuracy=None, batch_wise=None)
+    text = text_of(run_table(alone))
+    assert "Each input" in text
+    assert "Batches" not in text
+    assert "Right task" not in text
+
+
+def test_regression_has_an_error_by_criterion(
+    make_regression_results: Make, add_statistics: Callable[..., dict[str, Any]]
+) -> None:
+    results = Results.model_validate(add_statistics(make_regression_results().content()))
+    rows = {line.split()[2]: line.split() for line in text_of(run_table(results)).splitlines() if "TInfer" in line}
+    assert rows["stats"][3:5] == ["(default)", "0.00555"]
+    assert rows["variance"][3] == f"{results.mse.tinfer_by_criterion['variance']:.3g}"
+    assert list(rows)[:2] == ["stats", "variance"]
+    earlier = make_regression_results(mse={"tinfer_final": 0.25})
+    assert "0.25" in text_of(run_table(earlier))  # by variance, which earlier versions did not say
+
+
+def test_the_headline_is_the_default_or_the_first_of_the_paper(
+    make_results: Make, make_with_statistics: Make, make_regression_results: Make
+) -> None:
+    softmax = make_results(tinfer_final={"softmax": 90.0, "ent": None}, task_inference_accuracy=None, batch_wise=None)
+    assert headline_criterion([make_with_statistics()]) == "stats"
+    assert headline_criterion([make_with_statistics(default_criterion="conf")]) == "conf"
+    assert headline_criterion([make_with_statistics(tinfer_final={"ent": 50.0})]) == "ent"  # no figure by the default
+    assert headline_criterion([make_results(), make_with_statistics(seed=1)]) == "stats"
+    assert headline_criterion([make_results()]) == "ent"
+    assert headline_criterion([softmax]) == "softmax"
+    assert headline_criterion([make_regression_results()]) == "variance"
+    assert headline_criterion([make_results(tinfer_final=None, task_inference_accuracy=None, batch_wise=None)]) is None
+
+
+def test_methods_are_compared_by_the_default_and_exceptions_are_named(
+    make_results: Make, make_with_statistics: Make
+) -> None:
+    softmax = {"tinfer_final": {"softmax": 93.21}, "task_inference_accuracy": None, "batch_wise": None}
+    groups = {
+        "pr-bbb": [make_with_statistics("pr-bbb", seed) for seed in range(2)],
+        "vcl": [make_results("vcl", seed) for seed in range(2)],
+        "exp-replay": [make_results("exp-replay", **softmax)],
+    }
+    text = text_of(comparison_table(groups))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    blocks = text[text.index(" pr-bbb") :]
+    vcl, replay = blocks[blocks.index("vcl") : blocks.index("exp-replay")], blocks[blocks.index("exp-replay") :]
+    assert "ent" in vcl
+    assert "93.21" in replay
+    assert "softmax" in replay
+    assert "softmax" not in blocks[: blocks.index("vcl")]
+
+
+def test_the_summary_has_what_can_be_averaged_at_any_depth(
+    make_with_statistics: Make, make_regression_results: Make, add_statistics: Callable[..., dict[str, Any]]
+) -> None:
+    summary = summarise([make_with_statistics("pr-bbb", seed) for seed in (0, 1)])
+    assert summary["default_criterion"] == "stats"
+    assert summary["unknown"] == {
+        "auroc": {
+            "noise": {"mean": 0.999, "standard_error": 0.0, "n": 2},
+            "mixed rows": {"mean": 0.875, "standard_error": 0.0, "n": 2},
+        }
+    }
+    assert summary["task_probabilities"]["calibration_error"]["mean"] == 1.25
+    assert "statistics" not in summary  # lists by task
+    errors = summarise([Results.model_validate(add_statistics(make_regression_results().content()))])["mse"]
+    assert errors["tinfer_by_criterion"]["stats"]["mean"] == 0.00555
+
+
+@pytest.mark.parametrize(("size", "text"), [(2048, "2 KiB"), (95616, "93 KiB"), (3 * 2**20, "3.0 MiB")])
+def test_how_sizes_are_shown(size: int, text: str) -> None:
+    assert show_bytes(size) == text

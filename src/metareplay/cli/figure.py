@@ -12,7 +12,7 @@ import typer
 from metareplay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from metareplay.report.figures.drawings import Drawing, Kind
+    from metareplay.report.figures.base import Drawing, Kind
     from metareplay.report.runs import FinishedRun, Group
 
 HELP = """Draw a figure of finished runs as SVG, PDF and PNG (metareplay list figures); all draws those that apply.

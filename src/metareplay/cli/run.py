@@ -179,12 +179,11 @@ def _go_offline() -> None:
 
 
 def _one(console: "Console", plan: "Plan", *, resume: bool, tensorboard: bool, quiet: bool) -> None:
-    from metareplay.cli.run_display import write_page
+    from metareplay.cli.run_display import print_table, write_page
     from metareplay.experiments.observers import ObserverList, TensorBoard
     from metareplay.experiments.run import Run
     from metareplay.experiments.run_folder import finished_results
     from metareplay.experiments.seeds import stop_on_signal
-    from metareplay.report import run_table
     from metareplay.training.progress import LiveProgress, Observer
 
     results = finished_results(plan.folder, plan.config) if resume else None
@@ -194,18 +193,18 @@ def _one(console: "Console", plan: "Plan", *, resume: bool, tensorboard: bool, q
         if tensorboard:
             observers.append(TensorBoard(plan.folder / "tensorboard", plan.config.training.log_every))
         results = Run(plan, observer=ObserverList(observers), should_stop=stop_on_signal()).execute(resume=resume)
-    console.print(run_table(results))
+    print_table(console, plan.folder, results)
     write_page(console, plan.folder)
 
 
 def _several(
     console: "Console", plan: "Plan", seeds: range, *, jobs: int, resume: bool, tensorboard: bool, quiet: bool
 ) -> None:
-    from metareplay.cli.run_display import SeedBars, write_page
+    from metareplay.cli.run_display import SeedBars, print_table, write_page
     from metareplay.experiments.run_folder import RunFolder
     from metareplay.experiments.seeds import run_seeds, seed_plans, stop_on_signal
     from metareplay.files import write_atomically
-    from metareplay.report import seeds_table, summarise
+    from metareplay.report import summarise
 
     if not resume:
         RunFolder(plan.folder).refuse_if_used()
@@ -215,5 +214,5 @@ def _several(
             plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=bars.show, should_stop=stop_on_signal()
         )
     write_atomically(plan.folder / "summary.json", json.dumps(summarise(results), indent=1))
-    console.print(seeds_table(results))
+    print_table(console, plan.folder, results)
     write_page(console, plan.folder)

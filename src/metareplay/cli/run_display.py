@@ -13,6 +13,7 @@ from metareplay.errors import MetaReplayError
 if TYPE_CHECKING:
     from metareplay.benchmarks.base import Benchmark
     from metareplay.experiments.plan import Plan
+    from metareplay.experiments.results import Results
     from metareplay.experiments.seeds import SeedStatus
 
 MOST_TASKS = 20
@@ -70,6 +71,19 @@ class SeedBars:
         """Show the progress of each run."""
         for row, status in zip(self.rows, statuses, strict=True):
             self.bars.update(row, completed=status.share, state=status.state)
+
+
+def print_table(console: Console, folder: Path, results: "Results | Sequence[Results]") -> None:
+    """Show the figures of a run or of several seeds; those for batches only if the tests hold whole batches."""
+    from metareplay.experiments.results import Results
+    from metareplay.report import run_table, seeds_table
+    from metareplay.report.runs import find_runs
+
+    batches = all(run.has_whole_batches() for run in find_runs([folder]).runs)
+    if isinstance(results, Results):
+        console.print(run_table(results, batches=batches))
+    else:
+        console.print(seeds_table(results, batches=batches))
 
 
 def write_page(console: Console, folder: Path) -> None:

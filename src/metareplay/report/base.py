@@ -17,16 +17,8 @@ Kind = Literal["percent", "mse", "seconds"]
 
 MISSING = "—"
 
-CRITERION_TITLES: dict[str, str] = {
-    "ent": "the task whose prediction has the lowest entropy",
-    "conf": "the task whose most likely class has the highest probability",
-    "agree": "the task whose weight samples agree most with one another",
-    "ku": "the task with the least uncertainty about its weights (mutual information of weights and label)",
-    "grad": "the task whose share in a mixture of all tasks' predictions lowers its entropy most",
-    "variance": "the task with the smallest predictive variance",
-    "softmax": "one softmax over the classes of all tasks, no task is inferred",
-}
-"""How each criterion chooses a task, in the order in which tables show them."""
+VARIANCE = "variance"
+"""The paper's criterion for regression."""
 
 
 def tinfer(criterion: str) -> Number:
@@ -42,6 +34,18 @@ def batch_wise(criterion: str) -> Number:
 def right_task(criterion: str) -> Number:
     """Share of inputs assigned to the right task."""
     return lambda results: (results.task_inference_accuracy or {}).get(criterion)
+
+
+def inferred_error(criterion: str) -> Number:
+    """Squared error after the last task, with the task inferred; earlier versions stored it by variance alone."""
+
+    def number(results: Results) -> float | None:
+        errors = results.mse or SquaredErrors()
+        if errors.tinfer_by_criterion is not None:
+            return errors.tinfer_by_criterion.get(criterion)
+        return errors.tinfer_final if criterion == VARIANCE else None
+
+    return number
 
 
 def training_seconds(results: Results) -> float | None:
@@ -109,13 +113,14 @@ MSE = (
         False,
     ),
     Measure(
-        lambda results: (results.mse or SquaredErrors()).tinfer_final,
+        inferred_error(VARIANCE),
         "MSE TInfer-Final",
         "mse",
         "Squared error after the last task, with the task inferred.",
         False,
     ),
 )
+"""As the paper defines them: the task is inferred by variance."""
 
 
 class Estimate(NamedTuple):
@@ -142,18 +147,6 @@ def estimate_of(numbers: Sequence[float]) -> Estimate | None:
         return Estimate(mean, None, 1)
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
     return Estimate(mean, math.sqrt(variance / n), n)
-
-
-def criteria_of(runs: Sequence[Results]) -> list[str]:
-    """The criteria for which any run has a figure, in the order of ``CRITERION_TITLES``, unknown ones last by name."""
-    figures = [
-        by_name or {} for run in runs for by_name in (run.tinfer_final, run.task_inference_accuracy, run.batch_wise)
-    ]
-    criteria = {
-        name for by_name in figures for name, value in by_name.items() if value is not None and math.isfinite(value)
-    }
-    order = list(CRITERION_TITLES)
-    return sorted(criteria, key=lambda name: (order.index(name) if name in order else len(order), name))
 
 
 def show_number(value: float, kind: Kind) -> str:
@@ -190,6 +183,11 @@ def show_duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def show_bytes(size: float) -> str:
+    """A human-readable size, e.g. ``95 KiB``."""
+    return f"{size / 1024:.0f} KiB" if size < 2**20 else f"{size / 2**20:.1f} MiB"
+
+
 def task_names(results: Results) -> list[str]:
     """The names of the tasks, or their numbers if the run did not name them."""
     names = results.task_names
@@ -200,6 +198,12 @@ def fine_tuned_row(runs: Sequence[Results]) -> NDArray[np.float64] | None:
     """The mean over seeds of all tasks' scores after fine-tuning on coresets, (T,); None if there was none."""
     rows = [run.tgiven_fine_tuned for run in runs if run.tgiven_fine_tuned]
     return np.array(rows, dtype=np.float64).mean(axis=0) if rows else None  # (seeds, T) -> (T,)
+
+
+def mean_by_task(rows: Sequence[Sequence[float]], tasks: int) -> NDArray[np.float64] | None:
+    """The mean over seeds of a figure by task, (T,); None if no seed has it for all tasks."""
+    whole = [row for row in rows if len(row) == tasks]
+    return np.array(whole, dtype=np.float64).mean(axis=0) if whole else None  # (seeds, T) -> (T,)
 
 
 Matrix = Sequence[Sequence[float | None]]

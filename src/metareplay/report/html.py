@@ -1,11 +1,14 @@
 """Small pieces of HTML. Text given to these functions is plain; they escape it."""
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from typing import NamedTuple
 
-from metareplay.report.base import MISSING, Estimate, Kind, mean_and_error
+from metareplay.report.base import MISSING, Estimate, Kind, mean_and_error, show_number
+
+_LONG = 40  # characters; a longer heading of a row is wrapped
 
 
 class Cell(NamedTuple):
@@ -16,6 +19,7 @@ class Cell(NamedTuple):
     error: str = ""
     best: bool = False
     meaning: str = ""
+    badge: str = ""
 
 
 class Card(NamedTuple):
@@ -35,18 +39,39 @@ def estimate_cell(value: Estimate | None, kind: Kind, *, best: bool = False) -> 
     return Cell(mean, repr(value.mean), error, best)
 
 
-def text_cell(text: str, meaning: str = "") -> Cell:
-    return Cell(text, text, meaning=meaning)
+def number_cell(value: float, kind: Kind) -> Cell:
+    """A number; what is not finite is a dash and is sorted last."""
+    return Cell(show_number(value, kind), repr(float(value))) if math.isfinite(value) else Cell(MISSING)
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]], *, sortable: bool = False, css: str = "") -> str:
+def text_cell(text: str, meaning: str = "", badge: str = "") -> Cell:
+    return Cell(text, text, meaning=meaning, badge=badge)
+
+
+Rows = Iterable[Sequence[Cell]]
+
+
+def table(headers: Sequence[str], rows: Rows, *, sortable: bool = False, css: str = "") -> str:
     """A table in a box that scrolls sideways if needed; the first cell of a row is its heading."""
+    return grouped_table(headers, [("", rows)], sortable=sortable, css=css)
+
+
+def grouped_table(
+    headers: Sequence[str], groups: Iterable[tuple[str, Rows]], *, sortable: bool = False, css: str = ""
+) -> str:
+    """The same with rows in groups that have titles and are sorted apart; a group without a title is not headed."""
     heads = "".join(_head(header, sortable) for header in headers)
-    body = "\n".join(f"<tr>{_cell(row[0], 'th')}{''.join(_cell(cell, 'td') for cell in row[1:])}</tr>" for row in rows)
+    bodies = "".join(_group(title, rows, len(headers)) for title, rows in groups)
     classes = " ".join(filter(None, ("sortable" if sortable else "", css)))
     names = f' class="{classes}"' if classes else ""
-    content = f"<thead><tr>{heads}</tr></thead><tbody>\n{body}\n</tbody>"
+    content = f"<thead><tr>{heads}</tr></thead>{bodies}"
     return f'<div class="panel scroll"><table{names}>{content}</table></div>'
+
+
+def _group(title: str, rows: Rows, columns: int) -> str:
+    head = f'<tr class="group"><th scope="rowgroup" colspan="{columns}">{escape(title)}</th></tr>\n' if title else ""
+    body = "\n".join(f"<tr>{_cell(row[0], 'th')}{''.join(_cell(cell, 'td') for cell in row[1:])}</tr>" for row in rows)
+    return f"<tbody>\n{head}{body}\n</tbody>"
 
 
 def cards(items: Iterable[Card]) -> str:
@@ -110,14 +135,16 @@ def _head(header: str, sortable: bool) -> str:
 
 
 def _cell(cell: Cell, tag: str) -> str:
+    css = "best" if cell.best else "long" if tag == "th" and len(cell.text) > _LONG else ""
     attributes = (
         f' data-sort="{escape(cell.sort)}"'
-        + (' class="best"' if cell.best else "")
+        + (f' class="{css}"' if css else "")
         + (' scope="row"' if tag == "th" else "")
     )
     error = f' <span class="error">± {escape(cell.error)}</span>' if cell.error else ""
     meaning = f'<span class="meaning">{escape(cell.meaning)}</span>' if cell.meaning else ""
-    return f"<{tag}{attributes}>{escape(cell.text)}{error}{meaning}</{tag}>"
+    badge = f' <span class="badge">{escape(cell.badge)}</span>' if cell.badge else ""
+    return f"<{tag}{attributes}>{escape(cell.text)}{badge}{error}{meaning}</{tag}>"
 
 
 def _card(card: Card) -> str:

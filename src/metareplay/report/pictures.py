@@ -9,16 +9,27 @@ from metareplay.report.figures.drawings import DRAWINGS, Drawing
 from metareplay.report.runs import Group
 
 PREDICTIVE = ("regression", "boundaries", "maps", "samples")
+INFERRED = ("confusion", "strangeness")
 
 
 def pictures(group: Group, prefix: str) -> str:
     """The drawings for one method, small ones side by side in a grid."""
-    names = [name for name in DRAWINGS if name not in PREDICTIVE]
+    names = [name for name in DRAWINGS if name not in (*PREDICTIVE, *INFERRED)]
     drawings = [drawing for name in names for drawing in DRAWINGS[name].draw([group], PAGE)]
     wide = [_picture(drawing, prefix) for drawing in drawings if drawing.wide]
     small = [_picture(drawing, prefix) for drawing in drawings if not drawing.wide]
     content = "".join(wide) + (f'<div class="figures">{"".join(small)}</div>' if small else "")
     return f"<h3>Pictures</h3>{content}" if content else ""
+
+
+def confusion_pictures(group: Group, prefix: str) -> list[str]:
+    """Which task was taken for which, by criterion, that of the headline first."""
+    return [_picture(drawing, prefix) for drawing in DRAWINGS["confusion"].draw([group], PAGE)]
+
+
+def strangeness_picture(group: Group, prefix: str) -> str:
+    """Test inputs against strangers."""
+    return "".join(_picture(drawing, prefix) for drawing in DRAWINGS["strangeness"].draw([group], PAGE))
 
 
 def predictive_pictures(groups: Sequence[Group], prefix: str) -> str:

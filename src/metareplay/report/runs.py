@@ -20,6 +20,8 @@ _NOT_A_RUN = {"model", "checkpoint"}
 _NO_VARIANT = {"seed", "seeds", "out", "data_dir", "jobs"}  # keys in which runs of one method may differ
 
 Tensors = dict[str, NDArray[np.floating]]
+Setting = tuple[tuple[str, str], ...]
+"""A configuration as dotted keys and values, sorted."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class FinishedRun:
         """Binned uncertainties and confidences, if the run stored them."""
         return _read_arrays(self.folder / "uncertainty.safetensors")
 
+    def has_whole_batches(self) -> bool:
+        """Whether every task has enough test inputs for one batch of batch-wise task inference; True if unknown."""
+        bins, size = (self.uncertainty() or {}).get("reliability"), self.results.batch_wise_size
+        return bins is None or size is None or bool((bins[:, 0].sum(axis=1) >= size).all())  # (T, 3, bins) -> (T,)
+
 
 @dataclass(frozen=True)
 class Group:
@@ -63,6 +70,11 @@ class Group:
     @property
     def regression(self) -> bool:
         return self.first.regression
+
+    @property
+    def batch_wise(self) -> bool:
+        """Whether figures for batches of inputs mean what they say."""
+        return not self.regression and all(run.has_whole_batches() for run in self.runs)
 
 
 class FoundRuns(NamedTuple):
@@ -113,7 +125,7 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
 
 def group_runs(runs: Sequence[FinishedRun]) -> list[Group]:
     """Group runs that differ only in the seed; if a method has runs with different settings, the labels show them."""
-    variants: dict[tuple[str, ...], dict[tuple[tuple[str, str], ...], list[FinishedRun]]] = {}
+    variants: dict[tuple[str, ...], dict[Setting, list[FinishedRun]]] = {}
     for run in runs:
         results = run.results
         identity = tuple(
@@ -125,14 +137,20 @@ def group_runs(runs: Sequence[FinishedRun]) -> list[Group]:
         variants.setdefault(identity, {}).setdefault(setting, []).append(run)
     groups = []
     for identity, by_setting in variants.items():
-        common = set.intersection(*(set(setting) for setting in by_setting))
-        for setting, members in by_setting.items():
-            differing = ", ".join(
-                f"{key.split('.')[-1]}={value}" for key, value in setting if (key, value) not in common
-            )
-            label = f"{identity[1]} ({differing})" if differing else identity[1]
+        for remark, members in zip(_remarks(list(by_setting)), by_setting.values(), strict=True):
+            label = f"{identity[1]} ({remark})" if remark else identity[1]
             groups.append(Group(label, tuple(sorted(members, key=lambda run: run.results.seed))))
     return groups
+
+
+def _remarks(settings: Sequence[Setting]) -> list[str]:
+    """By what settings runs of one method differ: those that all of them have, if this tells them apart."""
+    common = set.intersection(*(set(setting) for setting in settings))
+    shared = set.intersection(*({key for key, _ in setting} for setting in settings))
+    differing = [[pair for pair in setting if pair not in common] for setting in settings]
+    by_all = [[pair for pair in pairs if pair[0] in shared] for pairs in differing]
+    chosen = by_all if len(set(map(tuple, by_all))) == len(settings) else differing
+    return [", ".join(f"{key.split('.')[-1]}={value}" for key, value in pairs) for pairs in chosen]
 
 
 def _folders_with(folder: Path, name: str) -> list[Path]:

@@ -12,27 +12,25 @@ from metareplay.experiments.results import FinalFigures, ParameterCounts, Result
 from metareplay.report import html
 from metareplay.report.base import (
     CALIBRATION,
-    CRITERION_TITLES,
-    MISSING,
     MSE,
     TASK_GIVEN,
     Estimate,
     Kind,
     Number,
     batch_wise,
-    criteria_of,
     estimate,
     fine_tuned_row,
     mean_and_error,
     mean_matrix,
     right_task,
     show,
+    show_bytes,
     show_duration,
-    show_number,
     task_names,
-    tinfer,
     training_seconds,
 )
+from metareplay.report.criteria import TITLES, headline_criterion, headline_measure
+from metareplay.report.reliance import aurocs, bytes_per_task, false_rejections, task_calibration_error
 from metareplay.report.runs import Group
 
 SCENARIOS = {
@@ -41,71 +39,69 @@ SCENARIOS = {
     "class": "each task has its own classes, and the task has to be inferred to name the class",
 }
 
-_MOST_ROWS = 12  # a longer table of tasks is collapsed
-
-
-def headline_criterion(runs: Sequence[Results]) -> str | None:
-    """The criterion the paper reports first: entropy, or the method's alternative; never the best in hindsight."""
-    return next((name for name in criteria_of(runs) if estimate(runs, tinfer(name)) is not None), None)
+MOST_ROWS = 12
+"""A longer table of tasks is collapsed."""
 
 
 def headline(group: Group) -> str:
-    """The cards at the top: results and costs."""
-    runs = group.results
-    if group.regression:
-        items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in MSE[1:]]
-        right = estimate(runs, right_task("variance"))
-        items.append(
-            _card(
-                right,
-                "Right task",
-                "percent",
-                "Share of inputs assigned to the right task, by predictive variance.",
-            )
-        )
-    else:
-        name = headline_criterion(runs)
-        items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in (TASK_GIVEN[1], TASK_GIVEN[2])]
-        if name is not None:
-            how = f"Accuracy after the last task, task unknown: {CRITERION_TITLES.get(name, name)}."
-            items.insert(1, _card(estimate(runs, tinfer(name)), f"TInfer-Final ({name})", "percent", how))
-            size = group.first.batch_wise_size
-            how = f"The same when {size or 'several'} inputs of one task are judged together."
-            items.insert(2, _card(estimate(runs, batch_wise(name)), f"Batch-wise ({name})", "percent", how))
-    return html.cards(item for item in (*items, *_costs(group)) if item is not None)
+    """The cards at the top: results, what they can be relied on for, and costs."""
+    runs, regression = group.results, group.regression
+    name = headline_criterion(runs)
+    given = MSE[1:2] if regression else TASK_GIVEN[1:3]
+    items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in given]
+    if name is not None:
+        items = [*_inferred_cards(group, name), *items]
+    return html.cards(item for item in (*items, *_reliance_cards(runs), *_costs(group)) if item is not None)
+
+
+def _inferred_cards(group: Group, name: str) -> list[html.Card | None]:
+    """Figures with the task inferred by the headline's criterion."""
+    runs, regression = group.results, group.regression
+    measure = headline_measure(name, regression=regression)
+    what = "Squared error" if regression else "Accuracy"
+    how = f"{what} after the last task, task unknown: {TITLES.get(name, name)}."
+    cards = [_card(estimate(runs, measure.number), measure.label, measure.kind, how)]
+    if regression:
+        how = f"Share of inputs assigned to the right task, by {name}."
+        cards.append(_card(estimate(runs, right_task(name)), "Right task", "percent", how))
+    elif group.batch_wise:
+        how = f"The same when {group.first.batch_wise_size or 'several'} inputs of one task are judged together."
+        cards.append(_card(estimate(runs, batch_wise(name)), f"Batch-wise ({name})", "percent", how))
+    return cards
+
+
+def _reliance_cards(runs: Sequence[Results]) -> Iterator[html.Card | None]:
+    """Unknown inputs and probabilities of tasks."""
+    by_kind, rejected = aurocs(runs), estimate(runs, false_rejections)
+    if by_kind:
+        kind, lowest = min(by_kind.items(), key=lambda item: item[1].mean)
+        meaning = f"Lowest of {len(by_kind)} kinds of strangers ({kind}) against test inputs"
+        meaning += "." if rejected is None else f", of which {show(rejected, 'percent')} % are falsely rejected."
+        yield html.Card("Unknown inputs", f"{lowest.mean:.3f}", "AUROC", meaning)
+    meaning = "Calibration error: mean gap between an inferred task's probability and how often it is right."
+    yield _card(estimate(runs, task_calibration_error), "Task probabilities", "percent", meaning)
 
 
 def results_table(group: Group) -> str:
-    """All figures of a method, with what they mean."""
+    """Figures with the task known, with what they mean, beside those of each task."""
     runs = group.results
-    regression = group.regression
     rows = [
         [html.text_cell(m.label, m.meaning), html.estimate_cell(value, m.kind)]
-        for m in (MSE if regression else (*TASK_GIVEN, CALIBRATION))
+        for m in (MSE[:2] if group.regression else (*TASK_GIVEN, CALIBRATION))
         if (value := estimate(runs, m.number)) is not None
     ]
-    parts = [html.table(("Error" if regression else "Task known", "MSE" if regression else "%"), rows)]
-    criteria = criteria_of(runs)
-    meanings = ""
-    if criteria:
-        size = group.first.batch_wise_size
-        columns = [(right_task, "Right task")]
-        if not regression:
-            batches = f"Batches of {size}" if size else "Batches"
-            columns = [(tinfer, "Each input"), (batch_wise, batches), *columns]
-        cells = [
-            [
-                html.text_cell(name),
-                *(html.estimate_cell(estimate(runs, figure(name)), "percent") for figure, _ in columns),
-            ]
-            for name in criteria
-        ]
-        parts.append(html.table(("Task inferred by, %", *(label for _, label in columns)), cells, sortable=True))
-        known = "; ".join(
-            f"<b>{name}</b>: {escape(CRITERION_TITLES[name])}" for name in criteria if name in CRITERION_TITLES
-        )
-        meanings = f'<p class="note">How the task is chosen. {known}.</p>' if known else ""
-    return f'<h3>Results</h3><div class="tables">{"".join(parts)}</div>{meanings}{_before_fine_tuning(group)}'
+    known = html.table(("Error" if group.regression else "All tasks", "MSE" if group.regression else "%"), rows)
+    tasks = _tasks_table(group)
+    if tasks and group.first.num_tasks <= MOST_ROWS:
+        content = f'<div class="tables">{known}{tasks}</div>'
+    else:
+        content = f'<div class="spaced">{known}</div>{_folded(group, tasks)}'
+    return f"<h3>Task known</h3>{content}{_before_fine_tuning(group)}"
+
+
+def _folded(group: Group, table: str) -> str:
+    title = f"Each of the {group.first.num_tasks} tasks"
+    return html.details(title, table.replace('class="panel scroll"', 'class="scroll"')) if table else ""
 
 
 def _before_fine_tuning(group: Group) -> str:
@@ -133,7 +129,7 @@ def _before(figure: Callable[[FinalFigures], float | None]) -> Number:
     return lambda results: None if results.before_fine_tuning is None else figure(results.before_fine_tuning)
 
 
-def tasks_table(group: Group) -> str:
+def _tasks_table(group: Group) -> str:
     """Each task right after it was learned and at the end."""
     names = task_names(group.first)
     matrix = mean_matrix([run.tgiven_matrix for run in group.results], len(names))
@@ -144,17 +140,12 @@ def tasks_table(group: Group) -> str:
     kind: Kind = "mse" if group.regression else "percent"
     unit = "MSE" if group.regression else "%"
     rows = [
-        [html.Cell(name, str(task)), *(_number_cell(value, kind) for value in (during, final, final - during))]
+        [html.Cell(name, str(task)), *(html.number_cell(value, kind) for value in (during, final, final - during))]
         for task, (name, during, final) in enumerate(zip(names, np.diagonal(matrix), last, strict=True))
     ]
     end = "At the end" if tuned is None else "After fine-tuning"
     headers = ("Task", f"After learning it, {unit}", f"{end}, {unit}", "Change")
-    content = html.table(headers, rows, sortable=True)
-    if len(names) > _MOST_ROWS:
-        return html.details(
-            f"Each of the {len(names)} tasks", content.replace('class="panel scroll"', 'class="scroll"')
-        )
-    return f"<h3>Tasks</h3>{content}"
+    return html.table(headers, rows, sortable=True)
 
 
 def how_to_repeat(group: Group) -> str:
@@ -202,6 +193,8 @@ def _costs(group: Group) -> Iterator[html.Card]:
     if trained and whole:
         whose = "the posterior of a single task" if counts.posterior else "the main network"
         meaning = f"{trained:,.0f} numbers are trained for all tasks; {whose} has {whole:,.0f}."
+        size = estimate(group.results, bytes_per_task)
+        meaning += "" if size is None else f" Statistics: {show_bytes(size.mean)} per task."
         yield html.Card("Memory", f"{trained / whole:.2f}×", "", meaning)
     seconds = estimate(group.results, training_seconds)
     if seconds is not None:
@@ -220,10 +213,6 @@ def _card(value: Estimate | None, label: str, kind: Kind, meaning: str) -> html.
     return html.Card(
         label, mean, f"{f'± {error}' if error else ''} {'%' if kind == 'percent' else ''}".strip(), meaning
     )
-
-
-def _number_cell(value: float, kind: Kind) -> html.Cell:
-    return html.Cell(show_number(value, kind), repr(float(value))) if np.isfinite(value) else html.Cell(MISSING)
 
 
 def _plain(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Tables for the terminal, and the summary of several seeds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich import box
@@ -9,21 +9,32 @@ from rich.table import Table
 from metareplay.errors import DataError
 from metareplay.experiments.results import ParameterCounts, Results
 from metareplay.report.base import (
-    CRITERION_TITLES,
     MSE,
     TASK_GIVEN,
+    Kind,
     Measure,
+    Number,
     batch_wise,
-    criteria_of,
     estimate,
     estimate_of,
+    inferred_error,
     right_task,
     show,
     tinfer,
 )
+from metareplay.report.criteria import (
+    criteria_of,
+    grouped,
+    headline_criterion,
+    headline_measure,
+    inferred,
+    stated_default,
+)
+from metareplay.report.reliance import reliance_line
 
 _SAME = ("benchmark", "method", "network", "scenario", "problem", "num_tasks")
 _NO_FIGURES = {"schema", "seed", "num_tasks", "batch_wise_size", "parameters", "environment"}
+_PAPER_COLUMNS = ("ent", "conf", "agree", "ku")
 
 
 def summarise(runs: Sequence[Results]) -> dict[str, Any]:
@@ -36,43 +47,45 @@ def summarise(runs: Sequence[Results]) -> dict[str, Any]:
     summary: dict[str, Any] = {"schema": 1} | {key: contents[0][key] for key in _SAME}
     summary["seeds"] = sorted(run.seed for run in runs)
     for key in dict.fromkeys(key for content in contents for key in content):
-        if key in _NO_FIGURES or key in summary:
-            continue
-        values = [content.get(key) for content in contents]
-        names = dict.fromkeys(name for value in values if isinstance(value, Mapping) for name in value)
-        if names and not any(isinstance(value[name], list) for value in values if value for name in value):
-            summary[key] = {name: _entry([value.get(name) for value in values if value]) for name in names}
-        elif all(value is None or isinstance(value, int | float) for value in values):
-            summary[key] = _entry(values)
+        if key not in _NO_FIGURES and key not in summary:
+            summary |= _figures(key, [content.get(key) for content in contents])
+    summary["default_criterion"] = stated_default(runs)
     summary["parameters"] = None if first.parameters is None else first.parameters.model_dump()
     return summary
 
 
-def run_table(results: Results) -> Table:
-    """The figures of one run, for a terminal of 80 columns or more."""
-    return _figures_table([results], f"{results.method} on {results.benchmark}, seed {results.seed}")
+def run_table(results: Results, *, batches: bool = True) -> Table:
+    """The figures of one run, for a terminal of 80 columns or more; ``batches``: also those for batches of inputs."""
+    return _figures_table([results], f"{results.method} on {results.benchmark}, seed {results.seed}", batches)
 
 
-def seeds_table(runs: Sequence[Results]) -> Table:
+def seeds_table(runs: Sequence[Results], *, batches: bool = True) -> Table:
     """The figures of several seeds of one method: mean ± standard error."""
     first = _check_same(runs)
     seeds = "1 seed" if len(runs) == 1 else f"{len(runs)} seeds, mean ± standard error"
-    return _figures_table(runs, f"{first.method} on {first.benchmark}, {seeds}")
+    return _figures_table(runs, f"{first.method} on {first.benchmark}, {seeds}", batches)
 
 
 def comparison_table(groups: Mapping[str, Sequence[Results]]) -> Table:
-    """One row per method (the keys name them), the paper's columns, each over the seeds of that method."""
+    """One row per method (the keys name them), over its seeds: the default criterion and the paper's columns.
+
+    A method that has no figure by the default shows the one by its own, with its name.
+    """
     every = [run for runs in groups.values() for run in runs]
     regression = bool(every) and all(run.regression for run in every)
-    figures = [*(MSE if regression else TASK_GIVEN[:2]), *_inferred(every, regression)]
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    common = headline_criterion(every)
+    figures = _columns(every, common, regression)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, collapse_padding=True)
     table.add_column("Method", overflow="fold", vertical="top")
     table.add_column("Seeds", justify="right")
     for figure in figures:
         table.add_column("\n".join(figure.label.replace("-", " ").split(" ", 1)), justify="right", no_wrap=True)
     for label, runs in groups.items():  # the standard error is below its mean, to fit seven columns into 80 characters
-        values = (show(estimate(runs, figure.number), figure.kind) for figure in figures)
-        table.add_row(label, str(len(runs)), *(value.replace(" ± ", "\n±") for value in values))
+        values = [show(estimate(runs, figure.number), figure.kind).replace(" ± ", "\n±") for figure in figures]
+        own = headline_criterion(runs)
+        if common and own and estimate(runs, inferred(common, regression=regression)) is None:
+            values[2] += f"\n{own}"
+        table.add_row(label, str(len(runs)), *values)
     return table
 
 
@@ -91,43 +104,86 @@ def parameters_line(results: Results) -> str | None:
     return "; ".join(parts)
 
 
-def _inferred(runs: Sequence[Results], regression: bool) -> list[Measure]:
+def _columns(runs: Sequence[Results], common: str | None, regression: bool) -> list[Measure]:
+    """The columns of a comparison: with the task known, by the common criterion, by the paper's."""
+    inferred_by = headline_measure(None, regression=regression)._replace(
+        number=headline_measure(common, regression=regression).number,
+        label=f"{'MSE ' if regression else ''}TInfer {common or ''}".strip(),
+    )
     if regression:
-        return [Measure(right_task("variance"), "Right task", "percent", "")]
-    return [
-        Measure(tinfer(name), f"TInfer {name}", "percent", CRITERION_TITLES.get(name, "")) for name in criteria_of(runs)
-    ]
+        right = [] if common is None else [Measure(right_task(common), "Right task", "percent", "")]
+        return [*MSE[:2], inferred_by, *right]
+    names = [name for name in criteria_of(runs) if name in _PAPER_COLUMNS and name != common]
+    return [*TASK_GIVEN[:2], inferred_by, *(Measure(tinfer(name), f"TInfer {name}", "percent", "") for name in names)]
 
 
-def _figures_table(runs: Sequence[Results], title: str) -> Table:
+def _figures_table(runs: Sequence[Results], title: str, batches: bool) -> Table:
     regression = runs[0].regression
     table = Table(
         title=title, box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", caption_style="dim", pad_edge=False
     )
+    table.caption_justify = "left"
     table.add_column("Figure", no_wrap=True)
-    size = runs[0].batch_wise_size
-    headers = (
-        ("Value", "Right task %")
-        if regression
-        else ("Each input %", f"Batches of {size} %" if size else "Batches %", "Right task %")
-    )
-    for header in headers:
+    columns, criteria = _inferred_columns(runs[0], batches), criteria_of(runs)
+    columns = [
+        column
+        for i, column in enumerate(columns)
+        if i == 0 or any(estimate(runs, column[1](name)) is not None for name in criteria)
+    ]
+    for header, _, _ in columns:
         table.add_column(header, justify="right")
-    for figure in MSE if regression else TASK_GIVEN:
+    for figure in MSE[:2] if regression else TASK_GIVEN:
         value = estimate(runs, figure.number)
         if value is not None or figure.label != "Backward transfer":
             table.add_row(figure.label, show(value, figure.kind))
-    table.add_section()
-    for name in criteria_of(runs):
-        figures = (right_task,) if regression else (tinfer, batch_wise, right_task)
-        cells = [show(estimate(runs, figure(name)), "percent") for figure in figures]
-        table.add_row(*([f"Task by {name}", "", *cells] if regression else [f"TInfer-Final {name}", *cells]))
-    table.caption = parameters_line(runs[0])
+    default = stated_default(runs)
+    for _, names in grouped(criteria, default):
+        table.add_section()
+        for name in names:
+            label = f"{'MSE ' if regression else ''}TInfer-Final {name}{_remark(name, default)}"
+            cells = [show(estimate(runs, number(name)), kind) for _, number, kind in columns]
+            table.add_row(label, *cells, style="bold" if name == default else None)
+    table.caption = "\n".join(filter(None, (reliance_line(runs), parameters_line(runs[0]))))
     return table
 
 
+def _inferred_columns(first: Results, batches: bool) -> list[tuple[str, Callable[[str], Number], Kind]]:
+    """The columns of a run's table: heading, the figure of a criterion, and its format."""
+    right: tuple[str, Callable[[str], Number], Kind] = ("Right task %", right_task, "percent")
+    if first.regression:
+        return [("Value", inferred_error, "mse"), right]
+    size = first.batch_wise_size
+    if not batches:
+        return [("Each input %", tinfer, "percent"), right]
+    return [
+        ("Each input %", tinfer, "percent"),
+        (f"Batches of {size} %" if size else "Batches %", batch_wise, "percent"),
+        right,
+    ]
+
+
+def _remark(name: str, default: str | None) -> str:
+    if name == default:
+        return " (default)"
+    return " (no network)" if name == "pca" else ""
+
+
+def _figures(key: str, values: Sequence[Any]) -> dict[str, Any]:
+    """One entry of a summary, from all seeds' values; nothing if they are neither numbers nor mappings with some."""
+    known = [value for value in values if value is not None]
+    if all(isinstance(value, int | float) for value in known):
+        return {key: _entry(known)}
+    if not all(isinstance(value, Mapping) for value in known):
+        return {}
+    names = dict.fromkeys(name for value in known for name in value)
+    content: dict[str, Any] = {}
+    for name in names:
+        content |= _figures(name, [value.get(name) for value in known])
+    return {key: content} if content else {}
+
+
 def _entry(values: Sequence[Any]) -> dict[str, float | int | None] | None:
-    value = estimate_of([value for value in values if isinstance(value, int | float)])
+    value = estimate_of(values)
     return None if value is None else value._asdict()
 
 

@@ -73,6 +73,36 @@ def test_uncertainties_of_seeds_are_added_up(
     assert "10.50 points" in drawing.caption
 
 
+def test_strangers_of_all_seeds_are_drawn_by_kind_with_the_threshold(
+    make_run: MakeRun, make_results: Results, add_uncertainty_arrays: Add, tmp_path: Path
+) -> None:
+    aurocs = ({"noise": 0.9, "mixed rows": 0.8}, {"noise": 1.0, "mixed rows": 0.9})
+    for seed, auroc in enumerate(aurocs):
+        results = make_results(seed=seed, unknown={"false_rejections": [5.0] * 5, "auroc": auroc})
+        add_uncertainty_arrays(make_run(f"runs/seed-{seed}", results), strangers=True)
+    (drawing,) = draw("strangeness", groups_in(tmp_path / "runs"))
+    panels = [axes for axes in drawing.figure.axes if axes.get_visible()]
+    titles = ["noise: AUROC 0.950, 100.0 % rejected", "mixed rows: AUROC 0.850, 75.0 % rejected"]
+    assert [axes.get_title() for axes in panels] == titles
+    assert all(axes.lines[0].get_xdata() == [1.0, 1.0] for axes in panels)
+    assert all(axes.get_ylim()[1] > 100 for axes in panels)  # the highest bar of any panel
+    assert [patch.get_data().values.max() for patch in panels[0].patches[::2]] == pytest.approx([95.0, 100.0])
+    assert "All seeds together." in drawing.caption
+
+
+def test_strangers_without_a_stored_auroc_have_that_of_their_bins(
+    make_run: MakeRun, make_results: Results, add_uncertainty_arrays: Add
+) -> None:
+    folder = make_run("run", make_results())
+    add_uncertainty_arrays(folder, strangers=True)
+    (drawing,) = draw("strangeness", groups_in(folder))
+    titles = sorted(axes.get_title() for axes in drawing.figure.axes if axes.get_visible())
+    share = 0.95 + 0.05 * (0.725 + 0.0125)  # above all but 5 % of the known; 29.5 of 40 strangers are above those
+    assert titles == [f"mixed rows: AUROC {share:.3f}, 75.0 % rejected", "noise: AUROC 1.000, 100.0 % rejected"]
+    add_uncertainty_arrays(folder)
+    assert draw("strangeness", groups_in(folder)) == []
+
+
 def test_the_plane_has_boundaries_maps_and_samples(modes: Path) -> None:
     groups = groups_in(modes)
     (maps,), (singles,) = draw("maps", groups), draw("samples", groups)

@@ -177,6 +177,15 @@ def test_comparison_marks_every_method_that_has_the_figure() -> None:
     assert marks == [[99.0, 98.0], [70.0]]
 
 
+def test_long_labels_of_methods_are_broken_into_lines() -> None:
+    rows = {"pr-bbb (strength=1000.0, iterations=400, samples=10)": {"TGiven": Estimate(99.0, None, 1)}, "vcl": {}}
+    figure = comparison_figure(rows)
+    figure.draw_without_rendering()
+    labels = figure.axes[0].get_yticklabels()
+    assert [label.get_text().count("\n") for label in labels] == [1, 0]
+    assert all(label.get_window_extent().x0 >= 0 for label in labels)
+
+
 def test_regression_shows_bands_points_truth_and_the_inferred_task() -> None:
     x, mean, std, points = regression_arrays()
     figure = regression_figure(x, mean, std, points, ["left", "right"], truth=np.stack([x, -x]))

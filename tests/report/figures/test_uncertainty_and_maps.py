@@ -20,7 +20,7 @@ from metareplay.report import (
     uncertainty_figure,
     weights_figure,
 )
-from metareplay.report.figures.uncertainty import own_is_surer
+from metareplay.report.figures.uncertainty import share_below
 from metareplay.report.figures.weights import correlations, density
 
 
@@ -84,9 +84,9 @@ def test_a_boundary_is_where_the_likeliest_class_changes(classes: int, lines: in
 def test_uncertainty_tells_how_often_the_own_task_is_surer() -> None:
     counts = np.zeros((2, 8))
     counts[0, 2], counts[1, 5] = 10, 30
-    assert own_is_surer(counts) == 1.0
-    assert own_is_surer(counts[::-1]) == 0.0
-    assert own_is_surer(np.ones((2, 8))) == 0.5
+    assert share_below(counts) == 1.0
+    assert share_below(counts[::-1]) == 0.0
+    assert share_below(np.ones((2, 8))) == 0.5
     figure = uncertainty_figure(np.logspace(-6, 2, 9), {"ent": counts, "ku": np.ones((2, 8)), "x$y$": counts})
     titles = [axes.get_title() for axes in figure.axes if axes.get_visible()]
     assert titles == [

@@ -1,16 +1,13 @@
 """All drawings by name, from the files in run folders: for the page and for ``metareplay figure``."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from metareplay.evaluation.boundaries import NAMES as SIGNAL_NAMES
 from metareplay.evaluation.boundaries import SIGNALS, WINDOW, grace_period, over_runs, read_signals, thresholds
 from metareplay.report.base import (
     CALIBRATION,
-    CRITERION_TITLES,
     estimate,
     fine_tuned_row,
     mean_matrix,
@@ -25,40 +22,18 @@ from metareplay.report.figures.arrays import (
     training_points,
     uncertainty_maps,
 )
+from metareplay.report.figures.base import Drawing, Kind, mean_remark
 from metareplay.report.figures.boundaries import boundary_figure
 from metareplay.report.figures.canvas import Theme
+from metareplay.report.figures.inferred import confusion, strangeness
 from metareplay.report.figures.maps import Map, MapRow, boundaries_figure, maps_figure
 from metareplay.report.figures.predictive import Curves, regression_methods_figure
-from metareplay.report.figures.results import confusion_figure, learning_curves_figure, matrix_figure
+from metareplay.report.figures.results import learning_curves_figure, matrix_figure
 from metareplay.report.figures.uncertainty import UNITS, reliability_figure, uncertainty_figure
 from metareplay.report.figures.weights import weights_figure
 from metareplay.report.runs import FinishedRun, Group, Tensors
 
 _MOST_MAPS = 4  # tasks in one row of maps
-
-
-class Drawing(NamedTuple):
-    """A figure with its name, its title and a sentence on how to read it."""
-
-    name: str
-    title: str
-    caption: str
-    figure: Figure
-    wide: bool = False
-
-
-Draw = Callable[[Sequence[Group], Theme], Iterator[Drawing]]
-
-
-class Kind(NamedTuple):
-    """A kind of drawing: what it shows, how it is drawn, and which of a run's arrays it needs."""
-
-    description: str
-    draw: Draw
-    together: bool = False
-    """Whether several methods are drawn side by side; otherwise each gets its own drawings."""
-    needs: tuple[str, ...] = ()
-    """The arrays of ``predictive.safetensors`` that it shows."""
 
 
 def curves(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
@@ -83,30 +58,10 @@ def matrix(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     if values is not None:
         what = "Mean squared error" if group.regression else "Accuracy in %"
         tuned = "" if fine_tuned_row(group.results) is None else ", before fine-tuning"
-        caption = f"{what} on each task (columns) after each task (rows){tuned}, task known.{_mean(group)}"
+        caption = f"{what} on each task (columns) after each task (rows){tuned}, task known.{mean_remark(group)}"
         yield Drawing(
             "matrix", "Memory over time", caption, matrix_figure(values, names, error=group.regression, theme=theme)
         )
-
-
-def confusion(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
-    """True task against inferred task, one drawing per criterion."""
-    group = groups[0]
-    names = task_names(group.first)
-    confusions = [run.task_confusion or {} for run in group.results]
-    for name in [
-        *CRITERION_TITLES,
-        *sorted({key for by_name in confusions for key in by_name} - set(CRITERION_TITLES)),
-    ]:
-        shares = mean_matrix([by_name.get(name) for by_name in confusions], len(names))
-        if shares is not None:
-            caption = f"Share in % of each task's inputs (rows) given to each task (columns).{_mean(group)}"
-            yield Drawing(
-                f"confusion-{name}",
-                f"Tasks inferred by {name}",
-                caption,
-                confusion_figure(shares, names, criterion=name, theme=theme),
-            )
 
 
 def uncertainty(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
@@ -162,7 +117,7 @@ def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     caption = "Mean and one standard deviation of each task's final prediction; dots are training points"
     caption += ", dashes the truth." if any(method.truth is not None for method in methods.values()) else "."
     if any(method.infers for method in methods.values()):
-        caption += " Strip: the inferred task, whose standard deviation is the smallest."
+        caption += " Strip: the task inferred by variance, whose standard deviation is the smallest."
     drawn = regression_methods_figure(methods, names, theme=theme)
     yield Drawing("regression", "Predictions", caption + _seeds(found), drawn, wide=True)
 
@@ -291,6 +246,7 @@ DRAWINGS: dict[str, Kind] = {
     "curves": Kind("learning curves by loss term", curves),
     "matrix": Kind("accuracy (or error) on each task after each task", matrix),
     "confusion": Kind("true task against inferred task, for each criterion", confusion),
+    "strangeness": Kind("histograms of known inputs and of strangers, with the threshold for unknown", strangeness),
     "uncertainty": Kind("histograms of uncertainty about own inputs and other tasks' inputs", uncertainty),
     "reliability": Kind("confidence against accuracy", reliability),
     "task-boundaries": Kind(
@@ -317,10 +273,6 @@ DRAWINGS: dict[str, Kind] = {
 def _with_array(groups: Sequence[Group], name: str) -> list[tuple[Group, FinishedRun, Tensors]]:
     """Of each group the first seed that stored an array; groups without one are left out."""
     return [(group, *found) for group in groups if (found := first_with(group, name)) is not None]
-
-
-def _mean(group: Group) -> str:
-    return " Mean over seeds." if len(group.runs) > 1 else ""
 
 
 def _seeds(found: Sequence[tuple[Group, FinishedRun, Tensors]]) -> str:

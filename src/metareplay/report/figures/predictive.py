@@ -1,6 +1,7 @@
 """The figures of 1D regression: predictions of each task's final posterior, for one or more methods side by side."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,7 +88,7 @@ def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for place, (axes, (label, curves)) in enumerate(zip(panels.flat, methods.items(), strict=False)):
         lowest = _posteriors(axes, curves, names, theme)
-        axes.set_title(plain([label])[0], color=theme.ink, fontsize=11)
+        axes.set_title(fill(plain([label])[0], 28), color=theme.ink, fontsize=11)
         axes.set_ylabel("y" if place % columns == 0 else "")
         lowest.set_xlabel("x" if place + columns >= len(methods) else "")
     for axes in list(panels.flat)[len(methods) :]:
@@ -95,7 +96,9 @@ def regression_methods_figure(methods: Mapping[str, Curves], names: Sequence[str
     _frame(panels, list(methods.values()))
     if any(curves.infers for curves in methods.values()):
         note(
-            figure, "strip: the task inferred, whose standard deviation is the smallest; its mean is bold there", theme
+            figure,
+            "strip: the task inferred by variance, whose standard deviation is the smallest; its mean is bold there",
+            theme,
         )
     _legend(figure, names, methods, theme)
     return figure

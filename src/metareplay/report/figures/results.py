@@ -12,13 +12,11 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from metareplay.report.base import Estimate
 from metareplay.report.figures.canvas import (
     BLUE,
     GREEN,
     LIGHT,
     ORANGE,
-    PALETTE,
     PURPLE,
     VERMILION,
     Theme,
@@ -96,51 +94,6 @@ def confusion_figure(shares: Array, names: Sequence[str], *, criterion: str = ""
     title = f"inputs in %\ninferred by {plain([criterion])[0]}" if criterion else "inputs in %"
     figure, axes = _heat_map(shares, _Look(title), theme)
     _label_matrix(axes, names, "inferred task", "true task", theme)
-    return figure
-
-
-def comparison_figure(
-    rows: Mapping[str, Mapping[str, Estimate | None]],
-    *,
-    label: str = "accuracy in %",
-    log: bool = False,
-    theme: Theme = LIGHT,
-) -> Figure:
-    """One line per method and one mark per figure, with its standard error: ``rows[method][figure]``."""
-    series = list(dict.fromkeys(name for marks in rows.values() for name in marks))
-    figure = new_figure(7.4, 1.0 + 0.34 * len(rows))
-    axes = figure.subplots()
-    style_axes(axes, theme, frame=("bottom",))
-    axes.hlines(range(len(rows)), 0, 1, transform=axes.get_yaxis_transform(), color=theme.line, linewidth=0.8, zorder=0)
-    for number, name in enumerate(series):
-        marks = [
-            (row, estimate) for row, by_name in enumerate(rows.values()) if (estimate := by_name.get(name)) is not None
-        ]
-        style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": "osD^vPX"[number % 7]}
-        errors = [estimate.standard_error or 0.0 for _, estimate in marks]
-        axes.errorbar(
-            [e.mean for _, e in marks],
-            [row for row, _ in marks],
-            xerr=errors,
-            linestyle="",
-            markersize=6,
-            label=name,
-            **style,
-        )
-    axes.set_yticks(range(len(rows)), plain(list(rows)))
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0, labelcolor=theme.ink)
-    axes.set_xlabel(label)
-    if log:
-        axes.set_xscale("log")
-    figure.legend(
-        loc="outside upper left",
-        ncols=min(len(series), 4),
-        frameon=False,
-        labelcolor=theme.ink,
-        fontsize=9,
-        handletextpad=0.2,
-    )
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Figures of uncertainty: about a task's own inputs and other tasks' inputs, and confidence against accuracy."""
+"""Figures of uncertainty: about own inputs, other tasks' and strangers; confidence against accuracy."""
 
 from collections.abc import Mapping
 
@@ -20,6 +20,8 @@ UNITS = {
     "variance": "predictive variance",
 }
 """What the scores of each criterion measure."""
+THRESHOLD = 1.0
+"""An input whose strangeness is above this is taken for unknown."""
 _MOST_BINS = 40
 
 
@@ -34,7 +36,7 @@ def uncertainty_figure(edges: Array, counts: Mapping[str, Array], *, theme: Them
     panels = figure.subplots(rows, columns, squeeze=False)
     for axes, (name, both) in zip(panels.flat, counts.items(), strict=False):
         _histogram(axes, edges, both, theme)
-        axes.set_title(f"{plain([name])[0]}: own task surer in {100 * own_is_surer(both):.1f} %")
+        axes.set_title(f"{plain([name])[0]}: own task surer in {100 * share_below(both):.1f} %")
         axes.set_xlabel(UNITS.get(name, name))
         style_axes(axes, theme)
     for axes in list(panels.flat)[len(counts) :]:
@@ -79,8 +81,46 @@ def reliability_figure(rows: Array, *, theme: Theme = LIGHT) -> Figure:
     return figure
 
 
-def own_is_surer(counts: Array) -> float:
-    """How often a random input of the task scores lower than one of another task; ties, also in a bin, count half."""
+def strangeness_figure(
+    edges: Array, known: Array, kinds: Mapping[str, tuple[Array, float]], *, theme: Theme = LIGHT
+) -> Figure:
+    """How strange test inputs and strangers are, by kind of strangers: ``kinds[kind]`` is counts (bins,) and AUROC.
+
+    Counts are shown as shares; what is above ``THRESHOLD`` is taken for unknown. ``edges`` is (bins + 1,).
+    """
+    columns = min(len(kinds), 2)
+    rows = -(-len(kinds) // columns)
+    figure = new_figure(3.7 * columns, 0.6 + 1.85 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    for axes, (kind, (strange, auroc)) in zip(panels.flat, kinds.items(), strict=False):
+        for counts, label, colour, dashes in (
+            (known, "test inputs", BLUE, "-"),
+            (strange, "strangers", VERMILION, (0, (5, 1.5))),
+        ):
+            shares = 100 * counts / counts.sum()
+            axes.stairs(shares, edges, color=colour, fill=True, alpha=0.25)
+            axes.stairs(shares, edges, color=colour, linewidth=1.4, label=label, linestyle=dashes)
+        axes.axvline(THRESHOLD, color=theme.ink, linewidth=1.2, linestyle=(0, (1, 1.5)), label="taken for unknown →")
+        rejected = 100 * strange[edges[:-1] >= THRESHOLD].sum() / strange.sum()
+        axes.set_title(f"{plain([kind])[0]}: AUROC {auroc:.3f}, {rejected:.1f} % rejected")
+        style_axes(axes, theme)
+    highest = max(float(100 * counts.max() / counts.sum()) for counts in (known, *(pair[0] for pair in kinds.values())))
+    panels[0, 0].set(xlim=(edges[0], edges[-1]), ylim=(0, 1.05 * highest))  # for all panels
+    for axes in list(panels.flat)[len(kinds) :]:
+        axes.set_visible(False)
+    for column, axes in enumerate(panels[-1]):
+        last = axes if axes.get_visible() else panels[-2][column]  # the lowest panel of the column
+        last.set_xlabel("strangeness")
+        last.tick_params(labelbottom=True)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("inputs in %")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, labelcolor=theme.ink, fontsize=9)
+    return figure
+
+
+def share_below(counts: Array) -> float:
+    """How often an input of the first kind scores lower than one of the second; ties, also in a bin, count half."""
     own, other = counts / counts.sum(axis=1, keepdims=True)  # (2, bins) -> (bins,), (bins,)
     above = other.sum() - np.cumsum(other)  # the share in higher bins
     return float((own * (above + other / 2)).sum())

@@ -1,0 +1,186 @@
+"""The methods of one benchmark side by side: cards, a figure and tables, all by the same criterion."""
+
+from collections.abc import Sequence
+from html import escape
+
+from metareplay.report import html
+from metareplay.report.base import (
+    MISSING,
+    MSE,
+    TASK_GIVEN,
+    Estimate,
+    Kind,
+    Measure,
+    estimate,
+    mean_and_error,
+    right_task,
+    tinfer,
+)
+from metareplay.report.criteria import TITLES, criteria_of, headline_criterion, headline_measure, inferred
+from metareplay.report.figures.canvas import PAGE, inline_svg
+from metareplay.report.figures.comparison import comparison_figure
+from metareplay.report.pictures import predictive_pictures
+from metareplay.report.runs import Group
+
+REFERENCE = "pca"
+"""Shown beside every method: what inputs alone tell, without any network."""
+_REFERENCE = "TInfer pca"
+
+
+def comparison(groups: Sequence[Group], name: str) -> str:
+    """The best methods as cards, a figure of the headline numbers, and tables of all of them."""
+    common = _common(groups)
+    parts = (_winners(groups, common), _drawing(groups, common, name), _table(groups, common))
+    return "".join((*parts, _criteria_table(groups), predictive_pictures(groups, name)))
+
+
+def _common(groups: Sequence[Group]) -> str | None:
+    """The criterion of the headline: the default of most runs."""
+    return headline_criterion([run for group in groups for run in group.results])
+
+
+def _regression(groups: Sequence[Group]) -> bool:
+    return all(group.regression for group in groups)
+
+
+def _exception(group: Group, common: str | None) -> str | None:
+    """The criterion that a method shows in the headline because it has no figure by the common one."""
+    if common is None or estimate(group.results, inferred(common, regression=group.regression)) is not None:
+        return None
+    return headline_criterion(group.results)
+
+
+def _how_inferred(groups: Sequence[Group], common: str | None) -> str:
+    """How tasks are inferred in the headline, and for which methods it is done otherwise."""
+    if common is None:
+        return ""
+    others: dict[str, list[str]] = {}
+    for group in groups:
+        if (own := _exception(group, common)) is not None:
+            others.setdefault(own, []).append(group.label)
+    words = f" The task is inferred by {common}{f' ({TITLES[common]})' if common in TITLES else ''}"
+    if others:
+        listed = " or ".join(f"{own} ({', '.join(labels)})" for own, labels in others.items())
+        words += f", or, where a run has no such figure, by {listed}"
+    return f"{words}."
+
+
+def _table(groups: Sequence[Group], common: str | None) -> str:
+    """The headline figures of every method."""
+    measures = _measures(groups, common)
+    columns = [
+        (m, values := [estimate(group.results, m.number) for group in groups], _best(values, m)) for m in measures
+    ]
+    networks = len({group.first.network for group in groups}) > 1
+    rows = []
+    for i, group in enumerate(groups):
+        own = _exception(group, common) or ""
+        cells = [html.estimate_cell(values[i], m.kind, best=i in best) for m, values, best in columns]
+        cells = [
+            cell._replace(meaning=f"by {own}") if own and "TInfer-Final" in m.label and cell.sort else cell
+            for cell, m in zip(cells, measures, strict=True)
+        ]
+        names = [html.text_cell(group.label), html.Cell(str(len(group.runs)), str(len(group.runs)))]
+        rows.append([*names, *cells, _memory(group), *([html.text_cell(group.first.network)] if networks else [])])
+    headers = ("Method", "Seeds", *(m.label for m in measures), "Memory ×", *(["Network"] if networks else []))
+    note = "" if _regression(groups) else "Percentages. "
+    note += "Blue: the best mean of a column."
+    note += (
+        " pca: the inputs alone, no network, as a reference." if any(m.label == _REFERENCE for m in measures) else ""
+    )
+    note += " Memory: numbers trained for all tasks, as a multiple of one task's posterior."
+    return f'{html.table(headers, rows, sortable=True)}<p class="note">{escape(note)}</p>'
+
+
+def _criteria_table(groups: Sequence[Group]) -> str:
+    """TInfer-Final of every method by every criterion, folded away."""
+    regression = _regression(groups)
+    names = criteria_of([run for group in groups for run in group.results])
+    if len(names) < 2:
+        return ""
+    kind: Kind = "mse" if regression else "percent"
+    columns = []
+    for name in names:
+        values = [estimate(group.results, inferred(name, regression=regression)) for group in groups]
+        columns.append((values, _best(values, Measure(tinfer(name), name, kind, "", not regression))))
+    rows = [
+        [
+            html.text_cell(group.label),
+            *(html.estimate_cell(values[i], kind, best=i in best) for values, best in columns),
+        ]
+        for i, group in enumerate(groups)
+    ]
+    headers = ("Method", *(f"TInfer {name}" for name in names))
+    table = html.table(headers, rows, sortable=True).replace('class="panel scroll"', 'class="scroll"')
+    meanings = "; ".join(f"{name}: {TITLES[name]}" for name in names if name in TITLES)
+    title = f"{'Squared error' if regression else 'Accuracy'} with the task inferred, by every criterion"
+    return html.details(title, f'{table}<p class="note">{escape(meanings)}.</p>' if meanings else table)
+
+
+def _winners(groups: Sequence[Group], common: str | None) -> str:
+    """The best methods, as cards."""
+    cards = []
+    for measure in _headline_measures(groups, common):
+        values = [estimate(group.results, measure.number) for group in groups]
+        best = sorted(_best(values, measure))
+        if best and (value := values[best[0]]) is not None:
+            mean, error = mean_and_error(value, measure.kind)
+            unit = (f"± {error} " if error else "") + ("%" if measure.kind == "percent" else "")
+            names = ", ".join(groups[i].label for i in best[:3]) + (
+                f" and {len(best) - 3} more" if len(best) > 3 else ""
+            )
+            order = "Highest" if measure.higher_is_better else "Lowest"
+            cards.append(html.Card(f"{order} {measure.label}", mean, unit.strip(), names))
+    return html.cards(cards) if cards else ""
+
+
+def _headline_measures(groups: Sequence[Group], common: str | None) -> list[Measure]:
+    regression = _regression(groups)
+    by_default = [headline_measure(common, regression=regression)] if common else []
+    return [*by_default, MSE[1]] if regression else [*by_default, *TASK_GIVEN[1:3]]
+
+
+def _measures(groups: Sequence[Group], common: str | None) -> list[Measure]:
+    """The columns of the table that any method has a figure for."""
+    regression = _regression(groups)
+    by_default = [headline_measure(common, regression=regression)] if common else []
+    kind: Kind = "mse" if regression else "percent"
+    inputs_alone = Measure(inferred(REFERENCE, regression=regression), _REFERENCE, kind, "", not regression)
+    measures = by_default if common == REFERENCE else [*by_default, inputs_alone]
+    if regression:
+        right = [Measure(right_task(common), "Right task, %", "percent", "")] if common else []
+        measures = [*measures, *right, *MSE[:2]]
+    else:
+        measures = [*measures, *TASK_GIVEN[:3]]
+    return [m for m in measures if any(estimate(group.results, m.number) for group in groups)]
+
+
+def _drawing(groups: Sequence[Group], common: str | None, prefix: str) -> str:
+    regression = _regression(groups)
+    given, by_default = (MSE if regression else TASK_GIVEN)[1], headline_measure(common, regression=regression)
+    rows: dict[str, dict[str, Estimate | None]] = {}
+    for group in groups:
+        own = _exception(group, common)
+        name = f"{group.label} by {own}" if own else group.label
+        label = name if name not in rows else f"{name}, {group.first.network}"
+        rows[label] = {m.label: estimate(group.results, m.number) for m in (given, by_default)}
+    drawn = comparison_figure(
+        rows, label="mean squared error" if regression else "accuracy in %", log=regression, theme=PAGE
+    )
+    caption = f"After the last task, with the task known (TGiven) and inferred (TInfer).{_how_inferred(groups, common)}"
+    return html.figure(inline_svg(drawn, prefix, escape(caption)), "Comparison", caption, wide=True)
+
+
+def _best(values: Sequence[Estimate | None], measure: Measure) -> set[int]:
+    means = {i: value.mean for i, value in enumerate(values) if value is not None}
+    if len(means) < 2:
+        return set()
+    target = (max if measure.higher_is_better else min)(means.values())
+    return {i for i, mean in means.items() if mean == target}
+
+
+def _memory(group: Group) -> html.Cell:
+    counts = group.first.parameters
+    if counts is None or not counts.trained or not counts.posterior:
+        return html.Cell(MISSING)
+    return html.Cell(f"{counts.trained / counts.posterior:.2f}", repr(counts.trained / counts.posterior))
