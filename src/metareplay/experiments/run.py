@@ -23,6 +23,7 @@ from metareplay.files import only_writer
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.learner.config import RunConfig
 from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.lone_class import refuse_lone_classes
 from metareplay.learner.store import save_model
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
@@ -35,6 +36,7 @@ class Interrupted(MetaReplayError):  # noqa: N818
 
 def new_learner(config: RunConfig, benchmark: Benchmark) -> ContinualLearner:
     """A new learner for a benchmark's tasks."""
+    refuse_lone_classes(config, benchmark.problem, benchmark.scenario, benchmark.task_infos())
     total = sum(len(task.classes) for task in benchmark.task_infos()) or None
     return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=total)
 
@@ -152,7 +154,10 @@ class Run:
                     began = time.perf_counter()
                     self._save(training=True)
                     if self.should_stop():
-                        raise Interrupted(f"stopped; the state is saved in {self.folder.path}; continue with --resume")
+                        raise Interrupted(
+                            f"stopped; the state is saved in {self.folder.path}; continue with --resume "
+                            "(tasks that are finished can be used as a model)"
+                        )
         if trainer.signals is not None and not stage.update:
             self.folder.write_tensors(f"{SIGNALS}/task-{stage.number:03d}.safetensors", {"signals": trainer.signals})
         self.learner.trainer = None  # and with it the task's data
@@ -176,6 +181,11 @@ class Run:
         facts = {**self.learner.facts(), "training": training, **self.state.facts(), "metrics_bytes": size}
         self.checkpoints.write(self.state.serial, self.learner.tensors(training=training), facts)
 
+    def _save_model(self, tasks: int) -> None:
+        """Write the model of the tasks learned so far, so that an interrupted run leaves a usable one."""
+        infos, scaling = self.benchmark.task_infos()[:tasks], self.benchmark.scaling.tensors
+        save_model(self.folder.path / "model", self.learner, infos, scaling, self.benchmark.inputs)
+
     def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
         index, began, learned = stage.number, time.perf_counter(), not stage.update
@@ -185,6 +195,8 @@ class Run:
         self.folder.add_metrics({"event": "task" if learned else "fine-tuning", "task": index, "tgiven": row})
         self.state.seconds["evaluate"] += time.perf_counter() - began
         self._save(training=False)
+        if learned:
+            self._save_model(index + 1)
         what = f"task {index} learned" if learned else "fine-tuned on coresets"
         self.folder.log(f"{what}: {[round(score, 4) for score in row]}")
         self.observer.stage_ends(stage, row)
@@ -203,8 +215,7 @@ class Run:
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
-        scaling, inputs = self.benchmark.scaling.tensors, self.benchmark.inputs
-        save_model(self.folder.path / "model", self.learner, self.benchmark.task_infos(), scaling, inputs)
+        self._save_model(len(self.benchmark))
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
         self.folder.write_results(results)
