@@ -72,7 +72,7 @@ class Run:
             self.observer.close()
 
     def _execute(self, resume: bool) -> Results:
-        found = self._prepare(resume)
+        checkpoint = self._prepare(resume)
         tests = HeldOut(self.benchmark, self.config.inference.test_inputs, self.config.data_seed)
         for index in range(len(self.benchmark)):
             tests.known = index + 1
@@ -80,52 +80,52 @@ class Run:
                 self.learner.revisit(index, partial(self._training_data, index))
                 continue
             stage = Stage(index, len(self.benchmark), self.benchmark.task_infos()[index].name)
-            self._learn(stage, self.benchmark[index], found)
-            found = None
+            self._learn(stage, self.benchmark[index], checkpoint)
+            checkpoint = None
             self._test(stage, tests)
         if self.state.tuned is None:
-            self._update(tests, found)
+            self._update(tests, checkpoint)
         return self._finish(tests)
 
     def _prepare(self, resume: bool) -> Checkpoint | None:
         """Create the folder, or read where an earlier run of this configuration stopped."""
-        found = None
+        checkpoint = None
         if resume:
             self.folder.refuse_changed_data(self.config)
-            found = self.checkpoints.last_good()
+            checkpoint = self.checkpoints.last_good()
             for problem in self.checkpoints.problems:
                 self._announce(f"skipped: {problem}")
         self.folder.begin(self.config)
-        if found is None:
+        if checkpoint is None:
             self.folder.keep_metrics(0)
             scenario = self.benchmark.scenario.value
             self.folder.log(
                 f"{self.config.method} on {self.benchmark.name} (scenario {scenario}), seed {self.config.seed}"
             )
             return None
-        self.state = RunState.of(found.facts)
-        self.learner.restore(found.facts, found.tensors)
-        self.folder.keep_metrics(found.facts["metrics_bytes"])
+        self.state = RunState.of(checkpoint.facts)
+        self.learner.restore(checkpoint.facts, checkpoint.tensors)
+        self.folder.keep_metrics(checkpoint.facts["metrics_bytes"])
         self._announce(f"resumed from checkpoint {self.state.serial} after {len(self.state.matrix)} finished tasks")
-        return found if found.facts["training"] else None
+        return checkpoint if checkpoint.facts["training"] else None
 
     def _training_data(self, task: int) -> TaskData:
         return self.benchmark[task].train
 
-    def _learn(self, stage: Stage, task: Task, found: Checkpoint | None) -> None:
+    def _learn(self, stage: Stage, task: Task, checkpoint: Checkpoint | None) -> None:
         """Learn a task, from the beginning or from a checkpoint."""
-        if found is None:
+        if checkpoint is None:
             width = self.benchmark.width(task)
             trainer = self.learner.begin_task(task.train, width, expected_tasks=len(self.benchmark))
         else:
-            trainer = self.learner.continue_task(task.train, found.tensors)
+            trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
         self.learner.finish_task(task.train)
 
-    def _update(self, tests: Sequence[TaskData], found: Checkpoint | None) -> None:
+    def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""
-        if found is not None:
-            trainer = self.learner.continue_update(found.tensors)
+        if checkpoint is not None:
+            trainer = self.learner.continue_update(checkpoint.tensors)
         elif (begun := self.learner.try_update()) is not None:
             trainer, began = begun, time.perf_counter()
             inferred = self.evaluator.inferred(tests)
