@@ -29,7 +29,7 @@ class ClassPrediction:
     aleatoric: Array
     """The part inherent in the data: the mean entropy of the individual networks."""
     epistemic: Array
-    """The part that more data would remove: how much the networks differ (zero for Dirac posteriors)."""
+    """The part that more data would remove: how much the networks differ (zero for point estimates)."""
 
 
 @final
