@@ -83,9 +83,8 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language in ("python", "py"):
-            code = compile(
-                "\n" * (block.line - 1) + block.code, str(path), "exec"
-            )  # errors then name the document's own line
+            # errors then name the document's own line
+            code = compile("\n" * (block.line - 1) + block.code, str(path), "exec")
             if block.run and path.name != "add_a_method.md":  # a separate package, see test_add_a_method.py
                 exec(code, namespace)
 

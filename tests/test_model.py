@@ -28,9 +28,8 @@ LAYOUTS = {
 }
 SMALL = {"hypernet.hidden": (8,), "hypernet.task_embedding_size": 4, "hypernet.chunk_embedding_size": 4}
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
-    **{
-        name: (name, {}) for name in METHODS if not name.endswith(("-sr", "-cs"))
-    },  # which have the model of those without
+    # -sr and -cs have the model of those without
+    **{name: (name, {}) for name in METHODS if not name.endswith(("-sr", "-cs"))},
     "plain": ("pr-bbb", {"hypernet.kind": "plain"}),
     "chunk-of-7": ("pr-bbb", {"hypernet.chunk_size": 7}),
     "own-chunk-embeddings": ("pr-bbb", {"hypernet.chunk_size": 7, "hypernet.chunk_embeddings_per_task": True}),
@@ -107,9 +106,8 @@ def _old_outputs(model: ContinualModel, task: int) -> tuple[Tensor, ...]:
     if isinstance(posterior, MeanFieldGaussian | Radial | LinearisedGaussian):
         points = torch.stack([posterior.mean, posterior.mean + posterior.scale])
     elif isinstance(posterior, Flow):
-        noise = torch.stack(
-            [torch.zeros_like(posterior.mean), torch.ones_like(posterior.mean)]
-        )  # the same for every weight
+        # the same for every weight
+        noise = torch.stack([torch.zeros_like(posterior.mean), torch.ones_like(posterior.mean)])
         points = posterior.mean + posterior.scale * posterior._couple(noise, inverse=False)[0]
     elif isinstance(posterior, Implicit):
         noise = torch.randn(2, 200, generator=Generator().manual_seed(9))

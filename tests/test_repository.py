@@ -124,9 +124,8 @@ def test_continuous_integration_runs_make_test() -> None:
     lines = script.read_text(encoding="utf-8").splitlines()
     assert lines[-1] == "make test"
     assert "make browser" in lines
-    assert any(
-        line.startswith("export METAREPLAY_BROWSER=required") for line in lines
-    )  # the page's tests may not be skipped here
+    # the page's tests may not be skipped here
+    assert any(line.startswith("export METAREPLAY_BROWSER=required") for line in lines)
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
     assert workflow["jobs"]["test"]["steps"][-1] == {"run": "make test"}
 

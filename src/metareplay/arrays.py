@@ -19,6 +19,10 @@ LARGEST = 1e18
 """Numbers beyond this are refused: their squares do not fit the arithmetic that networks are trained in."""
 
 
+MOST_FRACTIONS, MOST_INTEGERS = 20, 100
+"""Labels of type float with more different values than this, with fractions or without, may be measurements."""
+
+
 class Unpacked(NamedTuple):
     """A dataset's items: inputs (N, ...), targets, and third elements (task labels in streams), if all have one."""
 
@@ -164,6 +168,20 @@ def plain_labels(y: Any) -> list[Hashable]:
         if isinstance(value, float) and value != value:
             raise DataError(f"the label in row {row} is missing (NaN); every example needs a label")
     return values
+
+
+def class_labels(y: Any, regression: str) -> list[Hashable]:
+    """Class labels as plain values; numbers that look like measurements are refused, naming what ``regression`` is."""
+    labels = plain_labels(y)
+    numbers = {label for label in labels if isinstance(label, float)}
+    fraction = next((number for number in numbers if not number.is_integer()), None)
+    if len(numbers) > (MOST_INTEGERS if fraction is None else MOST_FRACTIONS):
+        example = next(iter(numbers)) if fraction is None else fraction
+        raise DataError(
+            f"the labels are {len(numbers)} different numbers such as {example:g}: are they measurements or classes? "
+            f"To predict numbers, use {regression}; if they are classes, give them as text or integers"
+        )
+    return labels
 
 
 def _is_hashable(value: Any) -> bool:

@@ -1,12 +1,13 @@
 """A user's own examples as tasks: what is predicted, which tasks there are, what is kept for testing."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from metareplay.benchmarks.base import Scenario
-from metareplay.benchmarks.own import benchmark_of
+from metareplay.benchmarks.own import benchmark_of, own_benchmark
 from metareplay.data.base import Examples, Place
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, DataError
@@ -53,6 +54,37 @@ def test_tasks_by_a_column_keep_their_own_classes_and_names() -> None:
     benchmark = made(examples([3, 1, 2, 1], ["june", "june", "may", "may"]), task_order=["may", "june"])
     assert [(task.name, task.classes) for task in benchmark] == [("may", (1, 2)), ("june", (1, 3))]
     assert benchmark.scenario is Scenario.CLASS
+
+
+def test_months_are_learned_in_order_of_time_with_a_note() -> None:
+    data = examples(["x", "y", "x", "y"], ["mar 2024", "mar 2024", "jan 2024", "jan 2024"])
+    benchmark = made(data)
+    assert [task.name for task in benchmark] == ["jan 2024", "mar 2024"]
+    assert "tasks are learned in the order of time (jan 2024, mar 2024), not as they appear" in benchmark.notes[-1]
+    given = made(data, task_order=["mar 2024", "jan 2024"])
+    assert [task.name for task in given] == ["mar 2024", "jan 2024"]
+    numbered = examples(["x", "y", "x", "y"], ["10", "10", "9", "9"])
+    assert [task.name for task in made(numbered, tasks_by="month")] == ["9", "10"]
+    unknown = made(numbered, tasks_by="plot")
+    assert [task.name for task in unknown] == ["10", "9"]
+    assert not any("order of time" in note for note in (*given.notes, *unknown.notes))
+
+
+def test_a_stored_fingerprint_of_another_order_is_recognised(tmp_path: Path) -> None:
+    rows = [f"{row},{'xy'[row % 2]},{month}" for month in ("march", "january") for row in range(10)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,label,task", *rows]) + "\n")
+    settings = DataSettings(path=str(tmp_path / "rows.csv"))
+    earlier = own_benchmark(settings.model_copy(update={"task_order": ("march", "january")}), data_seed=1)
+    assert [task.name for task in own_benchmark(settings, data_seed=1)] == ["january", "march"]
+    stored = settings.model_copy(update={"fingerprint": earlier.fingerprint})
+    assert [task.name for task in own_benchmark(stored, data_seed=1)] == ["march", "january"]
+    with pytest.raises(DataError, match="changed since the run started"):
+        own_benchmark(stored, data_seed=2)
+
+
+def test_a_class_may_come_alone() -> None:
+    assert [task.classes for task in made(examples(["a", "b", "c"], ["x", "x", "y"]))] == [("a", "b"), ("c",)]
+    assert [task.classes for task in made(examples(NINE[:3]), tasks_by="classes:2,1")] == [("a", "b"), ("c",)]
 
 
 def test_tasks_with_the_same_classes_are_domains() -> None:
@@ -165,7 +197,7 @@ REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
     ),
     (examples(NINE[:1]), {"tasks_by": "classes:2"}, ConfigError, "the data has a single class"),
     (examples(NINE), {"tasks_by": "classes:2,3"}, ConfigError, "sizes that add up to 9"),
-    (examples(NINE), {"tasks_by": "classes:1"}, ConfigError, "at least two classes"),
+    (examples(NINE), {"tasks_by": "classes:0,9"}, ConfigError, "at least one class"),
     (examples(NINE), {"tasks_by": "classes:two"}, ConfigError, "write the number of classes"),
     (
         examples(NINE),
@@ -179,12 +211,7 @@ REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
         ConfigError,
         "--task-order must name every task .*check 'z'",
     ),
-    (
-        examples(["a", "b", "c"], ["x", "x", "y"]),
-        {},
-        DataError,
-        "task 'y' has only the class 'c': there is nothing to distinguish",
-    ),
+    (examples(["a", "a"], ["x", "y"]), {}, DataError, "all examples have the class 'a'"),
     (
         examples(["a", "b", "c", "d"], ["x", "x", "y", "y"]),
         {"scenario": "domain"},

@@ -139,7 +139,7 @@ BAD: list[tuple[Any, Any, str]] = [
     ([dataset((0, 1)), 5], None, "dataset 1 of the stream: it is a int"),
     ([TensorDataset(torch.zeros(0, 2), torch.zeros(0))], None, "dataset 0 of the stream: the dataset is empty"),
     ([TensorDataset(torch.zeros(3, 2))], None, "item 0 of the dataset is not a pair"),
-    ([dataset((0, 0))], None, "task 'task-0' has only the class 0"),
+    ([dataset((0, 0))], None, "all examples have the class 0"),
     (
         [dataset((0, 1)), (np.zeros((4, 5)), [0, 1, 0, 1])],
         None,
@@ -168,3 +168,17 @@ BAD: list[tuple[Any, Any, str]] = [
 def test_bad_streams(stream: Any, test: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         stream_benchmark(stream, test=test)
+
+
+def test_data_frames_of_tasks_have_the_columns_of_the_first() -> None:
+    pandas = pytest.importorskip("pandas")
+    first = pandas.DataFrame({"a": range(20), "colour": ["red", "blue"] * 10, "kind": ["x", "y"] * 10})
+    later = first[["kind", "colour", "a"]].assign(kind=["y", "z"] * 10)
+    benchmark = stream_benchmark([(first, "kind"), (later, "kind")], standardise=False)
+    assert benchmark.inputs["columns"] == [{"name": "a"}, {"name": "colour", "values": ["blue", "red"]}]
+    assert [task.classes for task in benchmark] == [("x", "y"), ("y", "z")]
+    assert {tuple(row) for task in benchmark for row in task.train.x[:, 1:].tolist()} == {(0, 1), (1, 0)}
+    with pytest.raises(DataError, match="dataset 1 of the stream: the data frame has no column 'a'"):
+        stream_benchmark([(first, "kind"), (later[["colour", "kind"]], "kind")])
+    with pytest.raises(DataError, match=r"are they measurements or classes\? To predict numbers, use problem='regres"):
+        stream_benchmark([(np.zeros((30, 2)), np.arange(30) / 7)])

@@ -93,6 +93,18 @@ def test_the_stored_settings_repeat_the_run_and_notice_changed_data(
 
 
 @pytest.mark.usefixtures("no_report")
+def test_a_class_alone_is_refused_before_anything_is_learned(command: Command, tmp_path: Path, tiny: list[str]) -> None:
+    rows = [f"{row},{kind},{month}" for kind, month in (("a", "may"), ("b", "may"), ("c", "june")) for row in range(8)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,kind,month", *rows]) + "\n")
+    options = ["--data", tmp_path / "rows.csv", "--label", "kind", "--tasks-by", "month", "--network", "mlp-4", *tiny]
+    refused = command("run", *options, "--out", tmp_path / "run")
+    assert refused.code == 2
+    assert "task 'june' has only the class 'c', and pr-bbb tells classes apart within a task" in refused.err
+    assert not (tmp_path / "run").exists()
+    assert command("run", *options, "--method", "exp-replay", "--out", tmp_path / "run").code == 0
+
+
+@pytest.mark.usefixtures("no_report")
 def test_a_command_reads_the_data_once(
     plants: Path, command: Command, tmp_path: Path, tiny: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,9 +116,8 @@ def test_parameters_are_counted(name: str) -> None:
 def test_growth_keeps_old_elements(name: str, rng: Generator) -> None:
     task_map = make(name, 2)
     before = task_map.thetas([0, 1]).detach().clone()
-    share = torch.randperm((SIZE + 9) // MEMBERS, generator=rng)[
-        : SIZE // MEMBERS
-    ]  # the members of an ensemble grow alike
+    # the members of an ensemble grow alike
+    share = torch.randperm((SIZE + 9) // MEMBERS, generator=rng)[: SIZE // MEMBERS]
     positions = (share + torch.arange(MEMBERS).unsqueeze(1) * (SIZE + 9) // MEMBERS).flatten()
     task_map.grow(positions, Start(torch.linspace(5, 6, SIZE + 9)), generator=rng)
     assert task_map.num_outputs == SIZE + 9

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from metareplay.data.dates import as_dates, is_ambiguous, parse_date, slashed_order, written_dates
+from metareplay.data.dates import as_dates, parse_date, slashed_order, written_dates
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,6 @@ def test_what_is_no_date(text: str) -> None:
 
 
 def test_slashes_are_ambiguous_until_one_date_tells() -> None:
-    assert is_ambiguous("01/02/2024")
-    assert not is_ambiguous("2024-01-02")
     assert slashed_order(["01/02/2024"]) is None
     assert slashed_order(["01/02/2024", "13/02/2024"]) is True
     assert slashed_order(["01/02/2024", "02/13/2024"]) is False

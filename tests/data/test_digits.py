@@ -28,9 +28,8 @@ def test_the_two_sets_together_are_the_whole_data_set() -> None:
         dim=1,
     )
     theirs = torch.cat([torch.from_numpy(whole.data), torch.from_numpy(whole.target)[:, None]], dim=1)
-    assert sorted(map(tuple, ours.tolist())) == sorted(
-        map(tuple, theirs.long().tolist())
-    )  # disjoint: no row twice, none lost
+    # disjoint: no row twice, none lost
+    assert sorted(map(tuple, ours.tolist())) == sorted(map(tuple, theirs.long().tolist()))
 
 
 def test_the_split_is_always_the_same() -> None:

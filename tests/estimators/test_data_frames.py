@@ -160,6 +160,16 @@ def test_the_encoding_of_the_command_line_serves_raw_frames(make: Make, tmp_path
     assert model.task_names == ["june", "may", "july"] or model.task_names == ["may", "june", "july"]
 
 
+def test_numbers_in_text_are_read_like_those_of_the_file(make: Make, tmp_path: Path) -> None:
+    rows = [f"{row},5;{'ab'[row % 2]};{'st'[row % 4 // 2]}" for row in range(16)]
+    (tmp_path / "rows.csv").write_text("\n".join(["size;label;task", *rows]) + "\n")
+    given = {"data.path": str(tmp_path / "rows.csv"), "network": "mlp-4", "method": "sp-dirac"}
+    Run(make_plan(given, QUICK, out=tmp_path / "run")).execute()
+    model = ContinualClassifier.load(tmp_path / "run")
+    texts, numbers = make({"size": ["1,234", "2"]}), make({"size": [1.234, 2.0]})
+    assert np.array_equal(model.predict_proba(texts), model.predict_proba(numbers))
+
+
 def test_frames_of_other_kinds() -> None:
     with pytest.raises(DataError, match=r"call its method collect\(\)"):
         learned(polars.DataFrame(RAW).lazy(), RAW["kind"])

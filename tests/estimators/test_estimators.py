@@ -266,10 +266,17 @@ MISTAKES: list[tuple[str, Callable[[ContinualClassifier], object], type[MetaRepl
     ("nothing", lambda m: m.learn_task(np.zeros((0, 3)), []), DataError, "no inputs"),
     (
         "one class",
-        lambda m: m.learn_task(np.zeros((3, 3)), ["a"] * 3),
+        lambda m: m.learn_task(np.zeros((3, 3)), ["a"] * 3, name="late"),
         DataError,
-        "at least two classes, this one has only 'a'",
+        "task 'late' has only the class 'a', and pr-bbb tells classes apart within a task: .* exp-replay",
     ),
+    (
+        "measurements",
+        lambda m: m.learn_task(np.zeros((30, 3)), np.arange(30) / 7),
+        DataError,
+        "the labels are 30 different numbers such as .*: are they measurements or classes[?] .*use ContinualRegressor",
+    ),
+    ("huge", lambda m: m.predict([[0, 1e300, 1]]), DataError, r"the value 1e\+300 \(row 0, column 1\), .* too large"),
     ("labels missing", lambda m: m.learn_task(np.zeros((3, 3)), [0, 1]), DataError, "3 inputs but 2 labels"),
     ("no labels", lambda m: m.learn_task(np.zeros((3, 3))), DataError, "targets are missing"),
     (
@@ -330,6 +337,32 @@ def test_mistakes_have_clear_errors_and_change_nothing(
 def test_an_untrained_model_says_so(name: str) -> None:
     with pytest.raises(NotTrainedError, match="no task has been learned yet"):
         getattr(classifier(), name)(blobs()[0])
+
+
+@pytest.mark.parametrize("method", ["exp-replay", "joint", "vcl-growing", "ewc-growing"])
+def test_a_class_alone_competes_with_those_of_earlier_tasks(method: str, tmp_path: Path) -> None:
+    model = classifier(method, training__iterations=200, training__learning_rate=0.01)
+    x, _ = blobs(task=1)
+    model.learn_task(*blobs(), name="spring")
+    model.learn_task(x, ["new"] * len(x), name="late")
+    assert model.classes_ == [0, 1, "new"]
+    assert model.score(x, ["new"] * len(x)) > 0.9
+    if method in ("exp-replay", "joint"):  # the others know no old inputs
+        assert model.score(*blobs()) > 0.9
+    model.save(tmp_path)
+    assert np.array_equal(ContinualClassifier.load(tmp_path).predict_proba(x), model.predict_proba(x))
+
+
+def test_numbers_with_few_values_are_classes_of_type_float() -> None:
+    x, _ = blobs()
+    assert len(classifier().learn_task(x, np.arange(60) % 15 + 0.5).classes_) == 15
+
+
+def test_an_estimator_says_what_it_is(trained: ContinualClassifier) -> None:
+    assert repr(trained) == (
+        "ContinualClassifier(method='pr-bbb', network='mlp-8', seed=1, tasks=['spring', 'summer'])"
+    )
+    assert repr(ContinualRegressor()) == "ContinualRegressor(method='pr-bbb', network='mlp-20-20', seed=0)"
 
 
 def test_an_untrained_model_is_neither_scored_nor_saved(tmp_path: Path) -> None:
@@ -461,8 +494,9 @@ def test_several_targets() -> None:
     x = blobs()[0]
     model.learn_task(x, x[:, :2]).learn_task(torch.tensor(x), torch.tensor(x[:, 1:]))
     assert model.predict(x).shape == (60, 2)
-    with pytest.raises(DataError, match="targets have 1 columns, but this model predicts 2"):
-        model.learn_task(x, x[:, 0])
+    for call in (model.learn_task, model.score):
+        with pytest.raises(DataError, match="targets have 1 columns, but this model predicts 2"):
+            call(x, x[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -500,6 +534,17 @@ def test_point_estimates_infer_the_task_of_a_regression_by_statistics_alone() ->
     with pytest.raises(ConfigError, match="the task of a regression input cannot be inferred"):
         model.predict(x)
     assert model.predict(x, task="piece-0").shape == (80,)
+
+
+@pytest.mark.parametrize("method", ["joint", "fine-tuning", "vcl", "exp-replay"])
+def test_one_network_for_all_tasks_needs_no_task(method: str) -> None:
+    model, x = regressor(method), sine(0)[0]
+    answer = model.predict_full(x)
+    assert np.array_equal(answer.mean, model.predict(x, task="piece-1"))
+    assert answer.task == ["piece-1"] * len(x)
+    assert model.score(*sine(0)) == model.score(*sine(0), task="piece-1")
+    with pytest.raises(ConfigError, match="the task of a regression input cannot be inferred"):
+        model.predict_task(x)
 
 
 @pytest.mark.parametrize(

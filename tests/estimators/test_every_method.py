@@ -70,10 +70,8 @@ def test_a_loaded_model_predicts_and_learns_on_as_if_never_saved(method: str, tm
 
 def test_failed_tasks_leave_the_model_as_it_was(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, untouched, step = grown(method), grown(method), TaskTrainer._step
-    for classes, iteration in (
-        (7, 0),
-        (2, 3),
-    ):  # with new outputs, before a step; without, after some
+    # with new outputs, before a step; without, after some
+    for classes, iteration in ((7, 0), (2, 3)):
 
         def crash(trainer: TaskTrainer, last: int = iteration) -> LossTerms:
             if trainer.iteration == last:

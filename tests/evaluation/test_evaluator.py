@@ -204,9 +204,8 @@ def test_hits_and_errors_are_counted_per_input() -> None:
     assert Accuracy().values({LOG_PREDICTIVE: log_p}, torch.tensor([0, 0, 1])).tolist() == [100.0, 0.0, 100.0]
     statistics, y = {"mean": torch.tensor([[1.0, 2.0]])}, torch.tensor([[0.0, 4.0]])
     assert SquaredError().values(statistics, y).tolist() == [(1 + 4) / 2]
-    assert SquaredError(torch.tensor([1.0, 10.0])).values(statistics, y).tolist() == [
-        (1 + 400) / 2
-    ]  # in the user's units
+    # in the user's units
+    assert SquaredError(torch.tensor([1.0, 10.0])).values(statistics, y).tolist() == [(1 + 400) / 2]
 
 
 def test_where_tasks_share_their_classes_a_wrong_task_may_give_the_right_one(two_tasks: ContinualModel) -> None:

@@ -11,11 +11,13 @@ import pytest
 import torch
 import yaml
 
+from metareplay import ContinualClassifier
 from metareplay.benchmarks.base import Task
 from metareplay.benchmarks.images import permute_images
 from metareplay.data.sources import load_digits
 from metareplay.errors import CheckpointError
 from metareplay.experiments.plan import Plan
+from metareplay.experiments.results import read_results
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.methods import METHODS
@@ -78,6 +80,21 @@ def stop_at_each(config: RunConfig, folder: Path, moments: Sequence[int]) -> Non
     counter = Counter()
     Run(Plan.of(config, folder), observer=counter).execute(resume=True)
     assert counter.steps == STEPS + TUNING * (config.kind().strategy == "coreset-replay") - moments[-1]
+
+
+def test_an_interrupted_run_leaves_a_model_of_its_finished_tasks(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig], finished_run: Path
+) -> None:
+    config = tiny_config("pr-bbb")
+    stop_after(config, tmp_path, 5, resume=False)
+    with pytest.raises(CheckpointError, match="has not finished its first task; continue it with --resume"):
+        load_model(tmp_path)
+    stop_after(config, tmp_path, 15, resume=True)  # in the third task
+    model, test = ContinualClassifier.load(tmp_path), Plan.of(config, tmp_path).benchmark[1].test
+    assert len(model.tasks) == 2
+    row = read_results(finished_run / "results.json").tgiven_matrix[1]  # as tested after the second task
+    labels = [model.tasks[1].classes[index] for index in test.y]
+    assert 100 * model.score(test.x, labels, task=1) == pytest.approx(row[1])
 
 
 CHANGING_RATES: dict[str, Any] = {

@@ -83,11 +83,12 @@ def test_tasks_are_chosen_by_what_was_stored_also_after_loading(method: str, tmp
     stored = [each.learner.predictor.task_statistics.tensors() for each in (model, again) if each.learner is not None]
     own = {name for name in stored[0] if name.startswith("means.")}
     assert own == {f"means.{task}.{key}" for task in range(3) for key in ("means", "later")}
+    # what earlier tasks stored was updated
     assert [int(stored[0][f"means.{task}.later"]) for task in range(3)] == [
         2,
         1,
         0,
-    ]  # what earlier tasks stored was updated
+    ]
     assert all(torch.equal(stored[1][name], tensor) for name, tensor in stored[0].items())
     one, other = (each.predict_full(x, criterion="means") for each in (model, again))
     assert one.task == other.task

@@ -111,9 +111,10 @@ def test_random_numbers_do_not_depend_on_the_device() -> None:
     assert torch.equal(actual, torch.randn(2, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     generator = torch.Generator().manual_seed(1)
     assert normal(2, 3, generator=generator, like=like.to(META)).device == META
+    # they were drawn
     assert not torch.equal(
         torch.randn(3, generator=generator), torch.randn(3, generator=torch.Generator().manual_seed(1))
-    )  # they were drawn
+    )
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -45,9 +45,8 @@ def learned(method: str, tasks: int = 2, **given: Any) -> ContinualLearner:
     learner = ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape)
     for number, task in enumerate(benchmark[:tasks]):
         trainer = learner.begin_task(task.train, 2)
-        for _ in (
-            islice(trainer, trainer.iterations) if number == tasks - 1 else trainer
-        ):  # what ends a task is left out
+        # what ends the last task is left out
+        for _ in islice(trainer, trainer.iterations) if number == tasks - 1 else trainer:
             pass
     return learner
 
@@ -116,9 +115,8 @@ def test_each_member_has_an_embedding_per_task() -> None:
     assert counts["main_network"] == others["main_network"]
     assert counts["posterior"] == MEMBERS * others["posterior"]
     assert counts["per_task"] == MEMBERS * others["per_task"]
-    assert (
-        counts["trained"] == others["trained"] + 3 * (MEMBERS - 1) * others["per_task"]
-    )  # the hypernetwork is the same
+    # the hypernetwork is the same
+    assert counts["trained"] == others["trained"] + 3 * (MEMBERS - 1) * others["per_task"]
     thetas = learner.model.task_map.thetas(range(3)).view(3 * MEMBERS, -1)
     assert len(thetas.detach().unique(dim=0)) == 3 * MEMBERS
 

@@ -254,13 +254,11 @@ def test_digits_without_a_stochastic_recipe_borrow_everything_else() -> None:
 def test_another_network_borrows_without_the_chunk_size() -> None:
     actual = recipe_for("split-mnist", "pr-bbb", "mlp-50-50")
     assert actual is not None
-    assert (
-        actual.source == "borrowed from split-mnist/pr-bbb/mlp-100-100"
-    )  # a fast one has its chunk size, and is not lent
+    # a fast one has its chunk size, and is not lent
+    assert actual.source == "borrowed from split-mnist/pr-bbb/mlp-100-100"
     assert "hypernet.chunk_size" not in actual.settings
-    assert (
-        "hypernet.smaller_than_posterior" not in actual.settings
-    )  # there may be no such hypernetwork for a small network
+    # there may be no such hypernetwork for a small network
+    assert "hypernet.smaller_than_posterior" not in actual.settings
     exact, other = (
         recipe_for("split-digits", "pr-bbb", "mlp-100-100"),
         recipe_for("split-digits", "pr-bbb", "resnet-32"),
@@ -268,10 +266,11 @@ def test_another_network_borrows_without_the_chunk_size() -> None:
     assert exact is not None
     assert other is not None
     left_out = ("hypernet.chunk_size", "hypernet.smaller_than_posterior", "hypernet.smaller_than_network")
+    # for MLPs only
     assert exact.settings.keys() - other.settings.keys() == {
         *left_out,
         "posterior.local_reparametrisation",
-    }  # for MLPs only
+    }
     assert {key: exact.settings[key] for key in other.settings} == other.settings
     assert actual.settings["strategy.strength"] > 0
 

@@ -38,9 +38,8 @@ def test_what_enters_the_layers_of_an_mlp(rng: Generator) -> None:
     first = torch.relu(torch.einsum("bi,shi->sbh", x, named["layers.0.weight"]) + named["layers.0.bias"].unsqueeze(1))
     torch.testing.assert_close(features["layers.0"], x.expand(2, 7, 4))
     torch.testing.assert_close(features["layers.1"], first)
-    single = layer_features(module, spec, weights[1], x, layers=["layers.0"])[
-        "layers.0"
-    ]  # outputs, before the activation
+    # outputs, before the activation
+    single = layer_features(module, spec, weights[1], x, layers=["layers.0"])["layers.0"]
     torch.testing.assert_close(single.relu(), first[1])
 
 

@@ -33,9 +33,8 @@ def test_lenet_has_the_published_size() -> None:
 
 def test_resnet_32_has_the_published_size() -> None:
     network = network_factory("resnet-32", CIFAR)(10)
-    assert (
-        weights(network) - biases_of_convolutions(network) == 464_154
-    )  # 0.46 million in He et al. 2016, who have no biases there
+    # 0.46 million in He et al. 2016, who have no biases there
+    assert weights(network) - biases_of_convolutions(network) == 464_154
     assert biases_of_convolutions(network) == 16 * 11 + 32 * 10 + 64 * 10
     layers = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     assert len(layers) == 32

@@ -39,11 +39,8 @@ def sampled_moments(
 @pytest.mark.parametrize(
     ("hidden", "activation", "tolerance"),
     [
-        (
-            (8,),
-            "relu",
-            0.02,
-        ),  # exact, as is the next: the tolerances are a few standard errors of the samples' variances
+        # the first two are exact: the tolerances are a few standard errors of the samples' variances
+        ((8,), "relu", 0.02),
         ((8, 6), "linear", 0.03),
         ((12, 10), "relu", 0.15),  # Gaussian sums of a dozen terms are the worst case
         ((8, 6), "tanh", 0.1),

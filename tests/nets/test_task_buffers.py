@@ -130,9 +130,8 @@ def test_only_training_changes_anything(module: nn.Module, x: Tensor) -> None:
         run_flat(module, spec, weights, x, [given])
         run_flat(module, spec, weights, x)
     assert not module.training
-    assert all(
-        torch.equal(snapshot[name], value) for name, value in own.items()
-    )  # tensors that were handed out stay as they were
+    # tensors that were handed out stay as they were
+    assert all(torch.equal(snapshot[name], value) for name, value in own.items())
     assert all(torch.equal(buffer, own[name]) for name, buffer in module.named_buffers())  # as do the module's own
 
 

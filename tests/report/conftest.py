@@ -15,11 +15,12 @@ from safetensors.numpy import save_file
 from metareplay.report import write_report
 
 DIGITS = ["0/1", "2/3", "4/5", "6/7", "8/9"]
+# the functions and input domains of the paper's 1D regression
 TRUTH: list[tuple[Callable[[np.ndarray], np.ndarray], float, float]] = [
     (lambda x: (x + 3) ** 3, -4, -2),
     (lambda x: 2 * x**2 - 1, -1, 1),
     (lambda x: (x - 3) ** 3, 2, 4),
-]  # the functions and input domains of the paper's 1D regression
+]
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 

@@ -35,9 +35,8 @@ def exact(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
 def test_learning_a_part_and_updating_with_the_rest_is_bayes_rule() -> None:
     rng = torch.Generator().manual_seed(0)
     which = torch.arange(36) % WEIGHTS
-    x = torch.nn.functional.one_hot(
-        which, WEIGHTS
-    ).float()  # any part of the data has independent weights in its posterior
+    # any part of the data has independent weights in its posterior
+    x = torch.nn.functional.one_hot(which, WEIGHTS).float()
     y = (x @ torch.tensor([1.0, -0.5, 0.3])).unsqueeze(1) + NOISE * torch.randn(36, 1, generator=rng)
     given = {
         "method": "pr-bbb-cs",
@@ -69,6 +68,5 @@ def test_learning_a_part_and_updating_with_the_rest_is_bayes_rule() -> None:
     assert len(kept.x) == 15
     walk(learner.begin_update(0), learner.model.task_map)
     check(*exact(x, y))
-    assert not torch.allclose(
-        exact(x, y)[1], exact(rest.examples.x, rest.examples.y)[1], rtol=0.1
-    )  # the coreset did matter
+    # the coreset did matter
+    assert not torch.allclose(exact(x, y)[1], exact(rest.examples.x, rest.examples.y)[1], rtol=0.1)

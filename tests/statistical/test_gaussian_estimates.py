@@ -67,9 +67,8 @@ def test_wasserstein_distance_is_the_cost_of_the_quantile_coupling(
     old, new = pair
     draws = old.rsample(DRAWS, generator=rng)
     quantiles = Normal(old.mean, old.scale).cdf(draws)
-    carried = Normal(new.mean, new.scale).icdf(
-        quantiles
-    )  # the cheapest way to carry one density to the other, weight by weight
+    # the cheapest way to carry one density to the other, weight by weight
+    carried = Normal(new.mean, new.scale).icdf(quantiles)
     assert_mean_is(
         (draws - carried).square().sum(-1), replay_divergence("w2", old, new, 1, generator=torch.Generator())
     )

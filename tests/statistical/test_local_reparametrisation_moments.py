@@ -73,9 +73,8 @@ def test_gradients_of_a_linear_network_are_unbiased(local: bool, rng: Generator)
     draws = torch.stack(estimates)
     inputs = torch.cat([x[0], torch.ones(1, dtype=torch.float64)])  # the bias sees a one
     mean, scale = q.mean.detach(), q.scale.detach()
-    expected = torch.cat(
-        [2 * (mean @ inputs) * inputs, 2 * scale * inputs.square()]
-    )  # of (mean . x)^2 + sum (scale x)^2
+    # of (mean . x)^2 + sum (scale x)^2
+    expected = torch.cat([2 * (mean @ inputs) * inputs, 2 * scale * inputs.square()])
     error = draws.std(0) / math.sqrt(len(draws))
     assert (error < 0.05 * expected.abs().mean()).all()
     assert ((draws.mean(0) - expected).abs() < ERRORS * error).all()

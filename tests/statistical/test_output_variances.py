@@ -73,9 +73,8 @@ def test_plain(activation: str, kind: str, rng: Generator) -> None:
     ("activation", "per_task"), [("relu", False), ("sigmoid", False), ("tanh", False), ("relu", True)]
 )
 def test_chunked(activation: str, per_task: bool, rng: Generator) -> None:
-    targets = torch.tensor([0.01] * 8 + [0.5] * 8 + [4.0] * 4).repeat(4)[
-        :70
-    ]  # the same in every chunk; the last one is cut
+    # the same in every chunk; the last one is cut
+    targets = torch.tensor([0.01] * 8 + [0.5] * 8 + [4.0] * 4).repeat(4)[:70]
     thetas = _generated(
         ChunkedHypernetwork,
         len(targets),
@@ -141,9 +140,8 @@ def test_a_row_of_weights_and_scales_starts_as_its_weights_should(rng: Generator
     match_output_variances(layer, 0.5, targets, rng, weights)
     actual = layer.weight.detach().var(1) * layer.in_features * 0.5
     torch.testing.assert_close(actual, torch.tensor([0.03, 0.02, 0.03, 0.04]), rtol=0.1, atol=0)
-    match_output_variances(
-        layer, 0.5, targets[4:], rng, torch.zeros(8, dtype=torch.bool)
-    )  # no weights: the mean of all
+    # no weights: the mean of all
+    match_output_variances(layer, 0.5, targets[4:], rng, torch.zeros(8, dtype=torch.bool))
     actual = layer.weight.detach().var(1) * layer.in_features * 0.5
     torch.testing.assert_close(actual, torch.tensor([2.025, 4.0, 4.0, 4.0]), rtol=0.1, atol=0)
 

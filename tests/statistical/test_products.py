@@ -60,9 +60,10 @@ class Formed:
 
     def rsample(self, n: int, *, generator: Generator) -> Tensor:
         latent = torch.randn(n, self.q.settings.latent_size, generator=generator)
+        # (n, W)
         weights = replace(self.q, settings=self.q.settings.model_copy(update={"support_noise": None})).weights_at(
             latent
-        )  # (n, W)
+        )
         return weights + self.q.noise_std * torch.randn(weights.shape, generator=generator)
 
 
@@ -111,16 +112,14 @@ def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
     samples = GivenNoise(q, latent, torch.zeros(12, 505)).rsample(12, generator=generator).detach().double()
     again = Generator()
     again.set_state(generator.get_state())
-    along = NoisyProducts.drawn(
-        products, 0.3, 505, generator=generator
-    ).along  # the noise's part in the samples' span is along @ samples
+    # the noise's part in the samples' span is along @ samples
+    along = NoisyProducts.drawn(products, 0.3, 505, generator=generator).along
     rank = int((torch.linalg.eigvalsh(products) > SMALLEST_DIRECTION * products.norm()).sum())
     torch.randn(12, rank, generator=again, dtype=torch.float64)
     factor = _wishart_factor(12, 505 - rank, generator=again, like=products)
     other = torch.randn(12, 505, generator=again, dtype=torch.float64)
-    upright = torch.linalg.qr(torch.cat([samples, other]).T)[0][
-        :, 12:
-    ].T  # orthonormal, at right angles to the samples; (12, 505)
+    # orthonormal, at right angles to the samples; (12, 505)
+    upright = torch.linalg.qr(torch.cat([samples, other]).T)[0][:, 12:].T
     noises = [(along @ samples + sign * factor @ upright).float() for sign in (1, -1)]
     formed = [slope(matching, GivenNoise(q, latent, noise), generator) for noise in noises]
     torch.testing.assert_close(actual[0], formed[0][0], rtol=1e-4, atol=0)

@@ -134,9 +134,8 @@ def test_shifts_and_the_order_of_samples_mean_nothing(rng: Generator) -> None:
     actual = ssge_score(samples, points, ratio=0.9)
     torch.testing.assert_close(ssge_score(samples + 100, points + 100, ratio=0.9), actual)
     torch.testing.assert_close(ssge_score(samples[torch.randperm(30, generator=rng)], points, ratio=0.9), actual)
-    torch.testing.assert_close(
-        ssge_score(3 * samples, 3 * points, ratio=0.9), actual / 3
-    )  # the median width scales along
+    # the median width scales along
+    torch.testing.assert_close(ssge_score(3 * samples, 3 * points, ratio=0.9), actual / 3)
 
 
 @pytest.mark.parametrize("around", [False, True])
@@ -149,9 +148,8 @@ def test_many_weights_in_blocks_are_as_one(
     samples = centre + 0.1 * torch.randn(12, 50, generator=rng)
     points = samples if own else centre + 0.1 * torch.randn(4, 50, generator=rng)
     whole = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
-    apart = ssge_score(
-        samples, points.clone(), ratio=0.95, around_gaussian=around
-    )  # not known to be the samples themselves
+    # not known to be the samples themselves
+    apart = ssge_score(samples, points.clone(), ratio=0.95, around_gaussian=around)
     monkeypatch.setattr("metareplay.posteriors.matching.ssge_score.BLOCK", 7)
     blocks = ssge_score(samples, points, ratio=0.95, around_gaussian=around)
     onto = torch.ones_like(points)
@@ -237,9 +235,8 @@ def test_the_prior_term_is_taken_at_the_samples_of_the_estimate(samples: int) ->
     weights = posterior.rsample(max(200, samples), generator=Generator().manual_seed(5))
     torch.testing.assert_close(term, -prior.log_prob(weights).mean())
     score = ssge_score(weights[:200], weights, ratio=0.99)
-    along = (score * weights).sum(-1).mean() - prior.log_prob(
-        weights
-    ).mean()  # E[score dw/dtheta] and the cross-entropy's gradient
+    # E[score dw/dtheta] and the cross-entropy's gradient
+    along = (score * weights).sum(-1).mean() - prior.log_prob(weights).mean()
     torch.testing.assert_close(torch.autograd.grad(term, theta)[0], torch.autograd.grad(along, theta)[0])
 
 
@@ -250,9 +247,8 @@ def test_far_samples_still_push_each_other_apart() -> None:
     """
     samples, others = torch.randn(2, 100, 30, generator=Generator().manual_seed(0)) * 3 / 60**0.5
     variance = 9 / 60
-    own, new = (
-        -float((ssge_score(samples, at, width=1.0, ratio=0.9) * at).mean()) for at in (samples, others)
-    )  # exact: 1
+    # exact: 1
+    own, new = (-float((ssge_score(samples, at, width=1.0, ratio=0.9) * at).mean()) for at in (samples, others))
     assert own > 0.12
     assert new < 0.06
     assert abs(float(samples.square().mean()) - variance) < 0.1 * variance

@@ -197,9 +197,8 @@ def test_the_penalty_is_the_old_gaussian_and_the_prior_for_new_weights(rng: Gene
     weights = model.task_map.theta(0).detach().chunk(2)[0]
     actual = strategy.penalty(model, 0, generator=rng)
     assert actual is not None
-    torch.testing.assert_close(
-        actual.detach(), 0.5 * weights.square().sum() / VARIANCE
-    )  # the first task has only the prior
+    # the first task has only the prior
+    torch.testing.assert_close(actual.detach(), 0.5 * weights.square().sum() / VARIANCE)
     strategy.after_task(model, 0, some_data(5, 2, rng))
     fisher = model.task_map.theta(0).detach().chunk(2)[1] - 1 / VARIANCE
     kept, old = model.spec, weights.clone()

@@ -183,9 +183,8 @@ def test_the_information_equals_a_hand_computation(name: str, samples: int, rng:
     data, settings = some_data(7, 2, rng), FisherSettings(fisher_weight_samples=samples)
     actual = posterior_information(model, 1, data, settings, 4.0, generator=Generator().manual_seed(1))
     drawn = 1 if name == "pr-dirac" else samples
-    torch.testing.assert_close(
-        actual, by_hand(model, 1, data, drawn, 4.0, seed=1)
-    )  # each parameter makes one weight: signs matter not
+    # each parameter makes one weight: signs matter not
+    torch.testing.assert_close(actual, by_hand(model, 1, data, drawn, 4.0, seed=1))
 
 
 @pytest.mark.parametrize("name", ["pr-ssge", "pr-ssge, chunks"])
@@ -194,9 +193,8 @@ def test_the_information_of_a_generator_equals_a_hand_computation(name: str, rng
     model.add_task(2, generator=rng)
     data, settings = some_data(5, 2, rng), FisherSettings(fisher_weight_samples=2)
     actual = posterior_information(model, 0, data, settings, 1e12, generator=Generator().manual_seed(1))
-    torch.testing.assert_close(
-        actual, by_hand(model, 0, data, 2, 1e12, seed=1), rtol=1e-4, atol=1e-7
-    )  # without the prior: exact
+    # without the prior: exact
+    torch.testing.assert_close(actual, by_hand(model, 0, data, 2, 1e12, seed=1), rtol=1e-4, atol=1e-7)
     settings = FisherSettings(fisher_weight_samples=1000)
     actual = posterior_information(model, 0, data, settings, 1e-4, generator=Generator().manual_seed(1))
     expected = by_hand(model, 0, TaskData(data.x[:0], data.y[:0]), 1000, 1e-4, seed=1)

@@ -187,9 +187,8 @@ def test_random_subsets(size: int, rng: Generator, monkeypatch: pytest.MonkeyPat
         assert abs(drawn.count(subset) - 600 * share) < 5 * (600 * share * (1 - share)) ** 0.5
     whole = full.penalty(model, OLD, generator=rng)
     assert whole is not None
-    assert sum(values.values()) / len(values) == pytest.approx(
-        float(whole.detach()), rel=1e-4
-    )  # the mean over subsets is the full penalty
+    # the mean over subsets is the full penalty
+    assert sum(values.values()) / len(values) == pytest.approx(float(whole.detach()), rel=1e-4)
 
 
 def test_the_penalty_of_some_steps_is_that_of_all_on_average(rng: Generator) -> None:
@@ -302,9 +301,8 @@ def test_weights_that_an_earlier_task_did_not_have_follow_the_fixed_prior(kind: 
     prior = strategy.prior_for(OLD)
     assert isinstance(prior, MixturePrior)
     assert isinstance(prior.earlier, MeanFieldGaussian | Flow)
-    draws = prior.earlier.rsample(5000, generator=rng)[
-        :, 0, model.introduced_by_task > 0
-    ].detach()  # the first task's, of all later weights
+    # the first task's, of all later weights
+    draws = prior.earlier.rsample(5000, generator=rng)[:, 0, model.introduced_by_task > 0].detach()
     assert abs(float(draws.var()) / 2.0 - 1) < 0.05
     for task in range(OLD):
         bias = model.spec.unflatten(prior.earlier.mean[task])["layers.1.bias"]  # two outputs a task
@@ -331,6 +329,5 @@ def test_without_a_share_the_prior_is_the_fixed_one(rng: Generator) -> None:
     model, strategy = make_model(GaussianFamily(), rng), replay(prior_from_earlier=0.0)
     for task in range(OLD + 1):
         strategy.before_task(model, task)
-        assert strategy.prior_for(task) == GaussianPrior(
-            2.0
-        )  # so the KL is in closed form, and no random numbers are used
+        # so the KL is in closed form, and no random numbers are used
+        assert strategy.prior_for(task) == GaussianPrior(2.0)

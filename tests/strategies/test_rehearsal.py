@@ -118,9 +118,8 @@ def test_the_penalty_is_the_scaled_mean_cross_entropy(strength: float, rng: Gene
     model, _ = learned(strategy, rng)
     x = torch.cat([strategy.coresets[old] for old in range(3)])
     targets = torch.cat(strategy.teacher).softmax(-1)  # (18, 7)
-    log_probs = run_flat(model.network, model.spec, model.task_map.theta(0).unsqueeze(0), x)[0].log_softmax(
-        -1
-    )  # (18, 9)
+    # (18, 9)
+    log_probs = run_flat(model.network, model.spec, model.task_map.theta(0).unsqueeze(0), x)[0].log_softmax(-1)
     expected = -strength * (targets * log_probs[:, :7]).sum(1).mean()
     penalty = strategy.penalty(model, 3, generator=rng)
     assert penalty is not None

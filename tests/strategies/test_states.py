@@ -7,46 +7,23 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.benchmarks.base import Scenario, TaskData
+from metareplay.benchmarks.base import TaskData
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.model import ContinualModel
 from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.seeding import generator_for
 from metareplay.strategies.base import (
     CURRENT,
     STRATEGIES,
     QuietStrategy,
     StepChange,
-    Strategy,
     current_state,
     of_current,
 )
 from metareplay.training.loop import TaskTrainer
 
-STEPS, RATE = 6, 0.01
-CLASSES = (2, 3, 2)
-SETTINGS: dict[str, Any] = {
-    "network": "mlp-4",
-    "training.iterations": STEPS,
-    "training.batch_size": 4,
-    "training.learning_rate": RATE,
-}
-HYPERNET: dict[str, Any] = {"hypernet.hidden": [6], "hypernet.task_embedding_size": 3, "hypernet.chunk_size": 7}
-
-
-def data(task: int, size: int = 10) -> TaskData:
-    x = torch.randn(size, 2, generator=generator_for(task, "contract"))
-    return TaskData(x, torch.arange(size) % CLASSES[task])
-
-
-def learner_of(
-    method: str, given: Mapping[str, Any] | None = None, strategy: Strategy | None = None
-) -> ContinualLearner:
-    config = build_config({**HYPERNET, **SETTINGS, "method": method}, given or {}, "test")
-    learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,), total_outputs=sum(CLASSES))
-    learner.strategy = strategy or learner.strategy
-    return learner
+ThreeTasks = Any
+"""The fixture of conftest.py."""
 
 
 class PathIntegral(QuietStrategy):
@@ -109,20 +86,20 @@ NEEDS_NOTHING = ("separate", "joint")
 """Strategies that remember nothing while a task is learned."""
 
 
-def case_learner(case: str) -> ContinualLearner:
-    return learner_of(*CASES[case], PathIntegral() if case == "of a user" else None)
+def case_learner(three_tasks: ThreeTasks, case: str) -> ContinualLearner:
+    return three_tasks.learner(*CASES[case], PathIntegral() if case == "of a user" else None)
 
 
 def current_names(learner: ContinualLearner) -> list[str]:
     return [name for name in learner.strategy.state() if name.startswith(CURRENT)]
 
 
-def third_task(learner: ContinualLearner, steps: int) -> TaskTrainer:
+def third_task(three_tasks: ThreeTasks, learner: ContinualLearner, steps: int) -> TaskTrainer:
     """Learn two tasks, then some steps of a third."""
     for task in range(2):
-        list(learner.begin_task(data(task), CLASSES[task]))
+        list(three_tasks.begin(learner, task))
         assert current_names(learner) == []
-    trainer = learner.begin_task(data(2), CLASSES[2])
+    trainer: TaskTrainer = three_tasks.begin(learner, 2)
     walk = iter(trainer)
     for _ in range(steps):
         next(walk)
@@ -154,33 +131,33 @@ def test_every_strategy_is_here() -> None:
 
 
 @every_case
-def test_the_middle_of_a_task_is_restored_bit_for_bit(case: str) -> None:
-    learner, again = case_learner(case), case_learner(case)
-    trainer = third_task(learner, steps=2)
+def test_the_middle_of_a_task_is_restored_bit_for_bit(case: str, three_tasks: ThreeTasks) -> None:
+    learner, again = case_learner(three_tasks, case), case_learner(three_tasks, case)
+    trainer = third_task(three_tasks, learner, steps=2)
     assert bool(current_names(learner)) == (case not in NEEDS_NOTHING)
     stored = copy_of(learner, again)
     for task in range(2):
-        again.revisit(task, lambda task=task: data(task))  # type: ignore[misc]
-    resumed = again.continue_task(data(2), stored)
+        again.revisit(task, lambda task=task: three_tasks.data(task))  # type: ignore[misc]
+    resumed = again.continue_task(three_tasks.data(2), stored)
     assert_same(learner, again)
     expected, actual = totals(list(trainer)), totals(list(resumed))
-    assert len(expected) == STEPS - 2
+    assert len(expected) == three_tasks.steps - 2
     assert actual == expected
     assert_same(learner, again)
 
 
 @every_case
-def test_a_finished_task_leaves_nothing_that_only_it_needed(case: str) -> None:
-    learner = case_learner(case)
-    list(third_task(learner, steps=0))
+def test_a_finished_task_leaves_nothing_that_only_it_needed(case: str, three_tasks: ThreeTasks) -> None:
+    learner = case_learner(three_tasks, case)
+    list(third_task(three_tasks, learner, steps=0))
     assert current_names(learner) == []
     assert learner.strategy.penalty(learner.model, 2, generator=Generator().manual_seed(0)) is None
 
 
 @every_case
-def test_loading_replaces_all_that_was_remembered(case: str) -> None:
-    learner = case_learner(case)
-    third_task(learner, steps=1)
+def test_loading_replaces_all_that_was_remembered(case: str, three_tasks: ThreeTasks) -> None:
+    learner = case_learner(three_tasks, case)
+    third_task(three_tasks, learner, steps=1)
     learner.strategy.load_state(learner.model, {})
     assert learner.strategy.state() == {}
     assert learner.strategy.penalty(learner.model, 2, generator=Generator().manual_seed(0)) is None
@@ -188,9 +165,9 @@ def test_loading_replaces_all_that_was_remembered(case: str) -> None:
 
 @pytest.mark.parametrize("task", [None, 1], ids=["all tasks", "one task"])
 @pytest.mark.parametrize("case", ["coresets", "coresets and fisher"])
-def test_the_middle_of_an_update_is_restored_bit_for_bit(case: str, task: int | None) -> None:
-    learner, again = case_learner(case), case_learner(case)
-    list(third_task(learner, steps=0))
+def test_the_middle_of_an_update_is_restored_bit_for_bit(case: str, task: int | None, three_tasks: ThreeTasks) -> None:
+    learner, again = case_learner(three_tasks, case), case_learner(three_tasks, case)
+    list(third_task(three_tasks, learner, steps=0))
     trainer = learner.begin_update(task)
     walk = iter(trainer)
     for _ in range(2):
@@ -205,14 +182,14 @@ def test_the_middle_of_an_update_is_restored_bit_for_bit(case: str, task: int | 
     assert_same(learner, again)
 
 
-def test_a_task_under_way_is_read_as_version_0_1_stored_it() -> None:
+def test_a_task_under_way_is_read_as_version_0_1_stored_it(three_tasks: ThreeTasks) -> None:
     """There the state of the present task stood under names of its own."""
-    learner, again = case_learner("coresets"), case_learner("coresets")
-    trainer = third_task(learner, steps=1)
+    learner, again = case_learner(three_tasks, "coresets"), case_learner(three_tasks, "coresets")
+    trainer = third_task(three_tasks, learner, steps=1)
     tensors = {name: tensor.clone() for name, tensor in learner.tensors(training=True).items()}
     earlier = {name.replace("memory.current.", "strategy."): tensor for name, tensor in tensors.items()}
     assert earlier.keys() != tensors.keys()
     again.restore(learner.facts(), earlier)
-    resumed = again.continue_task(data(2), earlier)
+    resumed = again.continue_task(three_tasks.data(2), earlier)
     assert_same(learner, again)
     assert totals(list(resumed)) == totals(list(trainer))

@@ -1,6 +1,6 @@
 """What a training step asks a strategy for, and what it tells it: batches with weights, gradients, changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,9 +9,6 @@ from torch import Generator, Tensor
 
 from metareplay.batches.base import Batch
 from metareplay.batches.task import TaskBatches
-from metareplay.benchmarks.base import Scenario, TaskData
-from metareplay.learner.config import build_config
-from metareplay.learner.learner import ContinualLearner
 from metareplay.model import ContinualModel
 from metareplay.nets.weights import run_flat
 from metareplay.posteriors.matching.direct import DirectMatching
@@ -20,35 +17,13 @@ from metareplay.seeding import generator_for
 from metareplay.strategies.base import (
     QuietStrategy,
     StepChange,
-    Strategy,
 )
 from metareplay.strategies.baselines import Unbound
 from metareplay.training.loop import Job, TaskTrainer
 from metareplay.training.objective import Objective
 
-STEPS, RATE = 6, 0.01
-CLASSES = (2, 3, 2)
-SETTINGS: dict[str, Any] = {
-    "network": "mlp-4",
-    "training.iterations": STEPS,
-    "training.batch_size": 4,
-    "training.learning_rate": RATE,
-}
-HYPERNET: dict[str, Any] = {"hypernet.hidden": [6], "hypernet.task_embedding_size": 3, "hypernet.chunk_size": 7}
-
-
-def data(task: int, size: int = 10) -> TaskData:
-    x = torch.randn(size, 2, generator=generator_for(task, "contract"))
-    return TaskData(x, torch.arange(size) % CLASSES[task])
-
-
-def learner_of(
-    method: str, given: Mapping[str, Any] | None = None, strategy: Strategy | None = None
-) -> ContinualLearner:
-    config = build_config({**HYPERNET, **SETTINGS, "method": method}, given or {}, "test")
-    learner = ContinualLearner(config, "classification", Scenario.CLASS, (2,), total_outputs=sum(CLASSES))
-    learner.strategy = strategy or learner.strategy
-    return learner
+ThreeTasks = Any
+"""The fixture of conftest.py."""
 
 
 class Watcher(QuietStrategy):
@@ -91,13 +66,15 @@ EXTRA = Batch(torch.tensor([[0.5, -1.0], [2.0, 0.3], [-0.7, 0.1]]), torch.tensor
 
 
 @pytest.mark.parametrize("extra", [None, EXTRA], ids=["own batch", "and a weighted one"])
-def test_a_step_has_the_weighted_loss_its_gradients_and_changes_that_add_up(extra: Batch | None) -> None:
+def test_a_step_has_the_weighted_loss_its_gradients_and_changes_that_add_up(
+    extra: Batch | None, three_tasks: ThreeTasks
+) -> None:
     watcher = Watcher(extra)
-    learner = learner_of("sp-dirac", {"training.record_signals": True}, watcher)
-    trainer = learner.begin_task(data(0), 2)
+    learner = three_tasks.learner("sp-dirac", {"training.record_signals": True}, watcher)
+    trainer = three_tasks.begin(learner, 0)
     start = values(learner.model, 0)
     walked = list(trainer)
-    assert watcher.tasks == [0] * STEPS
+    assert watcher.tasks == [0] * three_tasks.steps
     for step, seen, (before,), (after,) in zip(walked, watcher.steps, watcher.before, watcher.after, strict=True):
         own, *added = seen.batches
         assert (len(own.x), own.weight) == (4, 1.0)
@@ -114,56 +91,58 @@ def test_a_step_has_the_weighted_loss_its_gradients_and_changes_that_add_up(extr
         mean_nll = data_term(learner.model, before, [own], 1)
         torch.testing.assert_close(trainer.signals[step.iteration - 1, 0], mean_nll)  # of the task's own batch alone
     first = watcher.steps[0]
-    torch.testing.assert_close(
-        first.change[0], -RATE * first.gradients[0].sign(), rtol=1e-3, atol=1e-6
-    )  # Adam's first step
+    # Adam's first step
+    torch.testing.assert_close(first.change[0], -three_tasks.rate * first.gradients[0].sign(), rtol=1e-3, atol=1e-6)
     total = torch.stack([step.change[0] for step in watcher.steps]).sum(0)
     torch.testing.assert_close(start[0] + total, values(learner.model, 0)[0])
 
 
-def test_gradients_are_those_that_the_optimiser_sees() -> None:
+def test_gradients_are_those_that_the_optimiser_sees(three_tasks: ThreeTasks) -> None:
     watcher = Watcher()
-    list(learner_of("sp-bbb", {"training.clip_norm": 0.5}, watcher).begin_task(data(0), 2))
+    list(three_tasks.learner("sp-bbb", {"training.clip_norm": 0.5}, watcher).begin_task(three_tasks.data(0), 2))
     for step in watcher.steps:
         norm = torch.cat([gradient.flatten() for gradient in step.gradients]).norm()
         torch.testing.assert_close(norm, torch.tensor(0.5), rtol=1e-4, atol=0)
 
 
 @pytest.mark.parametrize("method", ["sp-bbb", "hnet-fine-tuning"])
-def test_watching_changes_no_bit(method: str) -> None:
+def test_watching_changes_no_bit(method: str, three_tasks: ThreeTasks) -> None:
     actual = []
     for strategy in (Watcher(), Unbound(GaussianPrior())):
-        learner = learner_of(method, strategy=strategy)
+        learner = three_tasks.learner(method, strategy=strategy)
         for task in range(2):
-            list(learner.begin_task(data(task), CLASSES[task]))
+            list(three_tasks.begin(learner, task))
         actual.append(learner.model.task_map.thetas([0, 1]).detach())
     assert torch.equal(*actual)
 
 
-def test_a_strategy_that_does_not_ask_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strategy_that_does_not_ask_is_told_nothing(monkeypatch: pytest.MonkeyPatch, three_tasks: ThreeTasks) -> None:
     monkeypatch.setattr(Watcher, "sees_steps", False)
     watcher = Watcher()
-    list(learner_of("sp-bbb", strategy=watcher).begin_task(data(0), 2))
-    assert len(watcher.before) == STEPS
+    list(three_tasks.learner("sp-bbb", strategy=watcher).begin_task(three_tasks.data(0), 2))
+    assert len(watcher.before) == three_tasks.steps
     assert watcher.steps == []
 
 
-def test_each_of_several_tasks_is_told_of_a_step_with_its_own_batches() -> None:
-    watcher, learner = Watcher(), learner_of("sp-dirac")
+def test_each_of_several_tasks_is_told_of_a_step_with_its_own_batches(three_tasks: ThreeTasks) -> None:
+    watcher, learner = Watcher(), three_tasks.learner("sp-dirac")
     for task in range(2):
-        list(learner.begin_task(data(task), CLASSES[task]))
+        list(three_tasks.begin(learner, task))
     jobs = [
-        Job(task, TaskBatches(data(task), 4, generator_for(0, "batches", task)), DirectMatching()) for task in range(2)
+        Job(task, TaskBatches(three_tasks.data(task), 4, generator_for(0, "batches", task)), DirectMatching())
+        for task in range(2)
     ]
     settings, noise = learner.config.training, generator_for(0, "noise", 0)
-    walked = list(TaskTrainer(learner.model, watcher, jobs, data(0), settings, Objective(point=True), noise=noise))
-    assert watcher.tasks == [0, 1] * STEPS
+    walked = list(
+        TaskTrainer(learner.model, watcher, jobs, three_tasks.data(0), settings, Objective(point=True), noise=noise)
+    )
+    assert watcher.tasks == [0, 1] * three_tasks.steps
     for number, step in enumerate(walked):
         losses = []
         for task in range(2):
             seen = watcher.steps[2 * number + task]
             assert len(seen.parameters) == len(seen.gradients) == len(seen.change) == 2  # those of both tasks
-            assert all((data(task).x == row).all(1).any() for row in seen.batches[0].x)
+            assert all((three_tasks.data(task).x == row).all(1).any() for row in seen.batches[0].x)
             weights = watcher.before[2 * number + task][0]
             x, y, _ = seen.batches[0]
             log_p = run_flat(learner.model.network, learner.model.spec, weights.unsqueeze(0), x)[0]

@@ -94,9 +94,8 @@ def test_random_tasks_take_their_own_factors(kind: str, rng: Generator) -> None:
     expected = torch.tensor([0.375, 0.25, 0.5, 1.0]) * changes(kind, model, old)
     with torch.no_grad():
         actual = {round(float(strategy.penalty(model, OLD, generator=rng)), 4) for _ in range(40)}  # type: ignore[arg-type]
-    assert sorted(actual) == pytest.approx(
-        sorted(expected.tolist()), rel=1e-3
-    )  # so their mean over the tasks is the whole penalty
+    # so their mean over the tasks is the whole penalty
+    assert sorted(actual) == pytest.approx(sorted(expected.tolist()), rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,9 +128,8 @@ def test_a_strong_discount_lets_the_oldest_task_go_first(tmp_path: Path) -> None
     for discount in (1.0, 1e-4):
         given = {"training.iterations": 300, "strategy.strength": 1.0, "strategy.age_discount": discount}
         matrix = Run(Plan.of(build_config(defaults, given, "test"), tmp_path / str(discount))).execute().tgiven_matrix
-        grown[discount] = [
-            matrix[-1][task] - row[task] for task, row in enumerate(matrix)
-        ]  # how much the squared error grew
+        # how much the squared error grew
+        grown[discount] = [matrix[-1][task] - row[task] for task, row in enumerate(matrix)]
     assert max(grown[1.0]) < 0.02
     assert grown[1e-4][0] > 0.1
     assert grown[1e-4][1] < 0.02

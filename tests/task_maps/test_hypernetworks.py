@@ -126,9 +126,8 @@ def test_embeddings_have_the_requested_standard_deviation(task_std: float, chunk
     hypernetwork.add_task(start(2000), generator=rng)
     for embedding, std in ((hypernetwork.task_embeddings[0], task_std), (hypernetwork.chunk_embeddings[0], chunk_std)):
         values = embedding.detach().flatten()
-        assert abs(float(values.square().mean().sqrt()) / std - 1) < 5 / math.sqrt(
-            2 * len(values)
-        )  # five standard errors
+        # five standard errors
+        assert abs(float(values.square().mean().sqrt()) / std - 1) < 5 / math.sqrt(2 * len(values))
         assert abs(float(values.mean())) < 5 * std / math.sqrt(len(values))
 
 
@@ -137,9 +136,8 @@ def test_a_new_task_leaves_the_old_ones_exactly_as_they_were(kind: str, rng: Gen
     hypernetwork = with_tasks(HYPERNETWORKS[kind], 10, 2, rng)
     before = [hypernetwork.theta(task).detach().clone() for task in range(2)]
     together = hypernetwork.thetas([0, 1]).detach().clone()
-    hypernetwork.add_task(
-        Start(torch.zeros(10), torch.ones(10)), generator=rng
-    )  # variances matter to the first task only
+    # variances matter to the first task only
+    hypernetwork.add_task(Start(torch.zeros(10), torch.ones(10)), generator=rng)
     assert all(torch.equal(hypernetwork.theta(task), before[task]) for task in range(2))
     assert torch.equal(hypernetwork.thetas([0, 1]), together)
     assert not torch.equal(hypernetwork.theta(2), before[1])

@@ -34,9 +34,8 @@ def test_rows_get_the_target_variances(rng: Generator) -> None:
     match_output_variances(layer, 2.0, target, rng)
     actual = 10_000 * 2.0 * layer.weight.detach().square().mean(1)  # H * Var(a) * E[h^2]
     assert float(actual[0]) == 0
-    torch.testing.assert_close(
-        actual, target, rtol=5 * math.sqrt(0.8 / 10_000), atol=0
-    )  # five standard errors of a uniform's mean square
+    # five standard errors of a uniform's mean square
+    torch.testing.assert_close(actual, target, rtol=5 * math.sqrt(0.8 / 10_000), atol=0)
     assert not layer.bias.any()
 
 

@@ -26,8 +26,7 @@ def assemble(
     standardise: bool = True,
 ) -> Benchmark:
     """A benchmark from tasks with raw inputs. Everything is converted once."""
-    for task in tasks:
-        _check(task, problem)
+    _check(tasks, problem)
     scenario = chosen_scenario(problem, scenario, tasks)
     fingerprint, inputs = _fingerprint(problem, tasks), dict(inputs or {})
     tasks = _filled(tasks, inputs)
@@ -68,15 +67,17 @@ def class_indices(labels: Sequence[Hashable], classes: Sequence[Hashable]) -> Te
     return torch.tensor([position[label] for label in labels], dtype=torch.int64)
 
 
-def _check(task: Task, problem: Problem) -> None:
-    if len(task.test.x) == 0:
+def _check(tasks: Sequence[Task], problem: Problem) -> None:
+    for task in tasks:
+        if len(task.test.x) == 0:
+            raise DataError(
+                f"task {task.name!r} has no test examples; add some, or give it at least two examples of each class"
+            )
+    classes = {label for task in tasks for label in task.classes}
+    if problem == "classification" and len(classes) < 2:
         raise DataError(
-            f"task {task.name!r} has no test examples; add some, or give it at least two examples of each class"
-        )
-    if problem == "classification" and len(task.classes) < 2:
-        raise DataError(
-            f"task {task.name!r} has only the class {task.classes[0]!r}: there is nothing to distinguish; "
-            "collect examples of another class, or group the classes differently"
+            f"all examples have the class {next(iter(classes))!r}: there is nothing to distinguish; "
+            "collect examples of another class"
         )
 
 

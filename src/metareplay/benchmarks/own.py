@@ -12,6 +12,7 @@ from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskD
 from metareplay.data.base import Examples
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import BY_CLASSES, DataSettings
+from metareplay.data.time_order import in_time_order
 from metareplay.errors import ConfigError, DataError
 
 MOST_CLASSES = 100
@@ -20,7 +21,12 @@ MOST_CLASSES = 100
 
 def own_benchmark(settings: DataSettings, *, data_seed: int, scenario: Scenario | None = None) -> Benchmark:
     """The tasks of the data that the settings specify; data that does not match a stored fingerprint is refused."""
-    benchmark = benchmark_of(read_examples(settings), settings, data_name(settings), data_seed, scenario)
+    examples = read_examples(settings)
+    benchmark = benchmark_of(examples, settings, data_name(settings), data_seed, scenario)
+    if settings.fingerprint not in (None, benchmark.fingerprint) and settings.task_order is None and examples.tasks:
+        as_they_appear = settings.model_copy(update={"task_order": examples.tasks})  # as earlier versions did
+        earlier = benchmark_of(examples, as_they_appear, data_name(settings), data_seed, scenario)
+        benchmark = earlier if earlier.fingerprint == settings.fingerprint else benchmark
     refuse_other(benchmark, settings)
     return benchmark
 
@@ -48,9 +54,8 @@ def benchmark_of(
     examples = _as_targets(examples, problem)
     groups = _groups(examples, settings, problem)
     tasks = [_task(examples, title, rows, settings, problem, data_seed) for title, rows in groups]
-    return assemble(
-        name, problem, scenario, tasks, inputs=examples.inputs, notes=(f"{problem}: {why}", *examples.notes)
-    )
+    notes = [f"{problem}: {why}", *examples.notes, *_order_notes(examples, settings, [title for title, _ in groups])]
+    return assemble(name, problem, scenario, tasks, inputs=examples.inputs, notes=notes)
 
 
 def chosen_problem(examples: Examples, settings: DataSettings) -> tuple[Problem, str]:
@@ -102,8 +107,17 @@ def _groups(examples: Examples, settings: DataSettings, problem: Problem) -> lis
             else "the column that names the task"
         )
         raise ConfigError(f"the data does not say which example belongs to which task; add --tasks-by {how}")
-    order = _ordered(examples.tasks, settings.task_order, "task")
+    in_time = in_time_order(examples.tasks, settings.tasks_by)
+    order = _ordered(examples.tasks if in_time is None else in_time, settings.task_order, "task")
     return [(name, (examples.task == examples.tasks.index(name)).nonzero().squeeze(1)) for name in order]
+
+
+def _order_notes(examples: Examples, settings: DataSettings, order: Sequence[str]) -> list[str]:
+    """Say so if tasks are not learned in the order in which they appear."""
+    if settings.task_order is not None or set(order) != set(examples.tasks) or list(order) == list(examples.tasks):
+        return []
+    shown = f"{', '.join(order[:5])}{', ...' if len(order) > 5 else ''}"
+    return [f"tasks are learned in the order of time ({shown}), not as they appear; --task-order says otherwise"]
 
 
 def _by_classes(examples: Examples, settings: DataSettings) -> list[tuple[str, Tensor]]:
@@ -127,8 +141,8 @@ def _sizes(text: str, classes: int) -> list[int]:
         raise ConfigError(
             f"--tasks-by {text}: write the number of classes per task, e.g. classes:2, or for each, e.g. classes:2,3"
         ) from error
-    if min(sizes) < 2:
-        raise ConfigError(f"--tasks-by {text}: a task needs at least two classes, else there is nothing to distinguish")
+    if min(sizes) < 1:
+        raise ConfigError(f"--tasks-by {text}: a task needs at least one class")
     if len(sizes) == 1 and classes % sizes[0] == 0 and classes:
         return sizes * (classes // sizes[0])
     if len(sizes) == 1 or sum(sizes) != classes:

@@ -6,12 +6,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from metareplay.arrays import dataset_in, inputs_and_targets, plain_labels, to_inputs, to_real_targets, unpack
+from metareplay.arrays import (
+    class_labels,
+    dataset_in,
+    inputs_and_targets,
+    plain_labels,
+    to_inputs,
+    to_real_targets,
+    unpack,
+)
 from metareplay.benchmarks.assemble import assemble, chosen_for_testing, class_indices
 from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskData
 from metareplay.benchmarks.own import benchmark_of
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.base import Examples, Place
+from metareplay.data.frame_examples import training_examples
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, DataError
 
@@ -38,13 +47,14 @@ def stream_benchmark(
     """A benchmark from an iterable of datasets, one per task.
 
     Each element is a map-style dataset of (input, target) or (input, target, task), an object with such a dataset in
-    its attribute ``dataset``, or a pair of arrays (X, y). A dataset whose items have several task labels is split by
-    them. ``test`` has the same tasks, matched by task label where the labels are unique, else by position; without it,
-    a share of each task and class is held out for testing.
+    its attribute ``dataset``, or a pair (X, y) of arrays, or of a data frame and targets or their column's name. A
+    dataset whose items have several task labels is split by them. ``test`` has the same tasks, matched by task label
+    where the labels are unique, else by position; without it, a share of each task and class is held out for testing.
     """
     requested = None if scenario is None else _scenario(scenario)
-    train = _parts(datasets, "stream")
-    tests = None if test is None else _in_order(_parts(test, "test stream"), train)
+    known: dict[str, Any] = {}
+    train = _parts(datasets, "stream", known)
+    tests = None if test is None else _in_order(_parts(test, "test stream", known), train)
     names, tasks = _names(train), []
     for index, part in enumerate(train):
         test_part = None if tests is None else tests[index]
@@ -56,7 +66,7 @@ def stream_benchmark(
                     f"the first task {shapes[1]}; they must match"
                 )
         tasks.append(_task(names[index], part, test_part, problem, test_share, data_seed))
-    return assemble(name, problem, requested, tasks, standardise=standardise)
+    return assemble(name, problem, requested, tasks, inputs=known, standardise=standardise)
 
 
 def dataset_benchmark(
@@ -83,7 +93,8 @@ def dataset_benchmark(
     return benchmark_of(examples, settings, name, data_seed)
 
 
-def _parts(datasets: Iterable[Any], what: str) -> list[_Part]:
+def _parts(datasets: Iterable[Any], what: str, known: dict[str, Any]) -> list[_Part]:
+    """The parts of a stream; the first data frame decides how columns become inputs, which is added to ``known``."""
     whole = dataset_in(datasets)
     elements = [datasets] if whole is not None and _is_one_dataset(whole) else list(datasets)
     if not elements:
@@ -91,7 +102,7 @@ def _parts(datasets: Iterable[Any], what: str) -> list[_Part]:
     parts: list[_Part] = []
     for index, element in enumerate(elements):
         try:
-            parts += _split_by_label(element)
+            parts += _split_by_label(element, known)
         except DataError as error:
             raise DataError(f"dataset {index} of the {what}: {error}") from error
     return parts
@@ -107,12 +118,14 @@ def _is_one_dataset(dataset: Any) -> bool:
     )
 
 
-def _split_by_label(element: Any) -> list[_Part]:
+def _split_by_label(element: Any, known: dict[str, Any]) -> list[_Part]:
     dataset = dataset_in(element)
     if dataset is None:
         if not isinstance(element, tuple | list) or len(element) != 2:
-            raise DataError(f"it is a {type(element).__name__}; give a PyTorch dataset, or a pair of arrays (X, y)")
-        return [_Part(*inputs_and_targets(element[0], element[1], None), None)]
+            raise DataError(f"it is a {type(element).__name__}; give a PyTorch dataset, or a pair (X, y)")
+        x, y, described = training_examples(element[0], element[1], known, fresh=not known)
+        known.update(described)
+        return [_Part(*inputs_and_targets(x, y, None), None)]
     x, y, labels = unpack(dataset)
     x = to_inputs(x, None)
     if labels is None or not all(isinstance(label, int | str) for label in labels):
@@ -161,7 +174,7 @@ def _task(name: str, train: _Part, test: _Part | None, problem: Problem, share: 
     if problem == "regression":
         targets = [to_real_targets(part.y) for part in parts]
     else:
-        labels = [plain_labels(part.y) for part in parts]
+        labels = [class_labels(part.y, "problem='regression'") for part in parts]
         classes = tuple(sorted(set(labels[0]), key=lambda label: (str(type(label)), label)))
         if unknown := [label for label in labels[-1] if label not in classes]:
             raise DataError(

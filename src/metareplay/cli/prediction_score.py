@@ -28,7 +28,7 @@ def score_lines(
         lines = [_error(answer, labels, rows)]
     if not rows.all():
         lines.append(f"left out, without a label: {_rows(int((~rows).sum()))}")
-    if tasks is not None:
+    if tasks is not None and not (estimator.learner is not None and estimator.learner.predictor.one_answer):
         right = np.mean([given == chosen for given, chosen in zip(tasks.values, answer.task, strict=True)])
         lines.append(f"right task: {100 * right:.2f} % of {_rows(len(answer.task))} (tasks: {tasks.source})")
     return lines

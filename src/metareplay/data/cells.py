@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metareplay.data.columns import Column, Decimal, objects
-from metareplay.data.dates import SLASHED, as_dates, is_ambiguous, slashed_order
+from metareplay.data.dates import SLASHED, as_dates, slashed_order
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A"})
 """Text that stands for a missing value."""
@@ -90,7 +90,7 @@ def _doubt(
     """Why text is probably meant as something else; None if it is not."""
     words = {text for text in seen if as_numbers([plain_number(text, decimal)]) is None}
     commas = {text for text in words if COMMA.fullmatch(text)}  # with an unknown decimal sign
-    ambiguous = {text for text in seen if is_ambiguous(text)}
+    ambiguous = {text for text in seen if SLASHED.fullmatch(text)}
     if commas and words == commas:
         odd, advice = (
             commas,
@@ -119,9 +119,9 @@ def as_numbers(texts: Sequence[str | None]) -> np.ndarray | None:
         return None
 
 
-def typed_text(cells: Sequence[str | None]) -> Column:
+def typed_text(cells: Sequence[str | None], form: TextFormat = DETECTED) -> Column:
     """A column whose type is text: dates, booleans and decimal commas are recognised, plain numbers stay text."""
-    column = text_column("", cells, str)
+    column = text_column("", cells, str, form)
     texts = [None if cell is None or cell in MISSING else cell for cell in cells]
     if column.kind == "text" or as_numbers(texts) is not None:
         return Column("text", objects(cells))

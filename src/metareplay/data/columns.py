@@ -140,7 +140,7 @@ def label_name(table: Table, requested: str | None) -> str:
 
 
 def written(column: Column) -> list[str | None]:
-    """A column's values as text; whole numbers without a trailing .0, as tables write them."""
+    """A column's values as text; integers without a trailing .0, as tables write them."""
     if column.kind == "date" and column.codes is None:
         return written_dates(column.values)
     if column.kind != "number" or column.codes is not None:

@@ -108,11 +108,6 @@ def slashed_order(texts: Sequence[str]) -> bool | None:
     return False if any(second > 12 for _, second in pairs) else None
 
 
-def is_ambiguous(text: str) -> bool:
-    """Whether a text is a date only if one knows which of its numbers is the day."""
-    return parse_date(text) is None and parse_date(text, day_first=True) is not None
-
-
 def as_dates(texts: Sequence[str | None], *, day_first: bool | None = None) -> np.ndarray | None:
     """Texts as datetime64 in seconds, NaT where missing (N,); None if any of them is not a date."""
     moments: dict[str | None, np.datetime64] = {None: np.datetime64("NaT", "s")}

@@ -93,9 +93,13 @@ def _refuse_missing(table: Table, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in table.columns]
     if missing:
         others = [name for name in table.columns if name not in names]
-        words = f"column {missing[0]!r}" if len(missing) == 1 else f"columns {', '.join(map(repr, missing[:20]))}"
+        words = (
+            f"column {missing[0]!r} (the model's inputs need it)"
+            if len(missing) == 1
+            else f"columns {', '.join(map(repr, missing[:20]))} (the model's inputs need them)"
+        )
         has = f"besides the others it has {', '.join(map(repr, others[:20]))}" if others else "it has only the others"
-        raise DataError(f"{table.source()} has no {words} (the model's inputs need it); {has}")
+        raise DataError(f"{table.source()} has no {words}; {has}")
 
 
 def _numbers(table: Table, name: str, column: Column) -> np.ndarray:

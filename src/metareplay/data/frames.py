@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from metareplay.data.base import Place
-from metareplay.data.cells import typed_text
+from metareplay.data.cells import DETECTED, TextFormat, typed_text
 from metareplay.data.columns import Column, Table, objects
 from metareplay.data.dates import from_datetime
 from metareplay.errors import DataError
@@ -31,8 +31,8 @@ def is_series(x: Any) -> bool:
     return type(x).__name__ in ("Series", "ChunkedArray") and (hasattr(x, "to_list") or hasattr(x, "to_pylist"))
 
 
-def frame_table(frame: Any) -> Table:
-    """The columns of a data frame."""
+def frame_table(frame: Any, form: TextFormat = DETECTED) -> Table:
+    """The columns of a data frame; ``form`` says how numbers and dates in text are to be read."""
     names = [str(name) for name in getattr(frame, "column_names", frame.columns)]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise DataError(f"{NAME} has two columns called {twice[0]!r}; rename one of them")
@@ -42,8 +42,8 @@ def frame_table(frame: Any) -> Table:
     if hasattr(frame, "column_names"):
         from metareplay.data.readers.arrow import class_names, from_arrow
 
-        return from_arrow(frame, (place,), class_names(frame.schema.metadata or {}))
-    return Table({str(name): _column(frame[name]) for name in frame.columns}, (place,))
+        return from_arrow(frame, (place,), class_names(frame.schema.metadata or {}), form)
+    return Table({str(name): _column(frame[name], form) for name in frame.columns}, (place,))
 
 
 def series_values(series: Any) -> list[Any]:
@@ -52,7 +52,7 @@ def series_values(series: Any) -> list[Any]:
     return [None if _is_missing(value) else value for value in values]
 
 
-def _column(series: Any) -> Column:
+def _column(series: Any, form: TextFormat) -> Column:
     """One column of a pandas or polars frame."""
     dtype = series.dtype
     categories = _categories(series)
@@ -68,7 +68,7 @@ def _column(series: Any) -> Column:
         return Column("number", numbers if dtype.kind == "b" else numbers.astype(np.float64))
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         return Column("date", series.to_numpy().astype("datetime64[s]"))
-    return object_column(series_values(series))
+    return object_column(series_values(series), form)
 
 
 def _categories(series: Any) -> Sequence[Any] | None:
@@ -78,7 +78,7 @@ def _categories(series: Any) -> Sequence[Any] | None:
     return list(listed) if kind in ("CategoricalDtype", "Enum") and listed is not None else None
 
 
-def object_column(values: Sequence[Any]) -> Column:
+def object_column(values: Sequence[Any], form: TextFormat = DETECTED) -> Column:
     """Plain values as a column; the type of the first that is not missing decides."""
     present = [value for value in values if value is not None]
     if all(isinstance(value, bool | np.bool_) for value in present) and len(present) == len(values):
@@ -86,7 +86,7 @@ def object_column(values: Sequence[Any]) -> Column:
     if all(isinstance(value, bool | int | float | Decimal | np.generic) for value in present):
         return Column("number", np.array([np.nan if value is None else float(value) for value in values]))
     if all(isinstance(value, str) for value in present):
-        return typed_text(values)
+        return typed_text(values, form)
     if all(isinstance(value, date) for value in present):  # also with a time of day
         moments = [np.datetime64("NaT", "s") if value is None else _moment(value) for value in values]
         return Column("date", np.array(moments, dtype="datetime64[s]"))

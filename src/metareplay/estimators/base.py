@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from metareplay.arrays import Inputs, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
+from metareplay.data.frame_examples import plain_inputs
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
-from metareplay.estimators.inputs import plain_inputs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner

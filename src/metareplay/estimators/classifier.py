@@ -7,12 +7,13 @@ from typing import Self, cast, final
 import numpy as np
 import torch
 
-from metareplay.arrays import Inputs, Targets, inputs_and_targets, plain_labels
+from metareplay.arrays import Inputs, Targets, class_labels, inputs_and_targets, plain_labels
 from metareplay.benchmarks.base import Scenario, TaskInfo
+from metareplay.data.frame_examples import scored_examples, training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
-from metareplay.estimators.inputs import scored_examples, training_examples
 from metareplay.inference.answers import ClassAnswer
+from metareplay.learner.lone_class import refuse_lone_classes
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class ClassPrediction:
     aleatoric: Array
     """The part inherent in the data: the mean entropy of the individual networks."""
     epistemic: Array
-    """The part that more data would remove: how much the networks differ (zero for Dirac posteriors)."""
+    """The part that more data would remove: how much the networks differ (zero for point estimates)."""
     task_probabilities: Array | None = None
     """Calibrated, one column per task in the order of ``task_names``; None if the task was given, or was inferred by a
     criterion without probabilities."""
@@ -58,25 +59,15 @@ class ContinualClassifier(ContinualEstimator):
         """
         examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
         x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
-        labels = plain_labels(raw)
+        labels = class_labels(raw, "ContinualRegressor")
         if len(labels) != len(x):
             raise DataError(f"{len(x)} inputs but {len(labels)} labels; both need one row per example")
-        classes = tuple(dict.fromkeys(_ordered(labels)))
-        if len(classes) < 2:
-            present = f"only {classes[0]!r}" if classes else "none"
-            raise DataError(
-                f"a classification task needs at least two classes, this one has {present}; "
-                "collect examples of another class"
-            )
+        info = TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name), tuple(_distinct(labels)))
+        classes = info.classes
+        refuse_lone_classes(self.config, self.problem, self.scenario, [info])
         position = {label: index for index, label in enumerate(classes)}
         targets = torch.tensor([position[label] for label in labels])
-        self._learn(
-            x,
-            targets,
-            TaskInfo(f"task-{len(self.tasks)}" if name is None else str(name), classes),
-            len(classes),
-            progress,
-        )
+        self._learn(x, targets, info, len(classes), progress)
         self.inputs = examples.known
         return self
 
@@ -153,12 +144,12 @@ class ContinualClassifier(ContinualEstimator):
         return float(np.mean([label == true for label, true in zip(predicted.tolist(), labels, strict=True)]))
 
 
-def _ordered(labels: Sequence[Hashable]) -> list[Hashable]:
-    """Labels sorted if they can be compared, otherwise in the order in which they came."""
+def _distinct(labels: Sequence[Hashable]) -> list[Hashable]:
+    """The different labels, sorted if they can be compared, otherwise in the order in which they came."""
     try:
-        return sorted(labels)  # type: ignore[type-var]
+        return list(dict.fromkeys(sorted(labels)))  # type: ignore[type-var]
     except TypeError:
-        return list(labels)
+        return list(dict.fromkeys(labels))
 
 
 def _label_array(labels: Sequence[Hashable]) -> Array:

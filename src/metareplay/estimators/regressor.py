@@ -7,9 +7,9 @@ import numpy as np
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_real_targets
 from metareplay.benchmarks.base import Scenario, TaskInfo
+from metareplay.data.frame_examples import scored_examples, training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
-from metareplay.estimators.inputs import scored_examples, training_examples
 from metareplay.inference.answers import RealAnswer
 
 
@@ -33,6 +33,7 @@ class ContinualRegressor(ContinualEstimator):
     """Predicts real targets of several tasks learned one after another.
 
     The task of an input is inferred from the inputs and features of all tasks, or by the lowest predictive variance.
+    Where all tasks share one network (``joint``, ``fine-tuning``), that network answers, in the name of the last task.
     """
 
     problem = "regression"
@@ -77,8 +78,9 @@ class ContinualRegressor(ContinualEstimator):
         return self.predict_full(X, task, criterion=criterion, batch_wise=batch_wise).mean
 
     def predict_task(self, X: Inputs, *, criterion: str | None = None, batch_wise: int | None = None) -> list[str]:
-        """The name of the inferred task of each input."""
-        return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
+        """The name of the inferred task of each input; refused where all tasks share one network."""
+        name = self._trained().predictor.criterion(criterion).name if len(self.tasks) > 1 else criterion
+        return self.predict_full(X, criterion=name, batch_wise=batch_wise).task
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""

@@ -24,6 +24,7 @@ from metareplay.files import only_writer
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.learner.config import RunConfig
 from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.lone_class import refuse_lone_classes
 from metareplay.learner.store import save_model
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
@@ -36,6 +37,7 @@ class Interrupted(MetaReplayError):  # noqa: N818
 
 def new_learner(config: RunConfig, benchmark: Benchmark) -> ContinualLearner:
     """A new learner for a benchmark's tasks."""
+    refuse_lone_classes(config, benchmark.problem, benchmark.scenario, benchmark.task_infos())
     total = sum(len(task.classes) for task in benchmark.task_infos()) or None
     return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=total)
 
@@ -71,7 +73,7 @@ class Run:
             self.observer.close()
 
     def _execute(self, resume: bool) -> Results:
-        found = self._prepare(resume)
+        checkpoint = self._prepare(resume)
         tests = HeldOut(self.benchmark, self.config.inference.test_inputs, self.config.data_seed)
         for index in range(len(self.benchmark)):
             tests.known = index + 1
@@ -79,52 +81,52 @@ class Run:
                 self.learner.revisit(index, partial(self._training_data, index))
                 continue
             stage = Stage(index, len(self.benchmark), self.benchmark.task_infos()[index].name)
-            self._learn(stage, self.benchmark[index], found)
-            found = None
+            self._learn(stage, self.benchmark[index], checkpoint)
+            checkpoint = None
             self._test(stage, tests)
         if self.state.tuned is None:
-            self._update(tests, found)
+            self._update(tests, checkpoint)
         return self._finish(tests)
 
     def _prepare(self, resume: bool) -> Checkpoint | None:
         """Create the folder, or read where an earlier run of this configuration stopped."""
-        found = None
+        checkpoint = None
         if resume:
             self.folder.refuse_changed_data(self.config)
-            found = self.checkpoints.last_good()
+            checkpoint = self.checkpoints.last_good()
             for problem in self.checkpoints.problems:
                 self._announce(f"skipped: {problem}")
         self.folder.begin(self.config)
-        if found is None:
+        if checkpoint is None:
             self.folder.keep_metrics(0)
             scenario = self.benchmark.scenario.value
             self.folder.log(
                 f"{self.config.method} on {self.benchmark.name} (scenario {scenario}), seed {self.config.seed}"
             )
             return None
-        self.state = RunState.of(found.facts)
-        self.learner.restore(found.facts, found.tensors)
-        self.folder.keep_metrics(found.facts["metrics_bytes"])
+        self.state = RunState.of(checkpoint.facts)
+        self.learner.restore(checkpoint.facts, checkpoint.tensors)
+        self.folder.keep_metrics(checkpoint.facts["metrics_bytes"])
         self._announce(f"resumed from checkpoint {self.state.serial} after {len(self.state.matrix)} finished tasks")
-        return found if found.facts["training"] else None
+        return checkpoint if checkpoint.facts["training"] else None
 
     def _training_data(self, task: int) -> TaskData:
         return self.benchmark[task].train
 
-    def _learn(self, stage: Stage, task: Task, found: Checkpoint | None) -> None:
+    def _learn(self, stage: Stage, task: Task, checkpoint: Checkpoint | None) -> None:
         """Learn a task, from the beginning or from a checkpoint."""
-        if found is None:
+        if checkpoint is None:
             width = self.benchmark.width(task)
             trainer = self.learner.begin_task(task.train, width, expected_tasks=len(self.benchmark))
         else:
-            trainer = self.learner.continue_task(task.train, found.tensors)
+            trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
         self.learner.finish_task(task.train)
 
-    def _update(self, tests: Sequence[TaskData], found: Checkpoint | None) -> None:
+    def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""
-        if found is not None:
-            trainer = self.learner.continue_update(found.tensors)
+        if checkpoint is not None:
+            trainer = self.learner.continue_update(checkpoint.tensors)
         elif (begun := self.learner.try_update()) is not None:
             trainer, began = begun, time.perf_counter()
             inferred = self.evaluator.inferred(tests)
@@ -152,7 +154,10 @@ class Run:
                     began = time.perf_counter()
                     self._save(training=True)
                     if self.should_stop():
-                        raise Interrupted(f"stopped; the state is saved in {self.folder.path}; continue with --resume")
+                        raise Interrupted(
+                            f"stopped; the state is saved in {self.folder.path}; continue with --resume "
+                            "(tasks that are finished can be used as a model)"
+                        )
         if trainer.signals is not None and not stage.update:
             self.folder.write_tensors(f"{SIGNALS}/task-{stage.number:03d}.safetensors", {"signals": trainer.signals})
         self.learner.trainer = None  # and with it the task's data
@@ -176,6 +181,11 @@ class Run:
         facts = {**self.learner.facts(), "training": training, **self.state.facts(), "metrics_bytes": size}
         self.checkpoints.write(self.state.serial, self.learner.tensors(training=training), facts)
 
+    def _save_model(self, tasks: int) -> None:
+        """Write the model of the tasks learned so far, so that an interrupted run leaves a usable one."""
+        infos, scaling = self.benchmark.task_infos()[:tasks], self.benchmark.scaling.tensors
+        save_model(self.folder.path / "model", self.learner, infos, scaling, self.benchmark.inputs)
+
     def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
         index, began, learned = stage.number, time.perf_counter(), not stage.update
@@ -185,6 +195,8 @@ class Run:
         self.folder.add_metrics({"event": "task" if learned else "fine-tuning", "task": index, "tgiven": row})
         self.state.seconds["evaluate"] += time.perf_counter() - began
         self._save(training=False)
+        if learned:
+            self._save_model(index + 1)
         what = f"task {index} learned" if learned else "fine-tuned on coresets"
         self.folder.log(f"{what}: {[round(score, 4) for score in row]}")
         self.observer.stage_ends(stage, row)
@@ -204,8 +216,7 @@ class Run:
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
-        scaling, inputs = self.benchmark.scaling.tensors, self.benchmark.inputs
-        save_model(self.folder.path / "model", self.learner, self.benchmark.task_infos(), scaling, inputs)
+        self._save_model(len(self.benchmark))
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
         self.folder.write_results(results)

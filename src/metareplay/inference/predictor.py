@@ -113,6 +113,14 @@ class RealPredictor(Predictor[RealAnswer]):
         mean, std = _in_order(assigned, "mean", count), _in_order(assigned, "std", count)
         return RealAnswer(task=_tasks(assigned, count), mean=mean, std=std)
 
+    def predict(
+        self, x: Tensor, task: int | None = None, *, criterion: str | None = None, batch_wise: int | None = None
+    ) -> RealAnswer:
+        """As ``Predictor.predict``; tasks that share one network need not be told apart: it answers as the last one."""
+        if task is None and criterion is None and self.one_answer:
+            task = self.model.num_tasks - 1
+        return super().predict(x, task, criterion=criterion, batch_wise=batch_wise)
+
     def criterion(self, name: str | None = None) -> Criterion:
         """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
         if self.model.family.weight_sets == 1 and not self.keeper.available:

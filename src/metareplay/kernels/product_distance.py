@@ -40,9 +40,9 @@ class OldLayer:
 
     def inputs(self, h: Tensor) -> Tensor:
         """v = [h; 1; 0]: (T, L, H) -> (T, L, K)."""
-        one = torch.zeros(self.a.shape[1] - h.shape[-1], dtype=h.dtype, device=h.device)
-        one[0] = 1
-        return torch.cat([h, one.expand(*h.shape[:-1], -1)], dim=-1)
+        constant = torch.zeros(self.a.shape[1] - h.shape[-1], dtype=h.dtype, device=h.device)
+        constant[0] = 1
+        return torch.cat([h, constant.expand(*h.shape[:-1], -1)], dim=-1)
 
 
 def product_distance(weight: Tensor, bias: Tensor, v: Tensor, v_old: Tensor, old: OldLayer) -> Tensor:
@@ -70,9 +70,8 @@ class _ProductDistance(torch.autograd.Function):
         value, matrices = v.new_zeros(()), []
         for part, square, (vv, ev, ee) in zip(old.parts, old.squares, (all_chunks, others), strict=True):
             dd, ad = d[part].T @ d[part], old.a[part].T @ d[part]  # (K, K)
-            value = (
-                value + (dd * vv).sum() + 2 * (ad * ev).sum() + (square * ee).sum()
-            )  # f in the docstring of this file
+            # f in the docstring of this file
+            value = value + (dd * vv).sum() + 2 * (ad * ev).sum() + (square * ee).sum()
             matrices += [vv, ev, dd + ad.T, ad + square]
         ctx.save_for_backward(d, v, e, *matrices)
         ctx.old, ctx.width = old, width

@@ -52,7 +52,7 @@ class ContinualLearner:
                 f"have shape {self.input_shape}; set it to none"
             )
         if problem == "regression" and config.inference.adaptive is not None:
-            raise ConfigError("inference.adaptive settles classes, but regression has none; remove it")
+            raise ConfigError("inference.adaptive needs classes to decide between, but regression has none; remove it")
 
     @property
     def num_tasks(self) -> int:

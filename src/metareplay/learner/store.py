@@ -99,6 +99,8 @@ def _read_facts(path: Path) -> dict[str, Any]:
         advice = "pass the folder that save() or a run wrote"
         if first is not None:
             advice = f"it holds runs of several seeds, so pass the folder of one, e.g. {first}"
+        elif (path.parent / "config.yaml").is_file():
+            advice = "the run in it has not finished its first task; continue it with --resume"
         raise CheckpointError(f"{path.parent} does not contain a model: model.json is missing; {advice}") from error
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); it is damaged or not a metareplay model") from error

@@ -77,9 +77,8 @@ def mlp_output_moments(
     g = identity[columns].unsqueeze(0)  # the same for all inputs: (1, C, outputs)
     covariance = _shared(g, from_weights[-1])
     for index in reversed(range(1, len(mlp.layers))):
-        g = (
-            g @ weights[f"layers.{index}.weight"]
-        )  # with respect to the layer's inputs; (B or 1, C, H) -> (B or 1, C, D)
+        # with respect to the layer's inputs; (B or 1, C, H) -> (B or 1, C, D)
+        g = g @ weights[f"layers.{index}.weight"]
         covariance = covariance + _shared(g, residuals[index - 1])
         g = g * slopes[index - 1].unsqueeze(1)  # with respect to the pre-activations before them
         covariance = covariance + _shared(g, from_weights[index - 1])

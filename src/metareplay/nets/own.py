@@ -57,8 +57,8 @@ def load_function(name: str) -> Callable[..., Any]:
 def name_of(function: Callable[..., Any]) -> str:
     """The name under which ``load_function`` finds this function again."""
     module, name = str(getattr(function, "__module__", None)), str(getattr(function, "__qualname__", None))
-    found = getattr(sys.modules.get(module), name, None)
-    if found is not function or not (inspect.isfunction(function) or inspect.isclass(function)):
+    importable = getattr(sys.modules.get(module), name, None)
+    if importable is not function or not (inspect.isfunction(function) or inspect.isclass(function)):
         raise ConfigError(
             f"network={function!r} cannot be imported when a model is loaded; give the name of a network, "
             "or a function or class defined at the top level of a module"

@@ -94,9 +94,9 @@ class WeightSpec:
             )
         parts = flat.split(self.sizes, dim=-1)  # one split: a single gradient buffer in the backward pass
         return {
-            name: part.view((*flat.shape[:-1], *shape))
+            name: part.view((*flat.shape[:-1], *shape))  # (..., W) -> (..., *shape)
             for name, shape, part in zip(self.names, self.shapes, parts, strict=True)
-        }  # (..., W) -> (..., *shape)
+        }
 
     def grown_from(self, smaller: "WeightSpec") -> "WeightSpec":
         """This specification with the groups from before the outputs grew; the new weights form new groups."""

@@ -26,15 +26,15 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
     """
     if not folders:
         raise DataError("no folder was given to report on; give at least one folder that metareplay run has written")
-    found = find_runs(folders)
-    groups = group_runs(found.runs)
+    search = find_runs(folders)
+    groups = group_runs(search.runs)
     if len(groups) == 1:
         title, lead, main = _single(groups[0])
     else:
         title, lead, main = _several(groups)
     warning = ""
-    if found.unfinished:
-        names = ", ".join(str(path) for path in found.unfinished)
+    if search.unfinished:
+        names = ", ".join(str(path) for path in search.unfinished)
         words = f"Left out, because they have not finished (results.json is missing): {escape(names)}."
         warning = f'<p class="warning">{words}</p>'
     header = f'<div class="tag">metareplay report</div><h1>{escape(title)}</h1><p class="lead">{lead}</p>{warning}'

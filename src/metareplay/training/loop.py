@@ -162,9 +162,9 @@ class TaskTrainer:
         local, autocast = self.objective.local_reparametrisation, self.settings.autocast
         losses = []
         for number, (x, y, weight) in enumerate(batches):
-            outputs = model.run(
+            outputs = model.run(  # (K, B, C)
                 posterior, x, samples, job.task, generator=self.noise, local=local, train=True, autocast=autocast
-            )  # (K, B, C)
+            )
             outputs = outputs[..., model.training_columns(job.task, auxiliary=job.auxiliary)]
             nll = model.likelihood.nll(outputs, y.to(model.device))
             if number == 0 and job is self.jobs[0]:

@@ -56,9 +56,8 @@ def test_gradients_reach_all_parameters_through_samples_and_density(rng: Generat
     for value in (weights.sin().sum(), flow.log_prob(weights.detach()).sum()):
         gradients = torch.autograd.grad(value, leaves, retain_graph=True)
         assert all(gradient.isfinite().all() and (gradient != 0).all() for gradient in gradients)
-    through_samples = torch.autograd.grad(
-        density.sum(), leaves[1:]
-    )  # no shift changes the density at a flow's own samples
+    # no shift changes the density at a flow's own samples
+    through_samples = torch.autograd.grad(density.sum(), leaves[1:])
     assert all(gradient.isfinite().all() and gradient.any() for gradient in through_samples)
 
 
@@ -141,9 +140,8 @@ def test_outputs_that_come_later_leave_old_weights_alone(rng: Generator) -> None
     new = torch.ones(larger.numel, dtype=torch.bool)
     new[kept] = False
     added = MeanFieldGaussian(after.mean[new], after.scale[new]).log_prob(weights[:, new])
-    torch.testing.assert_close(
-        before.log_prob(weights[:, kept]) + added, density
-    )  # old weights as before, new ones on their own
+    # old weights as before, new ones on their own
+    torch.testing.assert_close(before.log_prob(weights[:, kept]) + added, density)
 
 
 def test_a_flow_that_is_too_large_is_refused_with_numbers() -> None:

@@ -110,9 +110,8 @@ def test_growth_moves_means_and_scales_alike() -> None:
     old, new = family.at(theta, small), family.at(grown, large)
     corner = small.positions_in(large)
     assert torch.equal(new.mean[corner], old.mean)
-    torch.testing.assert_close(
-        new.scale[corner], old.scale
-    )  # elements at other places of a vector may differ in rounding
+    # elements at other places of a vector may differ in rounding
+    torch.testing.assert_close(new.scale[corner], old.scale)
 
 
 def test_the_mask_marks_the_means() -> None:

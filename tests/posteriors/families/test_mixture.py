@@ -127,9 +127,8 @@ def test_local_samples_of_members_have_each_members_moments(rng: Generator) -> N
     together = run_locally(network, spec, MeanFieldGaussian(mean, scale), x, 4000, generator=rng)  # (S, M, B, C)
     assert together.shape == (4000, 2, 4, 2)
     for member in range(2):
-        alone = run_locally(
-            network, spec, MeanFieldGaussian(mean[member], scale[member]), x, 4000, generator=rng
-        )  # (S, B, C)
+        # (S, B, C)
+        alone = run_locally(network, spec, MeanFieldGaussian(mean[member], scale[member]), x, 4000, generator=rng)
         error = (2 * alone.var(0) / 4000).sqrt()
         assert ((together[:, member].mean(0) - alone.mean(0)).abs() < 4.5 * error).all()
         torch.testing.assert_close(together[:, member].std(0), alone.std(0), rtol=0.1, atol=0)

@@ -49,9 +49,10 @@ def regression_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple[
 def test_learning_curves_join_the_tasks_on_one_axis() -> None:
     figure = learning_curves_figure([history()], NAMES)
     assert figure is not None
+    # replay is zero throughout
     assert [axes.get_ylabel() for axes in figure.axes] == [
         f"{name}\nin nats" for name in ("total loss", "data term", "prior matching")
-    ]  # replay is zero throughout
+    ]
     (line,) = figure.axes[0].get_lines()
     assert list(line.get_xdata()) == [50, 100, 150, 200, 250, 300]
     assert figure.axes[-1].get_xlim() == (0, 300)

@@ -41,10 +41,11 @@ def test_methods_stand_side_by_side_and_one_posterior_is_drawn_once() -> None:
     assert [len(lines) for lines in drawn] == [4, 2]  # a pale and a bold mean, of two tasks or of one posterior
     assert {line.get_color() for line in drawn[1]} == {LIGHT.ink}
     assert "one posterior for all tasks" in [text.get_text() for text in figure.legends[0].get_texts()]
+    # one posterior infers nothing: its panel has a line below, no strip
     assert [len(axes.child_axes) for axes in panels] == [
         1,
         0,
-    ]  # one posterior infers nothing: its panel has a line below, no strip
+    ]
     assert [axes.spines["bottom"].get_visible() for axes in panels] == [False, True]
     assert [(axes.child_axes or [axes])[0].get_xlabel() for axes in panels] == ["x", "x"]
 

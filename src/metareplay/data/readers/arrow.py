@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from metareplay.data.base import Place
-from metareplay.data.cells import typed_text
+from metareplay.data.cells import DETECTED, TextFormat, typed_text
 from metareplay.data.columns import Column, Table, objects
 from metareplay.data.readers.parquet import INSTALL_HINT
 from metareplay.errors import DataError
@@ -51,17 +51,19 @@ def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
         return {}
 
 
-def from_arrow(table: Any, places: tuple[Place, ...], names: Mapping[str, Sequence[str]]) -> Table:
-    """A pyarrow table's columns."""
+def from_arrow(
+    table: Any, places: tuple[Place, ...], names: Mapping[str, Sequence[str]], form: TextFormat = DETECTED
+) -> Table:
+    """A pyarrow table's columns; ``form`` says how numbers in text are to be read."""
     if table.num_rows == 0:
         raise DataError(
             f"{places[0].text.partition(', ')[0] if places else 'the table'} has no rows; give at least one"
         )
-    columns = {name: _column(table.column(name), names.get(name)) for name in table.column_names}
+    columns = {name: _column(table.column(name), names.get(name), form) for name in table.column_names}
     return Table(columns, places)
 
 
-def _column(column: Any, names: Sequence[str] | None) -> Column:
+def _column(column: Any, names: Sequence[str] | None, form: TextFormat) -> Column:
     from pyarrow import types
 
     kind = column.type
@@ -81,7 +83,7 @@ def _column(column: Any, names: Sequence[str] | None) -> Column:
     if types.is_timestamp(kind) or types.is_date(kind):
         return Column("date", _seconds(column))
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return typed_text(column.to_pylist())
+        return typed_text(column.to_pylist(), form)
     if types.is_struct(kind) and {kind.field(index).name for index in range(kind.num_fields)} == {"bytes", "path"}:
         return Column(
             "image", objects([None if cell is None else cell["bytes"] or cell["path"] for cell in column.to_pylist()])

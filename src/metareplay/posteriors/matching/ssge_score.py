@@ -59,9 +59,8 @@ def ssge_score(
         return score.fill_(float("nan"))  # the training loop reports the divergence
     choices = Choices(width=width, eigenfunctions=eigenfunctions, ratio=ratio)
     near, rest = score_coefficients(squares, size, len(points), **choices)  # (n, S) each
-    rest = (
-        rest - rest.mean(1, keepdim=True) + 1 / size
-    )  # applied to w: projection of centred samples, plus their mean; (n, S)
+    # applied to w: projection of centred samples, plus their mean; (n, S)
+    rest = rest - rest.mean(1, keepdim=True) + 1 / size
     floor = SMALLEST_DEVIATION**2 * _mean_variance(squares[:size], at.shape[1])
     dtype = _precision(samples, at.shape[1])
     near, rest = near.to(dtype), rest.to(dtype)

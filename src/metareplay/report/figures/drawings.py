@@ -103,14 +103,14 @@ def reliability(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 
 def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Predictions of 1D regression, the methods side by side."""
-    found = _with_array(groups, "mean")
-    if not found:
+    entries = _with_array(groups, "mean")
+    if not entries:
         return
-    names = task_names(found[0][0].first)
+    names = task_names(entries[0][0].first)
     methods = {}
-    for group, run, arrays in found:
+    for group, run, arrays in entries:
         points = [(np.ravel(x), np.ravel(y)) for x, y in training_points(run, arrays, len(names))]
-        label = group.label if len(found) > 1 else ""
+        label = group.label if len(entries) > 1 else ""
         x, std = np.ravel(array_of(run, arrays, "x")), array_of(run, arrays, "std")
         shared = run.results.task_inference_accuracy == {} and run.results.scenario != "task" and bool(np.any(std > 0))
         methods[label] = Curves(x, arrays["mean"], std, points, arrays.get("truth"), shared)
@@ -119,57 +119,60 @@ def regression(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     if any(method.infers for method in methods.values()):
         caption += " Strip: the task inferred by variance, whose standard deviation is the smallest."
     drawn = regression_methods_figure(methods, names, theme=theme)
-    yield Drawing("regression", "Predictions", caption + _seeds(found), drawn, wide=True)
+    yield Drawing("regression", "Predictions", caption + _seeds(entries), drawn, wide=True)
 
 
 def boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Training points and decision boundaries in the plane, the methods side by side."""
-    found = _with_array(groups, "probability")
-    if found:
-        names = task_names(found[0][0].first)
+    entries = _with_array(groups, "probability")
+    if entries:
+        names = task_names(entries[0][0].first)
         methods = {
-            group.label if len(found) > 1 else "": (plane_of(run, arrays, len(names)), arrays["probability"])
-            for group, run, arrays in found
+            group.label if len(entries) > 1 else "": (plane_of(run, arrays, len(names)), arrays["probability"])
+            for group, run, arrays in entries
         }
         caption = (
             "Training points of all tasks, and where the most likely class of each task's final prediction changes."
         )
         yield Drawing(
-            "boundaries", "Decision boundaries", caption + _seeds(found), boundaries_figure(methods, names, theme=theme)
+            "boundaries",
+            "Decision boundaries",
+            caption + _seeds(entries),
+            boundaries_figure(methods, names, theme=theme),
         )
 
 
 def maps(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Uncertainty over the plane for each task: by criterion for one method; entropy and agreement for several."""
-    found = _with_array(groups, "entropy")
-    if not found:
+    entries = _with_array(groups, "entropy")
+    if not entries:
         return
-    names = task_names(found[0][0].first)
+    names = task_names(entries[0][0].first)
     rows: list[MapRow] = []
-    for group, run, arrays in found:
+    for group, run, arrays in entries:
         plane = plane_of(run, arrays, len(names))
-        wanted = ("ent", "conf", "agree") if len(found) == 1 else ("ent", "agree")
+        wanted = ("ent", "conf", "agree") if len(entries) == 1 else ("ent", "agree")
         by_criterion = {name: values for name, values in uncertainty_maps(arrays).items() if name in wanted}
         for name, values in by_criterion.items():
             # above the first row only, if all rows have the same titles
             titles = names if not rows or len(names) > _MOST_MAPS else [""] * len(names)
             panels = [Map(values[task], task, titles[task], decision_map(arrays, task)) for task in range(len(names))]
-            label = name if len(found) == 1 else f"{group.label}, {name}"
+            label = name if len(entries) == 1 else f"{group.label}, {name}"
             rows += [
                 MapRow(label, UNITS[name], panels[i : i + _MOST_MAPS], plane) for i in range(0, len(panels), _MOST_MAPS)
             ]
     caption = "Uncertainty of each task's final prediction over the plane; "
     caption += "it should be low only near the task's own (larger) points."
-    caption += " Each criterion has one colour scale." if len(found) > 1 else ""
+    caption += " Each criterion has one colour scale." if len(entries) > 1 else ""
     yield Drawing(
-        "maps", "Uncertainty maps", caption + _seeds(found), maps_figure(plane, rows, names, theme=theme), wide=True
+        "maps", "Uncertainty maps", caption + _seeds(entries), maps_figure(plane, rows, names, theme=theme), wide=True
     )
 
 
 def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Entropy and lack of confidence over the plane for single weight samples, next to the mean prediction's."""
-    found = _with_array(groups[:1], "sample_entropy")
-    for group, run, arrays in found:
+    entries = _with_array(groups[:1], "sample_entropy")
+    for group, run, arrays in entries:
         names = task_names(group.first)
         by_criterion = {
             "ent": np.concatenate([array_of(run, arrays, "entropy")[:, None], arrays["sample_entropy"]], axis=1)
@@ -193,7 +196,7 @@ def samples(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
         yield Drawing(
             "samples",
             "Single weight samples",
-            caption + _seeds(found),
+            caption + _seeds(entries),
             maps_figure(plane, rows, names, theme=theme),
             wide=True,
         )
@@ -232,14 +235,14 @@ def task_boundaries(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 
 def weights(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """Joint densities and correlations of some weights under each task's posterior."""
-    found = _with_array(groups[:1], "weights")
-    for group, run, arrays in found:
+    entries = _with_array(groups[:1], "weights")
+    for group, run, arrays in entries:
         drawn = weights_figure(
             arrays["weights"], array_of(run, arrays, "weight_index"), task_names(group.first), theme=theme
         )
         caption = "Joint densities of random pairs of weights under each task's final posterior, "
         caption += "and correlations of a random subset."
-        yield Drawing("weights", "Posteriors in weight space", caption + _seeds(found), drawn, wide=True)
+        yield Drawing("weights", "Posteriors in weight space", caption + _seeds(entries), drawn, wide=True)
 
 
 DRAWINGS: dict[str, Kind] = {
@@ -272,9 +275,9 @@ DRAWINGS: dict[str, Kind] = {
 
 def _with_array(groups: Sequence[Group], name: str) -> list[tuple[Group, FinishedRun, Tensors]]:
     """Of each group the first seed that stored an array; groups without one are left out."""
-    return [(group, *found) for group in groups if (found := first_with(group, name)) is not None]
+    return [(group, *entry) for group in groups if (entry := first_with(group, name)) is not None]
 
 
-def _seeds(found: Sequence[tuple[Group, FinishedRun, Tensors]]) -> str:
-    chosen = sorted({run.results.seed for group, run, _ in found if len(group.runs) > 1})
+def _seeds(entries: Sequence[tuple[Group, FinishedRun, Tensors]]) -> str:
+    chosen = sorted({run.results.seed for group, run, _ in entries if len(group.runs) > 1})
     return f" Seed {', '.join(map(str, chosen))}." if chosen else ""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metareplay.data.cells import TextFormat
 from metareplay.data.columns import Table
 from metareplay.data.encoding import describe_columns, encode_columns, filled
 from metareplay.data.frames import NAME, frame_table, is_frame, is_series, series_values
@@ -34,7 +35,7 @@ def training_examples(x: Any, y: Any, known: Mapping[str, Any], *, fresh: bool) 
         if isinstance(y, str):
             raise DataError(f"y={y!r} names a column, but X is not a data frame; give the targets themselves")
         return Examples(x, plain_targets(y), known)
-    table = frame_table(x)
+    table = frame_table(x, TextFormat(known.get("decimal")))
     y, inputs = _targets(table, x, y)
     if known.get("kind") == "table":
         _refuse_surplus(table, inputs, known)
@@ -50,7 +51,7 @@ def scored_examples(x: Any, y: Any, known: Mapping[str, Any]) -> Examples:
     """What a model is scored on; columns that it does not need are ignored."""
     if not is_frame(x):
         return training_examples(x, y, known, fresh=False)
-    table = frame_table(x)
+    table = frame_table(x, TextFormat(known.get("decimal")))
     y, inputs = _targets(table, x, y)
     return Examples(_encode(table, known) if known.get("kind") == "table" else _in_order(table, inputs), y, known)
 
@@ -59,7 +60,7 @@ def plain_inputs(x: Any, known: Mapping[str, Any]) -> Any:
     """Inputs to predict from; columns of a data frame that the model does not need are ignored."""
     if not is_frame(x):
         return x
-    table = frame_table(x)
+    table = frame_table(x, TextFormat(known.get("decimal")))
     return _encode(table, known) if known.get("kind") == "table" else _in_order(table, list(table.columns))
 
 

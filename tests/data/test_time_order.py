@@ -1,0 +1,30 @@
+"""Months, quarters, weeks and years in order of time."""
+
+import pytest
+
+from metareplay.data.time_order import in_time_order
+
+
+@pytest.mark.parametrize(
+    ("names", "column", "expected"),
+    [
+        ("2024-02 2023-12 2024-01", None, "2023-12 2024-01 2024-02"),
+        ("2024Q2 2024Q1 2023Q4", None, "2023Q4 2024Q1 2024Q2"),
+        ("02/01/2024 31/12/2023", None, "31/12/2023 02/01/2024"),
+        ("2021 2019 2020", None, "2019 2020 2021"),
+        ("10 9 8", "month", "8 9 10"),
+        ("10 9 8", "plot", None),
+        ("march january february", None, "january february march"),
+        ("march january february november", None, "january february march november"),
+        ("oct nov dec jan feb", None, "oct nov dec jan feb"),
+        ("Feb Jan", None, "Jan Feb"),
+        ("wed mon", None, "mon wed"),
+        ("fri sat sun mon", None, "fri sat sun mon"),
+        ("march may later", None, None),
+        ("mar march", None, None),
+        ("spring autumn", None, None),
+        ("a", None, None),
+    ],
+)
+def test_names_of_times(names: str, column: str | None, expected: str | None) -> None:
+    assert in_time_order(names.split(), column) == (None if expected is None else expected.split())
