@@ -14,7 +14,7 @@ from metareplay.evaluation.assess import assess
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.curves import predictive_picture
-from metareplay.experiments.held_out import HeldOut
+from metareplay.experiments.testing import TaskTests
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
@@ -74,7 +74,7 @@ class Run:
 
     def _execute(self, resume: bool) -> Results:
         checkpoint = self._prepare(resume)
-        tests = HeldOut(self.benchmark, self.config.inference.test_inputs, self.config.data_seed)
+        tests = TaskTests(self.benchmark, self.config.inference.test_inputs, self.config.data_seed)
         for index in range(len(self.benchmark)):
             tests.known = index + 1
             if index < len(self.state.matrix):  # finished before the restart

@@ -9,7 +9,7 @@ from metareplay.benchmarks.base import Benchmark, TaskData
 from metareplay.seeding import generator_for
 
 
-class HeldOut(Sequence[TaskData]):
+class TaskTests(Sequence[TaskData]):
     """Test data of a benchmark's first ``known`` tasks, at most ``limit`` inputs each; loaded on demand."""
 
     def __init__(self, benchmark: Benchmark, limit: int | None, seed: int) -> None:

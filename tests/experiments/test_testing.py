@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from metareplay.benchmarks.base import Benchmark, Scenario, Task, TaskData
-from metareplay.experiments.held_out import HeldOut
+from metareplay.experiments.testing import TaskTests
 
 
 def _benchmark(made: list[int]) -> Benchmark:
@@ -20,7 +20,7 @@ def _benchmark(made: list[int]) -> Benchmark:
 
 def test_only_what_is_asked_for_is_made() -> None:
     made: list[int] = []
-    tests = HeldOut(_benchmark(made), None, 0)
+    tests = TaskTests(_benchmark(made), None, 0)
     assert len(tests) == 0
     tests.known = 2
     assert len(tests) == 2
@@ -34,7 +34,7 @@ def test_only_what_is_asked_for_is_made() -> None:
 
 
 def test_a_limit_takes_the_same_random_rows_each_time() -> None:
-    tests, other = HeldOut(_benchmark([]), 4, 0), HeldOut(_benchmark([]), 4, 1)
+    tests, other = TaskTests(_benchmark([]), 4, 0), TaskTests(_benchmark([]), 4, 1)
     tests.known = other.known = 3
     x, y = tests[1]
     assert x.squeeze(1).tolist() == [100 + label for label in y.tolist()]
@@ -47,6 +47,6 @@ def test_a_limit_takes_the_same_random_rows_each_time() -> None:
 
 @pytest.mark.parametrize("limit", [10, 11])
 def test_a_limit_beyond_the_data_takes_all(limit: int) -> None:
-    tests = HeldOut(_benchmark([]), limit, 0)
+    tests = TaskTests(_benchmark([]), limit, 0)
     tests.known = 1
     assert len(tests[0].x) == 10
