@@ -14,12 +14,12 @@ from metareplay.evaluation.assess import assess
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.curves import predictive_picture
-from metareplay.experiments.testing import TaskTests
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
 from metareplay.experiments.scoring import assessed, peak_memory_mib, results_of, uncertainty_tensors
 from metareplay.experiments.state import RunState
+from metareplay.experiments.testing import TaskTests
 from metareplay.files import only_writer
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.learner.config import RunConfig

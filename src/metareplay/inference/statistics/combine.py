@@ -16,6 +16,8 @@ from metareplay.inference.statistics.evidence import Stored, TaskEvidence
 
 PRIOR_WEIGHT = 0.5
 PRIOR_PRECISION = 4.0
+OF_INPUTS = ("inputs", "residuals", "own inputs", "pooled inputs")
+"""Evidence that no change of a network touches."""
 LEAST_SPREAD = 0.1
 """In nats: smaller differences are no evidence."""
 AT_ONCE = 500
@@ -110,8 +112,12 @@ def differences(costs: Tensor) -> Tensor:
     return total / both.sum(0).clamp_min(1.0).unsqueeze(-1)
 
 
-def updated(combination: Combination, evidence: TaskEvidence) -> Combination:
-    """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one."""
+def updated(combination: Combination, evidence: TaskEvidence, imagined: Sequence[TaskEvidence] = ()) -> Combination:
+    """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one.
+
+    ``imagined`` is the evidence on inputs drawn from the densities of the earlier tasks, where these are good enough:
+    it shows whether features still speak for old tasks. That the densities do is taken for granted.
+    """
     terms, newest = evidence.terms(), evidence.num_tasks - 1
     ones = torch.ones(len(combination.names), dtype=torch.float64)
     if newest == 0 or evidence.inputs.shape[1] < 2:
@@ -121,10 +127,25 @@ def updated(combination: Combination, evidence: TaskEvidence) -> Combination:
     rows = torch.stack([torch.asinh(win / scale) for win, scale in zip(wins, spread, strict=True)])  # (J, T - 1, N)
     flat = rows.flatten(1).T  # (N (T - 1), J)
     share = torch.full((len(flat),), 1.0 / newest, dtype=torch.float64)  # every input counts once
+    if imagined:
+        old = torch.cat([_imagined_rows(combination.names, part, task, spread) for task, part in enumerate(imagined)])
+        of_inputs = [index for index, name in enumerate(combination.names) if name in OF_INPUTS]
+        old[:, of_inputs] = flat[:, of_inputs].mean(0)
+        of_old = torch.full(
+            (len(old),), float(share.sum()) / len(old), dtype=torch.float64
+        )  # together as much as the new
+        flat, share = torch.cat([flat, old]), torch.cat([share, of_old])
     weights, precision = _learn_weights(flat, share, combination.weights, combination.precision)
     seen, spreads = combination.seen + evidence.inputs.shape[1], torch.cat([combination.spread, spread.unsqueeze(0)])
     new = replace(combination, weights=weights, precision=precision, spread=spreads, seen=seen)
     return replace(new, temperature=_learn_temperature(new.scores(evidence), newest, combination.temperature))
+
+
+def _imagined_rows(names: Sequence[str], evidence: TaskEvidence, task: int, spread: Tensor) -> Tensor:
+    """How much better than all other tasks this one fits inputs drawn from its density: (n (T - 1), J)."""
+    terms, others = evidence.terms(), torch.arange(evidence.num_tasks) != task
+    wins = torch.stack([differences(terms[name])[task, others] for name in names])  # (J, T - 1, n)
+    return torch.asinh(wins.flatten(1).T / spread)
 
 
 def _spread(wins: Tensor) -> Tensor:

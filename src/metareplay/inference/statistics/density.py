@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import log, pi
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 SMALLEST_VARIANCE = 1e-4
 """Of the mean variance: constant columns are not infinitely informative."""
@@ -136,6 +136,16 @@ class InputDensity:
         names = ("mean", "directions", "variances", "noise", "share")
         return {f"inputs.{name}": getattr(self, name).float() for name in names}
 
+    def draw(self, count: int, *, generator: Generator) -> Tensor:
+        """Random inputs (count, F) from the density."""
+        which = torch.multinomial(self.share, count, replacement=True, generator=generator)  # (n,)
+        noise = torch.randn(count, self.mean.shape[1], generator=generator, dtype=torch.float64)
+        units = self.directions[which]  # (n, q, F)
+        along = torch.einsum("nf,nqf->nq", noise, units)
+        stretch = (self.variances[which].sqrt() - self.noise[which].sqrt().unsqueeze(1)) * along  # (n, q)
+        spread = self.noise[which].sqrt().unsqueeze(1) * noise + torch.einsum("nq,nqf->nf", stretch, units)
+        return self.mean[which] + spread
+
     def costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """-log p(x), and the log squared distance to the nearest Gaussian's principal subspace: (N, F) -> (N,)."""
         parts = [self._costs(part.flatten(1).double()) for part in x.split(AT_ONCE)]
@@ -144,7 +154,7 @@ class InputDensity:
 
     def _costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features, directions = x.shape[1], self.directions.shape[1]
-        half = max(1, features // 2)  # the residual needs directions that are left over
+        half = features // 2  # the residual needs directions that are left over
         log_densities, residuals = [], []
         for mean, units, variances, noise, share in zip(
             self.mean, self.directions, self.variances, self.noise, self.share, strict=True

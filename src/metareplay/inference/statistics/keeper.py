@@ -36,6 +36,8 @@ CALIBRATION_INPUTS = 1000
 FOLDS = 5
 """Where no inputs are held out, each part of the data is compared with densities of the others."""
 PART = 500
+IMAGINED, MOST_IMAGINED = 400, 64
+"""Inputs drawn from the densities of earlier tasks, and the widest inputs for which densities are good enough."""
 FEWEST_PER_CLASS = 5
 """Classes with fewer examples are not described by themselves."""
 
@@ -95,7 +97,8 @@ class StatisticsKeeper:
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
         described = self._described(task, train.x, labels)
         evidence = self._calibration_evidence(task, train.x, labels, held_out.x, earlier, described)
-        combination = updated(Combination.stored(list(evidence.terms()), earlier), evidence)
+        imagined = self._imagined(task, train.x.shape[1:], [*earlier, described])
+        combination = updated(Combination.stored(list(evidence.terms()), earlier), evidence, imagined)
         assigned = torch.full((evidence.inputs.shape[1],), task)
         unknown = calibrated(measures(evidence, assigned), self.settings.false_rejections)
         own = self._own_scale(task, evidence)
@@ -200,6 +203,15 @@ class StatisticsKeeper:
             part = self._described(task, x[rest], labels[rest]) if len(x) > FOLDS else described
             parts.append(self._gather([*earlier, part], x[fold]))
         return joined(parts) if parts else self._gather([*earlier, described], x)
+
+    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> list[TaskEvidence]:
+        """Evidence on inputs drawn from the densities of the earlier tasks; none where inputs are too wide for that."""
+        if shape.numel() > MOST_IMAGINED:
+            return []
+        generator, count = generator_for(self.seed, "imagined", task), max(8, IMAGINED // max(task, 1))
+        drawn = [InputDensity.stored(part).draw(count, generator=generator) for part in stored[:task]]
+        ready = Descriptions.of(stored)
+        return [self._gather(stored, x.float().reshape(-1, *shape), ready) for x in drawn]
 
     def _own_scale(self, task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
         """Mean and standard deviation of the task's own distances, by which they are standardised."""
