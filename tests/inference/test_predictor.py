@@ -131,8 +131,12 @@ def test_a_lone_task_needs_no_criterion() -> None:
 
 def test_tasks_of_one_network_cannot_be_told_apart() -> None:
     model = linear_model(1, GaussianFamily(), [1, 1], task_map=SharedParameters)
+    predictor = RealPredictor(model, InferenceSettings(), seed=0)
     with pytest.raises(ConfigError, match="all tasks of this model share one network; name the task"):
-        RealPredictor(model, InferenceSettings(), seed=0).predict(X)
+        predictor.predict(X, criterion="variance")
+    answer, given = predictor.predict(X), predictor.predict(X, 1)  # and need not be
+    assert torch.equal(answer.mean, given.mean)
+    assert answer.task.tolist() == [1] * len(X)
 
 
 def test_the_surer_regression_answers(two_lines: ContinualModel) -> None:

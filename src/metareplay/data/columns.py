@@ -125,6 +125,12 @@ def joined(train: Table, test: Table) -> Table:
     return Table(columns, (*train.places, *test.places), marks, notes=tuple(dict.fromkeys((*train.notes, *test.notes))))
 
 
+def decimal_of(table: Table, names: Sequence[str]) -> Decimal | None:
+    """The decimal sign of columns whose numbers were written with commas; None if there is none, or not one alone."""
+    signs = {sign for name in names if (sign := table.columns[name].decimal) is not None}
+    return signs.pop() if len(signs) == 1 else None
+
+
 def label_name(table: Table, requested: str | None) -> str:
     """The column to predict."""
     if requested is not None:

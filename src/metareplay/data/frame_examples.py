@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metareplay.data.cells import TextFormat
-from metareplay.data.columns import Table
+from metareplay.data.columns import Table, decimal_of
 from metareplay.data.encoding import describe_columns, encode_columns, filled
 from metareplay.data.frames import NAME, frame_table, is_frame, is_series, series_values
 from metareplay.errors import DataError, DataWarning
@@ -20,7 +20,7 @@ LEAVE_OUT = "leave it out with drop(columns={name!r})"
 FILL = "fill it in, or drop the row"
 
 
-class Examples(NamedTuple):
+class PlainExamples(NamedTuple):
     """Inputs and targets without data frames, and how frames become inputs."""
 
     x: Any
@@ -28,32 +28,33 @@ class Examples(NamedTuple):
     known: Mapping[str, Any]
 
 
-def training_examples(x: Any, y: Any, known: Mapping[str, Any], *, fresh: bool) -> Examples:
+def training_examples(x: Any, y: Any, known: Mapping[str, Any], *, fresh: bool) -> PlainExamples:
     """What a task is learned from; ``y`` may be a column's name. ``fresh``: nothing was learned before."""
     label = y if isinstance(y, str) else getattr(y, "name", None) if is_series(y) else None
     if not is_frame(x):
         if isinstance(y, str):
             raise DataError(f"y={y!r} names a column, but X is not a data frame; give the targets themselves")
-        return Examples(x, plain_targets(y), known)
+        return PlainExamples(x, plain_targets(y), known)
     table = frame_table(x, TextFormat(known.get("decimal")))
     y, inputs = _targets(table, x, y)
     if known.get("kind") == "table":
         _refuse_surplus(table, inputs, known)
-        return Examples(_encode(table, known), y, known)
+        return PlainExamples(_encode(table, known), y, known)
     if fresh:
         known = {"kind": "table", "columns": describe_columns(table, inputs, LEAVE_OUT)}
         known |= {"label": label} if isinstance(label, str) else {}
-        return Examples(_encode(table, known), y, known)
-    return Examples(_in_order(table, inputs), y, known)
+        known |= {"decimal": sign} if (sign := decimal_of(table, inputs)) is not None else {}
+        return PlainExamples(_encode(table, known), y, known)
+    return PlainExamples(_in_order(table, inputs), y, known)
 
 
-def scored_examples(x: Any, y: Any, known: Mapping[str, Any]) -> Examples:
+def scored_examples(x: Any, y: Any, known: Mapping[str, Any]) -> PlainExamples:
     """What a model is scored on; columns that it does not need are ignored."""
     if not is_frame(x):
         return training_examples(x, y, known, fresh=False)
     table = frame_table(x, TextFormat(known.get("decimal")))
     y, inputs = _targets(table, x, y)
-    return Examples(_encode(table, known) if known.get("kind") == "table" else _in_order(table, inputs), y, known)
+    return PlainExamples(_encode(table, known) if known.get("kind") == "table" else _in_order(table, inputs), y, known)
 
 
 def plain_inputs(x: Any, known: Mapping[str, Any]) -> Any:

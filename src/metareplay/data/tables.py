@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from metareplay.data.base import Examples, encode_labels, encode_tasks
 from metareplay.data.cells import as_numbers
-from metareplay.data.columns import Table, label_name, written
+from metareplay.data.columns import Table, decimal_of, label_name, written
 from metareplay.data.encoding import MOST_VALUES, describe_columns, encode_columns
 from metareplay.data.readers.images import read_pixels
 from metareplay.data.settings import BY_CLASSES, DataSettings
@@ -32,37 +33,39 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
     notes += _read_specially(table, [*names, label])
     if settings.missing == "drop" and not images:
         table = _without_gaps(table, names, notes)
-    kept = table
-    task, tasks = (None, ()) if by is None else encode_tasks(written(kept.columns[by]), kept.places)
-    y, labels = encode_labels(kept.columns[label].names, f"label in column {label!r}", kept.places)
-    marks = _test_marks(kept, settings.split_by)
+    task, tasks = (None, ()) if by is None else encode_tasks(written(table.columns[by]), table.places)
+    y, labels = encode_labels(table.columns[label].names, f"label in column {label!r}", table.places)
+    marks = _test_marks(table, settings.split_by)
     test = None if marks is None else torch.from_numpy(marks)
-    if images:
-        if len(images) > 1:
-            raise DataError(
-                f"{table.source()} has several columns of images ({', '.join(images)}); "
-                "leave out all but one with --ignore"
-            )
-        pixels, mode = read_pixels(kept.columns[images[0]].values.tolist(), kept.where, settings.image_size)
-        inputs = {
-            "kind": "images",
-            "mode": mode,
-            "size": list(pixels.shape[2:]),
-            "resize": settings.image_size is not None,
-        }
-        return Examples(pixels, y, labels, kept.places, task, tasks, test, inputs)
     if not names:
         raise DataError(
             f"{table.source()} has no columns left for the inputs besides "
             f"{', '.join(map(repr, sorted(filter(None, special))))}"
         )
-    described = describe_columns(kept, names)
+    x, inputs = _pixels(table, images, settings) if images else _encoded(table, names, settings, notes)
+    inputs |= {"label": label, **({} if by is None else {"task": by})}
+    return Examples(x, y, labels, table.places, task, tasks, test, inputs, tuple(notes))
+
+
+def _pixels(table: Table, images: Sequence[str], settings: DataSettings) -> tuple[Tensor, dict[str, Any]]:
+    """The images in a column (N, C, H, W), and how further ones become inputs."""
+    if len(images) > 1:
+        raise DataError(
+            f"{table.source()} has several columns of images ({', '.join(images)}); leave out all but one with --ignore"
+        )
+    pixels, mode = read_pixels(table.columns[images[0]].values.tolist(), table.where, settings.image_size)
+    resize = settings.image_size is not None
+    return pixels, {"kind": "images", "mode": mode, "size": list(pixels.shape[2:]), "resize": resize}
+
+
+def _encoded(
+    table: Table, names: Sequence[str], settings: DataSettings, notes: list[str]
+) -> tuple[Tensor, dict[str, Any]]:
+    """The columns as inputs (N, D), and how further rows become inputs."""
+    described = describe_columns(table, names)
     notes += _described(described)
-    encoded = encode_columns(kept, described, gaps=settings.missing == "fill")
-    inputs = {"kind": "table", "columns": described, "label": label, **_reading(table, names, settings)}
-    if by is not None:
-        inputs["task"] = by
-    return Examples(torch.from_numpy(encoded.x), y, labels, kept.places, task, tasks, test, inputs, tuple(notes))
+    x = torch.from_numpy(encode_columns(table, described, gaps=settings.missing == "fill").x)
+    return x, {"kind": "table", "columns": described, **_reading(table, names, settings)}
 
 
 def refuse_doubtful(table: Table, inputs: Sequence[str], label: str) -> None:
@@ -109,8 +112,7 @@ def _described(described: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _reading(table: Table, names: Sequence[str], settings: DataSettings) -> dict[str, Any]:
     """How further files are to be read, where that is not obvious from them."""
-    signs = {table.columns[name].decimal for name in names} - {None}
-    decimal = settings.decimal or (signs.pop() if len(signs) == 1 else None)
+    decimal = settings.decimal or decimal_of(table, names)
     ignored = [*settings.ignore, *([] if settings.split_by is None else [settings.split_by])]
     facts = {"decimal": decimal, "encoding": settings.encoding, "ignored": ignored}
     return {name: value for name, value in facts.items() if value}

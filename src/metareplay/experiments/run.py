@@ -37,9 +37,11 @@ class Interrupted(MetaReplayError):  # noqa: N818
 
 def new_learner(config: RunConfig, benchmark: Benchmark) -> ContinualLearner:
     """A new learner for a benchmark's tasks."""
-    refuse_lone_classes(config, benchmark.problem, benchmark.scenario, benchmark.task_infos())
-    total = sum(len(task.classes) for task in benchmark.task_infos()) or None
-    return ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape, total_outputs=total)
+    infos, problem, scenario = benchmark.task_infos(), benchmark.problem, benchmark.scenario
+    total = sum(len(task.classes) for task in infos) or None
+    learner = ContinualLearner(config, problem, scenario, benchmark.input_shape, total_outputs=total)
+    refuse_lone_classes(config, problem, scenario, infos)
+    return learner
 
 
 class Run:

@@ -396,7 +396,7 @@ def test_a_table_of_images(tmp_path: Path, png: Callable[[torch.Tensor], dict[st
     path = write_parquet(tmp_path / "t.parquet", image=[png(image) for image in pixels], label=["x", "y"])
     examples = read(path, label=None, tasks_by=None)
     assert torch.equal(examples.x, pixels.unsqueeze(1))
-    assert examples.inputs == {"kind": "images", "mode": "L", "size": [3, 4], "resize": False}
+    assert examples.inputs == {"kind": "images", "mode": "L", "size": [3, 4], "resize": False, "label": "label"}
     broken = write_parquet(
         tmp_path / "b.parquet", image=[png(pixels[0]), {"bytes": b"nothing", "path": None}], label=["x", "y"]
     )
