@@ -118,3 +118,18 @@ def test_scores_do_not_depend_on_what_else_is_scored(rng: Generator, monkeypatch
     monkeypatch.setattr("metareplay.inference.statistics.combine.AT_ONCE", 4)
     torch.testing.assert_close(combination.scores(evidence), whole)
     assert combination.scores(evidence_of(torch.zeros(3, 0, dtype=torch.float64))).shape == (3, 0)
+
+
+def test_features_that_no_longer_speak_for_an_old_task_lose_weight(rng: Generator) -> None:
+    """On inputs imagined from its density they speak for the newest task; evidence of inputs is left as it is."""
+    costs = newest(rng, 2, 2.0)
+    evidence = evidence_of(costs, own=newest(rng, 2, 2.0).unsqueeze(0))
+    first = Combination.stored(NAMES, [])
+    first = updated(first, evidence_of(costs[:1]))
+    wrong = evidence_of(torch.zeros(2, 50, dtype=torch.float64), own=newest(rng, 2, 2.0, rows=50).unsqueeze(0))
+    right = evidence_of(torch.zeros(2, 50, dtype=torch.float64), own=newest(rng, 2, 2.0, rows=50).flip(0).unsqueeze(0))
+    own = NAMES.index(f"own {LAYER}")
+    without, doubted, confirmed = (updated(first, evidence, parts).weights for parts in ((), (wrong,), (right,)))
+    assert float(doubted[own]) < 0.5 * float(without[own])
+    assert float(confirmed[own]) > 0.9 * float(without[own])
+    assert float(doubted[0]) > float(without[0])

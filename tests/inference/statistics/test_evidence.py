@@ -21,6 +21,7 @@ from metareplay.inference.statistics.evidence import (
     spaces_of,
 )
 from metareplay.inference.statistics.moments import LEAST_SHRINKAGE, Moments, MomentSums, with_sphere
+from metareplay.inference.statistics.passes import INPUTS as NARROW
 from metareplay.inference.statistics.passes import Pass
 
 INPUTS, FEATURES, CLASSES, LAYER = 3, 4, 2, "layers.1"
@@ -89,10 +90,11 @@ def x(rng: Generator) -> Tensor:
 def test_in_each_network_the_tasks_from_its_own_on_are_described(x: Tensor) -> None:
     asked: list[tuple[int, bool]] = []
     evidence = evidence_of(4, 2, x, asked)
-    for costs in (evidence.own[LAYER], evidence.pooled[LAYER]):
-        assert costs.shape == (2, 4, 9)
-        unknown = torch.tensor([[False, False, False, False], [True, False, False, False]])
-        assert torch.equal(costs.isnan(), unknown.unsqueeze(2).expand(2, 4, 9))
+    costs = evidence.pooled[LAYER]
+    assert costs.shape == (2, 4, 9)
+    unknown = torch.tensor([[False, False, False, False], [True, False, False, False]])
+    assert torch.equal(costs.isnan(), unknown.unsqueeze(2).expand(2, 4, 9))
+    assert not evidence.own  # features are compared by a shared covariance alone
     for values in (evidence.nearest[LAYER], evidence.relative[LAYER], evidence.inputs, evidence.energies):
         assert values.shape == (4, 9)
         assert values.isfinite().all()
@@ -100,7 +102,7 @@ def test_in_each_network_the_tasks_from_its_own_on_are_described(x: Tensor) -> N
     assert spaces_of(stored_task(3, 2)) == [(0, LAYER), (1, LAYER)]
 
 
-def test_own_and_pooled_costs(x: Tensor) -> None:
+def test_pooled_costs(x: Tensor) -> None:
     evidence = evidence_of(3, 2, x)
     for k in range(2):
         features, tasks = network(k, x).double(), range(k, 3)
@@ -110,10 +112,30 @@ def test_own_and_pooled_costs(x: Tensor) -> None:
         pooled = with_sphere(torch.as_tensor(shared), LEAST_SHRINKAGE) + floor
         volume = float(torch.linalg.slogdet(pooled).logabsdet) / 2
         for task, moments in zip(tasks, described, strict=True):
-            own = mixture_cost(features, moments.mean, moments.shrunk() + floor)
-            torch.testing.assert_close(evidence.own[LAYER][k, task], own, rtol=1e-3, atol=1e-3)
             direct = mixture_cost(features, moments.mean, pooled) - volume  # the same for all tasks
             torch.testing.assert_close(evidence.pooled[LAYER][k, task], direct, rtol=1e-3, atol=1e-3)
+
+
+def test_own_costs_of_narrow_inputs(x: Tensor) -> None:
+    described: list[Moments] = []
+    stored = []
+    for task in range(2):
+        inputs, labels = examples(task)
+        sums = MomentSums(CLASSES)
+        sums.add(inputs, labels)
+        described.append(sums.moments())
+        stored.append({**stored_task(task, 0), **described[-1].tensors(space_name(0, NARROW))})
+    passed = Pass({NARROW: x}, torch.zeros(len(x), 4))
+    evidence = gather(Descriptions.of(stored), x, [slice(0, 2), slice(2, 4)], lambda *_: passed, classes=True)
+    within = torch.stack([moments.covariance.diagonal().mean() for moments in described]).mean()
+    between = torch.cat([moments.mean for moments in described]).var(0, correction=0).mean()
+    floor = LEAST_SHARE * (within + between) * torch.eye(INPUTS, dtype=torch.float64)
+    for task, moments in enumerate(described):
+        constant = 0.5 * INPUTS * math.log(2 * math.pi)
+        covariance = moments.shrunk() + floor
+        log_p = [MultivariateNormal(mean, covariance).log_prob(x.double()) + constant for mean in moments.mean]
+        own = -torch.stack(log_p).logsumexp(0)
+        torch.testing.assert_close(evidence.own[NARROW][0, task], own, rtol=1e-3, atol=1e-3)
 
 
 def test_distances_are_taken_in_the_tasks_home(x: Tensor) -> None:
@@ -143,10 +165,10 @@ def test_outputs_costs() -> None:
 
 def test_what_tasks_are_compared_by_does_not_depend_on_the_inputs(x: Tensor) -> None:
     evidence = evidence_of(2, 2, x)
-    names = ["inputs", "residuals", "entropy", "energy", f"own {LAYER}", f"pooled {LAYER}"]
+    names = ["inputs", "residuals", "entropy", "energy", f"pooled {LAYER}"]
     assert list(evidence.terms()) == names
     assert list(evidence_of(2, 2, 1e4 * x).terms()) == names  # however confident the networks are
-    assert [values.shape for values in evidence.terms().values()] == [(1, 2, 9)] * 4 + [(2, 2, 9)] * 2
+    assert [values.shape for values in evidence.terms().values()] == [(1, 2, 9)] * 4 + [(2, 2, 9)]
 
 
 def test_a_task_of_many_examples_decides_the_shared_covariance() -> None:

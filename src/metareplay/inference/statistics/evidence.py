@@ -143,9 +143,11 @@ class TaskEvidence:
     margins: Tensor
     """-(largest output - second) (T, N); zero for regression."""
     own: Mapping[str, Tensor] = field(default_factory=dict)
-    """-log p(features) up to a constant, with each task's own covariance, by layer (K, T, N)."""
+    """-log p(inputs) up to a constant, with each task's own covariance, if inputs are narrow (K, T, N).
+
+    Not of features: their covariances suffer most from drift, and always speak for the newest task."""
     pooled: Mapping[str, Tensor] = field(default_factory=dict)
-    """The same with the covariance that all tasks in that space share."""
+    """-log p(features) up to a constant, with the covariance that all tasks in a space share, by layer (K, T, N)."""
     nearest: Mapping[str, Tensor] = field(default_factory=dict)
     """Half the squared Mahalanobis distance to the nearest class, in the task's home network (T, N)."""
     relative: Mapping[str, Tensor] = field(default_factory=dict)
@@ -164,8 +166,7 @@ class TaskEvidence:
         if self.classes:
             terms |= {"entropy": self.entropies, "energy": self.energies}
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
-        first = 2 if INPUTS in self.own else 1  # deeper layers drift most
-        of_layers = {f"own {layer}": values for layer, values in list(self.own.items())[:first]}
+        of_layers = {f"own {layer}": values for layer, values in self.own.items()}
         return {**named, **of_layers, **{f"pooled {layer}": values for layer, values in self.pooled.items()}}
 
 
@@ -178,7 +179,8 @@ def gather(
     networks = {space.network for space in descriptions.spaces}
     layers = list(dict.fromkeys(space.layer for space in descriptions.spaces))
     empty = torch.full((len(networks), tasks, count), torch.nan, dtype=torch.float64)  # (K, T, N)
-    own, pooled = {layer: empty.clone() for layer in layers}, {layer: empty.clone() for layer in layers}
+    own = {layer: empty.clone() for layer in layers if layer == INPUTS}
+    pooled = {layer: empty.clone() for layer in layers}
     nearest = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in layers}
     relative = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in layers}
     of_outputs = torch.zeros(3, tasks, count, dtype=torch.float64)
@@ -190,7 +192,8 @@ def gather(
             of_outputs[:, task] = output_costs(run_of_task.outputs[:, head])
         for space in (space for space in descriptions.spaces if space.network == task):
             features = run_of_task.features[space.layer]
-            _compare(space, features, own[space.layer][task], pooled[space.layer][task])
+            own_costs = own[space.layer][task] if space.layer in own else None
+            _compare(space, features, own_costs, pooled[space.layer][task])
             for home in _homes(space, descriptions.spaces):
                 position = home - space.network
                 to_classes = space.own[position].distances(features).amin(1)  # (N, C) -> (N,)
@@ -217,12 +220,13 @@ def _homes(space: Space, spaces: Sequence[Space]) -> list[int]:
     return list(space.tasks) if space.network == last else [space.network]
 
 
-def _compare(space: Space, features: Tensor, own: Tensor, pooled: Tensor) -> None:
+def _compare(space: Space, features: Tensor, own: Tensor | None, pooled: Tensor) -> None:
     """Write the costs of the tasks described in a space (T, N)."""
     to_all = space.pooled.distances(features)  # (N, C of all tasks)
     for task, gaussian, classes in zip(space.tasks, space.own, space.classes, strict=True):
-        own[task] = gaussian.log_volume - (-gaussian.distances(features)).logsumexp(1)  # (N, C) -> (N,)
         pooled[task] = -(-to_all[:, classes]).logsumexp(1)  # (N, C) -> (N,)
+        if own is not None:
+            own[task] = gaussian.log_volume - (-gaussian.distances(features)).logsumexp(1)  # (N, C) -> (N,)
 
 
 def output_costs(outputs: Tensor) -> Tensor:
