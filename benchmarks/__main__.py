@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import auxiliary, compiled, growth, penalties, processes, profiles, steps
+from benchmarks import auxiliary, compiled, growth, penalties, processes, profiles, statistics, steps
 from benchmarks.plot import draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "auxiliary": lambda: auxiliary.table(ROUNDS),
     "penalties": lambda: penalties.table(os.environ.get("METAREPLAY_DATA")),
     "prediction": lambda: processes.prediction_table(os.environ.get("METAREPLAY_DATA")),
+    "statistics": statistics.table,
     "memory": lambda: processes.memory_table(os.environ.get("METAREPLAY_DATA")),
     "start": processes.start_table,
     "small": processes.small_table,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +22,8 @@ from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.criteria import CRITERIA
 from metareplay.inference.predictive import log_predictive
 from metareplay.inference.predictor import ClassPredictor
+from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.store import load_model
-from metareplay.model import ContinualModel
 
 SMALL = {
     "hypernet__hidden": [50, 30],
@@ -31,8 +32,12 @@ SMALL = {
     "posterior__train_samples": 1,
     "posterior__local_reparametrisation": True,
     "training__learning_rate": 0.001,
+    "statistics__held_out": 0.1,
 }
+STATISTICS = "by statistics (default)"
 ALL = "all samples"
+COLUMNS = ("stats", "ent", "agree")
+"""Criteria that the table shows."""
 WAYS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     ALL: ({}, ("ent", "agree")),
     "all samples, bfloat16": ({"autocast": True}, ("ent", "agree")),
@@ -40,8 +45,18 @@ WAYS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "adaptive, 4 errors, agree": ({"adaptive": 4.0}, ("agree",)),
     "adaptive, 4 errors, ent, bfloat16": ({"adaptive": 4.0, "autocast": True}, ("ent",)),
     "moments": ({"predictive": "moments"}, ("ent", "agree")),
+    STATISTICS: ({}, ("stats",)),
 }
 """Settings of inference, and the criteria to compute."""
+
+
+class Decided(NamedTuple):
+    """What one way to predict answers."""
+
+    classes: Tensor | None
+    """Of each task (T, N); None where only the chosen task is asked."""
+    by_criterion: dict[str, tuple[Tensor, Tensor]]
+    """Task and class of each input (N,)."""
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -65,63 +80,78 @@ def test_inputs(data_dir: Path | None, count: int) -> tuple[Tensor, Tensor, Tens
     return x, y, torch.repeat_interleave(torch.arange(len(stream)), torch.tensor([len(chosen) for chosen in rows]))
 
 
-def learned(data_dir: Path | None, iterations: int) -> ContinualModel:
-    """A pr-bbb model of the five tasks."""
+def learned(data_dir: Path | None, iterations: int) -> ContinualLearner:
+    """A learner that has learned the five tasks with pr-bbb and has taken their statistics."""
     learner = learner_for("pr-bbb", training__batch_size=128, **SMALL)
     for task in build_benchmark("split-mnist", data_dir=data_dir):
         trainer = learner.begin_task(task.train, 2)
         trainer.iterations = iterations
         for _ in trainer:
             pass
-    return learner.model
+        learner.finish_task(task.train)
+    return learner
 
 
-def decisions(statistics: Sequence[dict[str, Tensor]], name: str) -> tuple[Tensor, Tensor]:
-    """Task and class of each input."""
-    tasks = torch.stack([of_task[name] for of_task in statistics]).argmin(0)
-    classes = torch.stack([of_task[LOG_PREDICTIVE].argmax(-1) for of_task in statistics])
-    return tasks, classes.gather(0, tasks.unsqueeze(0)).squeeze(0)
+def decisions(statistics: Sequence[dict[str, Tensor]], names: Sequence[str]) -> Decided:
+    """From the statistics of every task's samples."""
+    classes = torch.stack([of_task[LOG_PREDICTIVE].argmax(-1) for of_task in statistics])  # (T, N, C) -> (T, N)
+    tasks = {name: torch.stack([of_task[name] for of_task in statistics]).argmin(0) for name in names}
+    return Decided(
+        classes, {name: (task, classes.gather(0, task.unsqueeze(0)).squeeze(0)) for name, task in tasks.items()}
+    )
 
 
-def measure(model: ContinualModel, x: Tensor, y: Tensor, true: Tensor) -> None:
+def predict(predictor: ClassPredictor, x: Tensor, way: str, decided: list[Decided]) -> None:
+    """Append what a way answers."""
+    names, tasks = WAYS[way][1], range(predictor.model.num_tasks)
+    if way == STATISTICS:
+        answer = predictor.predict(x)
+        label = answer.probabilities.argmax(1) % 2  # two classes in each task
+        decided.append(Decided(None, {"stats": (answer.task, label)}))
+        return
+    contests = predictor.contests([CRITERIA[name] for name in names], x)
+    decided.append(decisions(predictor.statistics(x, tasks, {LOG_PREDICTIVE: log_predictive}, contests), names))
+
+
+def predictor_for(way: str, learner: ContinualLearner) -> ClassPredictor:
+    """A predictor with the settings of a way and with the statistics of the model's tasks."""
+    given = {f"inference__{key}": value for key, value in WAYS[way][0].items()}
+    settings = learner_for("pr-bbb", **given).config.inference
+    predictor = ClassPredictor(learner.model, settings, seed=0, statistics=learner.config.statistics)
+    predictor.task_statistics.restore(learner.predictor.task_statistics.tensors())
+    return predictor
+
+
+def measure(learner: ContinualLearner, x: Tensor, y: Tensor, true: Tensor) -> None:
     """Print a table with one line for each way to predict."""
     steps, plain, times = steps_in_task(learner_for("fine-tuning", training__batch_size=128), 0), {}, []
     fine_tuning = lambda: [next(steps) for _ in range(30)]  # noqa: E731
     fine_tuning()
     lines = [
-        "| way | fine-tuning steps | TGiven | TInfer ent | TInfer agree | decisions as with all samples |",
-        "|---|---|---|---|---|---|",
+        "| way | fine-tuning steps | TGiven | TInfer stats | TInfer ent | TInfer agree | "
+        "decisions as with all samples |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for way, (given, names) in WAYS.items():
-        settings = learner_for(
-            "pr-bbb", **{f"inference__{key}": value for key, value in given.items()}
-        ).config.inference
-        predictor = ClassPredictor(model, settings, seed=0)
-        results: list[dict[str, Tensor]] = []
-        before = seconds(fine_tuning)
-        predict = partial(_predict, predictor, x, names, results)
-        taken = seconds(predict)
+    for way in WAYS:
+        predictor = predictor_for(way, learner)
+        if way == STATISTICS and not predictor.keeper.available:
+            continue  # a model of an earlier version
+        before, answers = seconds(fine_tuning), list[Decided]()
+        taken = seconds(partial(predict, predictor, x, way, answers))
         times.append((before + seconds(fine_tuning)) / 60)
-        classes = torch.stack([of_task[LOG_PREDICTIVE].argmax(-1) for of_task in results])  # (T, N)
-        correct = classes.gather(0, true.unsqueeze(0)).squeeze(0) == y
-        inferred, same = dict.fromkeys(("ent", "agree"), "–"), []
-        for name in names:
-            task, label = decisions(results, name)
-            plain.setdefault(name, (task, label))
+        classes, by_criterion = answers[0]
+        given = "–" if classes is None else percent(classes.gather(0, true.unsqueeze(0)).squeeze(0) == y)
+        inferred, same = dict.fromkeys(COLUMNS, "–"), []
+        for name, (task, label) in by_criterion.items():
             inferred[name] = percent((task == true) & (label == y))
-            same.append(f"{percent((task == plain[name][0]) & (label == plain[name][1]))} % ({name})")
-        as_all = "–" if way == ALL else ", ".join(same)
-        cells = (way, f"{taken / times[-1]:,.0f}", percent(correct), inferred["ent"], inferred["agree"], as_all)
+            if name in plain:
+                same.append(f"{percent((task == plain[name][0]) & (label == plain[name][1]))} % ({name})")
+            plain.setdefault(name, (task, label))
+        cells = (way, f"{taken / times[-1]:,.0f}", given, *inferred.values(), ", ".join(same) or "–")
         lines.append(f"| {' | '.join(cells)} |")
-    setup = f"{len(x):,} inputs, {model.num_tasks} tasks, K = 100, one core"
+    setup = f"{len(x):,} inputs, {learner.num_tasks} tasks, K = 100, one core"
     step = f"a fine-tuning step takes {1000 * min(times):.1f} to {1000 * max(times):.1f} ms"
     print(f"{setup}; {step}.\n", *lines, sep="\n", flush=True)
-
-
-def _predict(predictor: ClassPredictor, x: Tensor, names: Sequence[str], results: list[dict[str, Tensor]]) -> None:
-    """Append the statistics of each task."""
-    contests, tasks = [predictor.contest(CRITERIA[name], x) for name in names], range(predictor.model.num_tasks)
-    results += predictor.statistics(x, tasks, {LOG_PREDICTIVE: log_predictive}, contests)
 
 
 def percent(hits: Tensor) -> str:
@@ -138,9 +168,8 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=600)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    model = load_model(asked.model).learner.model if asked.model else learned(asked.data_dir, asked.iterations)
-    inputs = test_inputs(asked.data_dir, asked.inputs)
-    measure(model, *inputs)
+    learner = load_model(asked.model).learner if asked.model else learned(asked.data_dir, asked.iterations)
+    measure(learner, *test_inputs(asked.data_dir, asked.inputs))
 
 
 if __name__ == "__main__":
