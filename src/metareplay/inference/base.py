@@ -122,12 +122,13 @@ class Predictor(ABC, Generic[AnyAnswer]):
     def contests(self, criteria: Sequence[Criterion], x: Tensor) -> list[Contest]:
         """Criteria with what they need to judge these inputs; the comparison with statistics is made once."""
         reads = any(criterion.reads_statistics and not self.learned_without(criterion) for criterion in criteria)
-        comparison = self.comparison(x) if reads else None
+        distances = any(criterion.reads_distances for criterion in criteria)
+        comparison = self.comparison(x, distances=distances) if reads else None
         return [self._contest(criterion, x, comparison) for criterion in criteria]
 
-    def comparison(self, x: Tensor) -> Comparison:
+    def comparison(self, x: Tensor, *, distances: bool = False) -> Comparison:
         """Inputs compared with the statistics of all tasks."""
-        evidence = self.keeper.evidence(x)
+        evidence = self.keeper.evidence(x, distances=distances)
         return Comparison(evidence, self.keeper.combination(evidence), self.keeper.stored())
 
     def _contest(self, criterion: Criterion, x: Tensor, comparison: Comparison | None) -> Contest:
@@ -225,7 +226,7 @@ class Predictor(ABC, Generic[AnyAnswer]):
         if not self.keeper.available:
             return None
         compared = None if contest is None else contest.evidence.comparison
-        evidence = self.keeper.evidence(x) if compared is None else compared.evidence
+        evidence = self.keeper.evidence(x, distances=False) if compared is None else compared.evidence
         return self.keeper.strangeness(evidence, tasks)
 
     def scores(self, contest: Contest, statistics: Sequence[Statistics]) -> Tensor:

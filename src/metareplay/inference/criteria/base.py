@@ -118,6 +118,8 @@ class Criterion(Part):
     """Whether it needs models that were trained with auxiliary outputs (``training.other``, ``training.rotations``)."""
     reads_statistics: bool = False
     """Whether it compares inputs with the statistics that every model stores about its tasks."""
+    reads_distances: bool = False
+    """Whether it also needs distances by single tasks' covariances of features, which take longer."""
     probabilities: Callable[[Evidence, Tensor], Tensor] | None = None
     """Evidence and scores (T, B) -> calibrated probabilities of the tasks (B, T), if it has any."""
     fit: Callable[[LearnedTask], Sequence[Stored]] | None = None

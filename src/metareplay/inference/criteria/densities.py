@@ -86,6 +86,7 @@ for _name, _description, _compare in (
             problems=("classification", "regression"),
             logarithmic=False,
             reads_statistics=True,
+            reads_distances=_name in ("mahalanobis", "relative"),
         )
     )
 register_criterion(

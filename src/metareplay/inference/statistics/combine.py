@@ -112,6 +112,12 @@ def differences(costs: Tensor) -> Tensor:
     return total / both.sum(0).clamp_min(1.0).unsqueeze(-1)
 
 
+def against_others(costs: Tensor, task: int) -> Tensor:
+    """How much better one task fits than each other one: row ``task`` of ``differences``; (K, T, B) -> (T, B)."""
+    gaps = costs - costs[:, task : task + 1]  # NaN in networks that do not know both
+    return gaps[0] if len(gaps) == 1 else gaps.nanmean(0)
+
+
 def updated(combination: Combination, evidence: TaskEvidence, imagined: Sequence[TaskEvidence] = ()) -> Combination:
     """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one.
 
@@ -122,7 +128,7 @@ def updated(combination: Combination, evidence: TaskEvidence, imagined: Sequence
     ones = torch.ones(len(combination.names), dtype=torch.float64)
     if newest == 0 or evidence.inputs.shape[1] < 2:
         return replace(combination, spread=torch.cat([combination.spread, ones.unsqueeze(0)]))
-    wins = [differences(terms[name])[newest, :newest] for name in combination.names]  # J times (T - 1, N)
+    wins = [against_others(terms[name], newest)[:newest] for name in combination.names]  # J times (T - 1, N)
     spread = torch.stack([_spread(win) for win in wins])  # (J,)
     rows = torch.stack([torch.asinh(win / scale) for win, scale in zip(wins, spread, strict=True)])  # (J, T - 1, N)
     flat = rows.flatten(1).T  # (N (T - 1), J)
@@ -144,7 +150,7 @@ def updated(combination: Combination, evidence: TaskEvidence, imagined: Sequence
 def _imagined_rows(names: Sequence[str], evidence: TaskEvidence, task: int, spread: Tensor) -> Tensor:
     """How much better than all other tasks this one fits inputs drawn from its density: (n (T - 1), J)."""
     terms, others = evidence.terms(), torch.arange(evidence.num_tasks) != task
-    wins = torch.stack([differences(terms[name])[task, others] for name in names])  # (J, T - 1, n)
+    wins = torch.stack([against_others(terms[name], task)[others] for name in names])  # (J, T - 1, n)
     return torch.asinh(wins.flatten(1).T / spread)
 
 

@@ -5,7 +5,7 @@ is spread evenly over all other directions [Tipping and Bishop 1999].
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import log, pi
 
 import torch
@@ -14,6 +14,8 @@ from torch import Generator, Tensor
 SMALLEST_VARIANCE = 1e-4
 """Of the mean variance: constant columns are not infinitely informative."""
 SMALLEST_SQUARE = 1e-9
+PRECISE = 256
+"""Wider inputs are compared in float32: their costs are large."""
 AT_ONCE = 500
 """Inputs that are compared with the densities together."""
 FIRST_EXAMPLES = 1000
@@ -148,9 +150,14 @@ class InputDensity:
 
     def costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """-log p(x), and the log squared distance to the nearest Gaussian's principal subspace: (N, F) -> (N,)."""
-        parts = [self._costs(part.flatten(1).double()) for part in x.split(AT_ONCE)]
+        wide = x.shape[1:].numel() > PRECISE
+        density = self._as(torch.float32) if wide else self
+        parts = [density._costs(part.flatten(1).to(density.mean.dtype)) for part in x.split(AT_ONCE)]
         costs, residuals = zip(*parts, strict=True) if parts else ((torch.zeros(0),), (torch.zeros(0),))
         return torch.cat(costs), torch.cat(residuals)
+
+    def _as(self, dtype: torch.dtype) -> "InputDensity":
+        return InputDensity(*(getattr(self, entry.name).to(dtype) for entry in fields(self)))
 
     def _costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features, directions = x.shape[1], self.directions.shape[1]
@@ -166,8 +173,8 @@ class InputDensity:
             volume = variances.log().sum() + (features - directions) * noise.log() + features * log(2 * pi)
             log_densities.append(share.log() - 0.5 * (distance + volume))
             residuals.append(rest + along[:, half:].square().sum(1))
-        cost = -torch.stack(log_densities).logsumexp(0)  # (G, B) -> (B,)
-        nearest = torch.stack(residuals).amin(0)  # (G, B) -> (B,)
+        cost = -torch.stack(log_densities).double().logsumexp(0)  # (G, B) -> (B,)
+        nearest = torch.stack(residuals).double().amin(0)  # (G, B) -> (B,)
         return cost, nearest.clamp_min(SMALLEST_SQUARE).log()
 
 

@@ -71,10 +71,10 @@ class Space:
     network: int
     layer: str
     tasks: range
-    own: Sequence[Gaussian]
-    """Each task with its own covariance."""
-    background: Sequence[Gaussian]
-    """Each task without its classes: one mean and the covariance of all its examples."""
+    described: Sequence[Moments]
+    """Of these tasks."""
+    floor: Tensor
+    """What is added to every covariance (F, F)."""
     pooled: Gaussian
     """The class means of all tasks with the covariance that all tasks share."""
     classes: Sequence[slice]
@@ -96,18 +96,24 @@ class Space:
             network,
             layer,
             range(network, network + len(described)),
-            [Gaussian.of(moments.mean, moments.shrunk() + floor) for moments in described],
-            [_background(moments, floor) for moments in described],
+            described,
+            floor,
             Gaussian.of(means, with_sphere(shared, LEAST_SHRINKAGE) + floor),
             [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)],
         )
 
+    def own(self, task: int) -> Gaussian:
+        """A task with its own covariance."""
+        moments = self.described[task - self.network]
+        return Gaussian.of(moments.mean, moments.shrunk() + self.floor)
 
-def _background(moments: Moments, floor: Tensor) -> Gaussian:
-    centred = moments.mean - moments.mean.mean(0)
-    between = centred.T @ centred / len(centred)  # (C, F) -> (F, F)
-    covariance = with_sphere(moments.shrunk() + between, LEAST_SHRINKAGE) + floor
-    return Gaussian.of(moments.mean.mean(0, keepdim=True), covariance)
+    def background(self, task: int) -> Gaussian:
+        """A task without its classes: one mean and the covariance of all its examples."""
+        moments = self.described[task - self.network]
+        centred = moments.mean - moments.mean.mean(0)
+        between = centred.T @ centred / len(centred)  # (C, F) -> (F, F)
+        covariance = with_sphere(moments.shrunk() + between, LEAST_SHRINKAGE) + self.floor
+        return Gaussian.of(moments.mean.mean(0, keepdim=True), covariance)
 
 
 @dataclass(frozen=True)
@@ -171,9 +177,15 @@ class TaskEvidence:
 
 
 def gather(
-    descriptions: Descriptions, x: Tensor, heads: Sequence[slice], run: RunNetwork, *, classes: bool
+    descriptions: Descriptions,
+    x: Tensor,
+    heads: Sequence[slice],
+    run: RunNetwork,
+    *,
+    classes: bool,
+    distances: bool = True,
 ) -> TaskEvidence:
-    """Compare inputs with all tasks; needs one forward pass per task."""
+    """Compare inputs with all tasks; needs one forward pass per task. ``distances``: ``nearest`` and ``relative``."""
     tasks, count = len(descriptions.inputs), len(x)
     input_costs, residuals = zip(*(density.costs(x) for density in descriptions.inputs), strict=True)
     networks = {space.network for space in descriptions.spaces}
@@ -181,8 +193,9 @@ def gather(
     empty = torch.full((len(networks), tasks, count), torch.nan, dtype=torch.float64)  # (K, T, N)
     own = {layer: empty.clone() for layer in layers if layer == INPUTS}
     pooled = {layer: empty.clone() for layer in layers}
-    nearest = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in layers}
-    relative = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in layers}
+    measured = layers if distances else []
+    nearest = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in measured}
+    relative = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in measured}
     of_outputs = torch.zeros(3, tasks, count, dtype=torch.float64)
     for task, head in enumerate(heads):
         if not (classes or task in networks):
@@ -194,11 +207,10 @@ def gather(
             features = run_of_task.features[space.layer]
             own_costs = own[space.layer][task] if space.layer in own else None
             _compare(space, features, own_costs, pooled[space.layer][task])
-            for home in _homes(space, descriptions.spaces):
-                position = home - space.network
-                to_classes = space.own[position].distances(features).amin(1)  # (N, C) -> (N,)
+            for home in _homes(space, descriptions.spaces) if distances else ():
+                to_classes = space.own(home).distances(features).amin(1)  # (N, C) -> (N,)
                 nearest[space.layer][home] = to_classes
-                relative[space.layer][home] = to_classes - space.background[position].distances(features)[:, 0]
+                relative[space.layer][home] = to_classes - space.background(home).distances(features)[:, 0]
     entropies, energies, margins = of_outputs
     return TaskEvidence(
         inputs=torch.stack(input_costs),
@@ -223,9 +235,10 @@ def _homes(space: Space, spaces: Sequence[Space]) -> list[int]:
 def _compare(space: Space, features: Tensor, own: Tensor | None, pooled: Tensor) -> None:
     """Write the costs of the tasks described in a space (T, N)."""
     to_all = space.pooled.distances(features)  # (N, C of all tasks)
-    for task, gaussian, classes in zip(space.tasks, space.own, space.classes, strict=True):
+    for task, classes in zip(space.tasks, space.classes, strict=True):
         pooled[task] = -(-to_all[:, classes]).logsumexp(1)  # (N, C) -> (N,)
         if own is not None:
+            gaussian = space.own(task)
             own[task] = gaussian.log_volume - (-gaussian.distances(features)).logsumexp(1)  # (N, C) -> (N,)
 
 

@@ -33,6 +33,8 @@ NAME = "statistics"
 DRIFT_INPUTS = 2000
 """The most inputs by which a change of a network's features is measured."""
 CALIBRATION_INPUTS = 1000
+CALIBRATION_WORK = 20_000
+"""The most comparisons of a held-out input with a task when a task ends, unless there are very many tasks."""
 FOLDS = 5
 """Where no inputs are held out, each part of the data is compared with densities of the others."""
 PART = 500
@@ -96,11 +98,13 @@ class StatisticsKeeper:
         earlier = self._compensated(self._sample(train.x, DRIFT_INPUTS, task))
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
         described = self._described(task, train.x, labels)
-        evidence = self._calibration_evidence(task, train.x, labels, held_out.x, earlier, described)
+        known = held_out.x[:CALIBRATION_INPUTS]
+        evidence = self._calibration_evidence(task, train.x, labels, known[: _bounded(task)], earlier, described)
         imagined = self._imagined(task, train.x.shape[1:], [*earlier, described])
         combination = updated(Combination.stored(list(evidence.terms()), earlier), evidence, imagined)
-        assigned = torch.full((evidence.inputs.shape[1],), task)
-        unknown = calibrated(measures(evidence, assigned), self.settings.false_rejections)
+        of_task = self._evidence_alone(described, task, known) if len(known) else evidence
+        own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else task)
+        unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections)
         own = self._own_scale(task, evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
 
@@ -234,13 +238,16 @@ class StatisticsKeeper:
         """Whether all tasks have statistics."""
         return self.model.num_tasks > 0 and len(self.stored()) == self.model.num_tasks
 
-    def evidence(self, x: Tensor) -> TaskEvidence:
-        """How well inputs (N, ...) fit each task."""
-        return self._gather(self.stored(), x, self._descriptions())
+    def evidence(self, x: Tensor, *, distances: bool = True) -> TaskEvidence:
+        """How well inputs (N, ...) fit each task; with ``distances`` also by single tasks' covariances of features."""
+        return self._gather(self.stored(), x, self._descriptions(), distances=distances)
 
-    def _gather(self, stored: Sequence[Stored], x: Tensor, ready: Descriptions | None = None) -> TaskEvidence:
+    def _gather(
+        self, stored: Sequence[Stored], x: Tensor, ready: Descriptions | None = None, *, distances: bool = True
+    ) -> TaskEvidence:
         heads = self.model.heads[: len(stored)]
-        return gather(ready or Descriptions.of(stored), x, heads, self._pass, classes=self.classes)
+        descriptions = ready or Descriptions.of(stored)
+        return gather(descriptions, x, heads, self._pass, classes=self.classes, distances=distances)
 
     def _descriptions(self) -> Descriptions:
         """Prepared once for every state of the store."""
@@ -260,20 +267,24 @@ class StatisticsKeeper:
     def strangeness_to(self, task: int, x: Tensor) -> Tensor:
         """How strange inputs are to one task (N,), without asking the others."""
         stored = self.stored()[task]
-        density = InputDensity.stored(stored)
-        head = self.model.heads[task]
-        costs, residuals = density.costs(x)
-        entropies = torch.zeros(len(x), dtype=torch.float64)
+        alone = self._evidence_alone(stored, task, x)
+        return strangeness(alone, torch.zeros(len(x), dtype=torch.int64), [stored])
+
+    def _evidence_alone(self, stored: Stored, task: int, x: Tensor) -> TaskEvidence:
+        """How well inputs fit one task, as if it were the only one (1, N); without its features."""
+        costs, residuals = InputDensity.stored(stored).costs(x)
+        of_outputs = torch.zeros(3, len(x), dtype=torch.float64)
         if self.classes:
-            entropies = output_costs(self._pass(task, x, False).outputs[:, head])[0]
-        alone = TaskEvidence(
+            of_outputs = output_costs(self._pass(task, x, False).outputs[:, self.model.heads[task]])
+        entropies, energies, margins = of_outputs.unsqueeze(1)
+        return TaskEvidence(
             inputs=costs.unsqueeze(0),
             residuals=residuals.unsqueeze(0),
-            entropies=entropies.unsqueeze(0),
-            energies=entropies.unsqueeze(0),
-            margins=entropies.unsqueeze(0),
+            entropies=entropies,
+            energies=energies,
+            margins=margins,
+            classes=self.classes,
         )
-        return strangeness(alone, torch.zeros(len(x), dtype=torch.int64), [stored])
 
     def sizes(self) -> list[int]:
         """Bytes of each task's statistics."""
@@ -289,6 +300,11 @@ class StatisticsKeeper:
             }
             for task in self.stored()
         ]
+
+
+def _bounded(tasks: int) -> int:
+    """Held-out inputs that are compared with this many tasks: the work per task does not grow with their number."""
+    return max(100, CALIBRATION_WORK // max(tasks, 1))
 
 
 def common_labels(labels: Tensor) -> Tensor:
