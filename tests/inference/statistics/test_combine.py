@@ -129,7 +129,7 @@ def test_features_that_no_longer_speak_for_an_old_task_lose_weight(rng: Generato
     wrong = evidence_of(torch.zeros(2, 50, dtype=torch.float64), own=newest(rng, 2, 2.0, rows=50).unsqueeze(0))
     right = evidence_of(torch.zeros(2, 50, dtype=torch.float64), own=newest(rng, 2, 2.0, rows=50).flip(0).unsqueeze(0))
     own = NAMES.index(f"own {LAYER}")
-    without, doubted, confirmed = (updated(first, evidence, parts).weights for parts in ((), (wrong,), (right,)))
+    without, doubted, confirmed = (updated(first, evidence, parts).weights for parts in (None, {0: wrong}, {0: right}))
     assert float(doubted[own]) < 0.5 * float(without[own])
     assert float(confirmed[own]) > 0.9 * float(without[own])
     assert float(doubted[0]) > float(without[0])

@@ -118,10 +118,12 @@ def against_others(costs: Tensor, task: int) -> Tensor:
     return gaps[0] if len(gaps) == 1 else gaps.nanmean(0)
 
 
-def updated(combination: Combination, evidence: TaskEvidence, imagined: Sequence[TaskEvidence] = ()) -> Combination:
+def updated(
+    combination: Combination, evidence: TaskEvidence, imagined: Mapping[int, TaskEvidence] | None = None
+) -> Combination:
     """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one.
 
-    ``imagined`` is the evidence on inputs drawn from the densities of the earlier tasks, where these are good enough:
+    ``imagined`` is, by task, the evidence on inputs drawn from densities of earlier tasks, where these are good enough:
     it shows whether features still speak for old tasks. That the densities do is taken for granted.
     """
     terms, newest = evidence.terms(), evidence.num_tasks - 1
@@ -134,7 +136,7 @@ def updated(combination: Combination, evidence: TaskEvidence, imagined: Sequence
     flat = rows.flatten(1).T  # (N (T - 1), J)
     share = torch.full((len(flat),), 1.0 / newest, dtype=torch.float64)  # every input counts once
     if imagined:
-        old = torch.cat([_imagined_rows(combination.names, part, task, spread) for task, part in enumerate(imagined)])
+        old = torch.cat([_imagined_rows(combination.names, part, task, spread) for task, part in imagined.items()])
         of_inputs = [index for index, name in enumerate(combination.names) if name in OF_INPUTS]
         old[:, of_inputs] = flat[:, of_inputs].mean(0)
         of_old = torch.full(

@@ -21,6 +21,7 @@ from metareplay.inference.statistics.evidence import (
 )
 from metareplay.inference.statistics.moments import AffineMap, Moments, MomentSums
 from metareplay.inference.statistics.passes import INPUTS, Pass, chosen_layers, in_parts, run_pass, total_bytes
+from metareplay.inference.statistics.rows import joined, part_of
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.unknown import calibrated, measures, strangeness
 from metareplay.inference.task_statistics import TaskStatistics
@@ -208,14 +209,18 @@ class StatisticsKeeper:
             parts.append(self._gather([*earlier, part], x[fold]))
         return joined(parts) if parts else self._gather([*earlier, described], x)
 
-    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> list[TaskEvidence]:
-        """Evidence on inputs drawn from the densities of the earlier tasks; none where inputs are too wide for that."""
+    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> dict[int, TaskEvidence]:
+        """Evidence on inputs drawn from the densities of earlier tasks; none where inputs are too wide for that."""
         if shape.numel() > MOST_IMAGINED:
-            return []
-        generator, count = generator_for(self.seed, "imagined", task), max(8, IMAGINED // max(task, 1))
-        drawn = [InputDensity.stored(part).draw(count, generator=generator) for part in stored[:task]]
-        ready = Descriptions.of(stored)
-        return [self._gather(stored, x.float().reshape(-1, *shape), ready) for x in drawn]
+            return {}
+        generator, total = generator_for(self.seed, "imagined", task), min(IMAGINED, _bounded(task))
+        chosen = torch.randperm(task, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
+        count = max(1, total // max(len(chosen), 1))
+        drawn = [InputDensity.stored(stored[index]).draw(count, generator=generator) for index in chosen]
+        if not drawn:
+            return {}
+        evidence = self._gather(stored, torch.cat(drawn).float().reshape(-1, *shape), distances=False)
+        return {index: part_of(evidence, slice(row * count, (row + 1) * count)) for row, index in enumerate(chosen)}
 
     def _own_scale(self, task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
         """Mean and standard deviation of the task's own distances, by which they are standardised."""
@@ -317,26 +322,3 @@ def common_labels(labels: Tensor) -> Tensor:
 def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Disjoint sets of indices that together are all."""
     yield from torch.randperm(count, generator=generator).chunk(FOLDS)
-
-
-def joined(parts: Sequence[TaskEvidence]) -> TaskEvidence:
-    """The evidence of several sets of inputs, one after another."""
-
-    def plain(values: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(values), dim=-1)
-
-    def by_layer(values: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        return {layer: plain([part[layer] for part in values]) for layer in values[0]}
-
-    return TaskEvidence(
-        inputs=plain([part.inputs for part in parts]),
-        residuals=plain([part.residuals for part in parts]),
-        entropies=plain([part.entropies for part in parts]),
-        energies=plain([part.energies for part in parts]),
-        margins=plain([part.margins for part in parts]),
-        own=by_layer([part.own for part in parts]),
-        pooled=by_layer([part.pooled for part in parts]),
-        nearest=by_layer([part.nearest for part in parts]),
-        relative=by_layer([part.relative for part in parts]),
-        classes=parts[0].classes,
-    )
