@@ -65,7 +65,7 @@ def evidence_of(tasks: int, networks: int, x: Tensor, asked: list[tuple[int, boo
 
     heads = [slice(2 * task, 2 * task + 2) for task in range(tasks)]
     descriptions = Descriptions.of([stored_task(task, networks) for task in range(tasks)])
-    return gather(descriptions, x, heads, run, classes=True)
+    return gather(descriptions, x, heads, run, classes=True, distances=range(tasks))
 
 
 def mixture_cost(features: Tensor, means: Tensor, covariance: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ Every quantity is a cost, lower for a better fit: (T, N), or (K, T, N) where it 
 tasks. In network k only the tasks from k on are described; the costs of others are NaN.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -183,9 +183,9 @@ def gather(
     run: RunNetwork,
     *,
     classes: bool,
-    distances: bool = True,
+    distances: Collection[int] = (),
 ) -> TaskEvidence:
-    """Compare inputs with all tasks; needs one forward pass per task. ``distances``: ``nearest`` and ``relative``."""
+    """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked."""
     tasks, count = len(descriptions.inputs), len(x)
     input_costs, residuals = zip(*(density.costs(x) for density in descriptions.inputs), strict=True)
     networks = {space.network for space in descriptions.spaces}
@@ -207,7 +207,7 @@ def gather(
             features = run_of_task.features[space.layer]
             own_costs = own[space.layer][task] if space.layer in own else None
             _compare(space, features, own_costs, pooled[space.layer][task])
-            for home in _homes(space, descriptions.spaces) if distances else ():
+            for home in (task for task in _homes(space, descriptions.spaces) if task in distances):
                 to_classes = space.own(home).distances(features).amin(1)  # (N, C) -> (N,)
                 nearest[space.layer][home] = to_classes
                 relative[space.layer][home] = to_classes - space.background(home).distances(features)[:, 0]

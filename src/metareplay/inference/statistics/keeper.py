@@ -1,6 +1,6 @@
 """The keeper of task statistics: takes them when a task has been learned, and lets them follow later changes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 
@@ -198,7 +198,7 @@ class StatisticsKeeper:
     ) -> TaskEvidence:
         """Evidence on inputs of the task that its statistics were not taken from."""
         if len(held_out):
-            return self._gather([*earlier, described], held_out[:CALIBRATION_INPUTS])
+            return self._gather([*earlier, described], held_out[:CALIBRATION_INPUTS], distances=[task])
         parts = []
         for fold in folds(len(x), generator_for(self.seed, "folds", task)):
             rest = torch.ones(len(x), dtype=torch.bool)
@@ -206,8 +206,8 @@ class StatisticsKeeper:
             if not len(fold) or not rest.any():
                 continue
             part = self._described(task, x[rest], labels[rest]) if len(x) > FOLDS else described
-            parts.append(self._gather([*earlier, part], x[fold]))
-        return joined(parts) if parts else self._gather([*earlier, described], x)
+            parts.append(self._gather([*earlier, part], x[fold], distances=[task]))
+        return joined(parts) if parts else self._gather([*earlier, described], x, distances=[task])
 
     def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> dict[int, TaskEvidence]:
         """Evidence on inputs drawn from the densities of earlier tasks; none where inputs are too wide for that."""
@@ -219,7 +219,7 @@ class StatisticsKeeper:
         drawn = [InputDensity.stored(stored[index]).draw(count, generator=generator) for index in chosen]
         if not drawn:
             return {}
-        evidence = self._gather(stored, torch.cat(drawn).float().reshape(-1, *shape), distances=False)
+        evidence = self._gather(stored, torch.cat(drawn).float().reshape(-1, *shape))
         return {index: part_of(evidence, slice(row * count, (row + 1) * count)) for row, index in enumerate(chosen)}
 
     def _own_scale(self, task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
@@ -245,10 +245,11 @@ class StatisticsKeeper:
 
     def evidence(self, x: Tensor, *, distances: bool = True) -> TaskEvidence:
         """How well inputs (N, ...) fit each task; with ``distances`` also by single tasks' covariances of features."""
-        return self._gather(self.stored(), x, self._descriptions(), distances=distances)
+        tasks = range(self.model.num_tasks) if distances else ()
+        return self._gather(self.stored(), x, self._descriptions(), distances=tasks)
 
     def _gather(
-        self, stored: Sequence[Stored], x: Tensor, ready: Descriptions | None = None, *, distances: bool = True
+        self, stored: Sequence[Stored], x: Tensor, ready: Descriptions | None = None, *, distances: Collection[int] = ()
     ) -> TaskEvidence:
         heads = self.model.heads[: len(stored)]
         descriptions = ready or Descriptions.of(stored)
@@ -320,5 +321,5 @@ def common_labels(labels: Tensor) -> Tensor:
 
 
 def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Disjoint sets of indices that together are all."""
-    yield from torch.randperm(count, generator=generator).chunk(FOLDS)
+    """Disjoint sets of indices that together are all; fewer for very few."""
+    yield from torch.randperm(count, generator=generator).chunk(min(FOLDS, max(2, count // 20)))
