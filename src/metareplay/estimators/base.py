@@ -15,6 +15,7 @@ from metareplay.errors import CheckpointError, ConfigError, DataError, NotTraine
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.methods import default_network
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
@@ -43,7 +44,8 @@ class ContinualEstimator:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         settings = dict(settings or {})
-        method, network = settings.get("method", method), settings.get("network", network or self.default_network)
+        method = settings.get("method", method)
+        network = settings.get("network", network or default_network(method, self.default_network))
         network = network if isinstance(network, str) else name_of(network)
         of_runs = ("benchmark", "data_dir", "data_seed", "threads")
         if wrong := [key for key in settings if key in of_runs or key.startswith("data.")]:

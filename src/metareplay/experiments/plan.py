@@ -15,6 +15,7 @@ from metareplay.data.reading import absolute
 from metareplay.errors import ConfigError, DataError
 from metareplay.experiments.run_folder import read_settings, stored_config
 from metareplay.learner.config import RunConfig, Source, build_config, without_inert
+from metareplay.learner.methods import default_network
 from metareplay.learner.recipe_book import OWN_DATA, default_settings
 from metareplay.nets.registry import network_factory
 from metareplay.settings import flatten
@@ -98,7 +99,8 @@ def make_plan(
         info, settings = described(benchmark), _as_read(settings, benchmark)
     else:
         info = benchmark_named(_known(settings.get("benchmark", "split-digits")))
-    method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
+    method = str(settings.get("method", "pr-bbb"))
+    network = str(settings.get("network") or default_network(method, info.default_network))
     defaults, recipe = default_settings(info.name, method, network, published=published)
     threads = max(1, (os.cpu_count() or 1) // jobs) if info.needs_data else 1
     config = build_config({**defaults, "threads": threads}, settings, origin, stored=stored is not None)
@@ -119,7 +121,7 @@ def default_folder(settings: Mapping[str, Any]) -> Path:
         name = Path(str(settings["data.path"]).removeprefix("hf:").rstrip("/")).name.partition(".")[0] or "data"
     else:
         info = benchmark_named(_known(settings.get("benchmark", "split-digits")))
-        name, network = info.name, network or info.default_network
+        name, network = info.name, network or default_network(str(method), info.default_network)
     network = str(network or "").replace(":", ".")  # a user's own is module:function
     return Path("runs") / "-".join(filter(None, (name, method, network)))
 

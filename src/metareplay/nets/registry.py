@@ -50,6 +50,11 @@ def is_mlp(name: str) -> bool:
     return re.fullmatch(NETWORKS["mlp"].pattern, name) is not None
 
 
+def is_linear(name: str) -> bool:
+    """Whether a name is that of a single linear layer."""
+    return name == "mlp"
+
+
 def is_own(name: str) -> bool:
     """Whether a name is that of a user's own function."""
     return ":" in name

@@ -61,7 +61,7 @@ class TaskTrainer:
         self.model, self.strategy, self.jobs, self.examples = model, strategy, list(jobs), examples
         self.settings, self.objective, self.noise = settings, objective, noise
         epochs = max(job.batches.batches_per_epoch for job in self.jobs) * (settings.epochs or 1)
-        self.iterations = settings.iterations or epochs
+        self.iterations = (settings.iterations or epochs) if strategy.takes_steps else 0
         self.iteration = 0
         of_jobs = [parameter for job in self.jobs for parameter in model.task_map.trained_parameters(job.task)]
         self.parameters = list(dict.fromkeys(of_jobs))

@@ -10,6 +10,7 @@ from metareplay.batches.auxiliary import AuxiliaryOutputs
 from metareplay.errors import ConfigError
 from metareplay.posteriors.families.gaussian import GaussianSettings
 from metareplay.settings import Composition, Settings
+from metareplay.strategies.base import StrategyPart
 
 
 class TrainingSettings(Settings):
@@ -81,7 +82,11 @@ class TrainingSettings(Settings):
         return self
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """Settings of plateaus when plateaus are not detected."""
+        """All without training steps; settings of plateaus when plateaus are not detected."""
+        strategy = composition.parts().get("strategy")
+        if isinstance(strategy, StrategyPart) and strategy.closed_form:
+            reason = "its weights are computed in closed form, without training steps"
+            return {f"{self.group}.{name}": reason for name in type(self).model_fields}
         if self.plateau_patience is not None:
             return {}
         reason = "the learning rate is not reduced on a plateau; set training.plateau_patience"
