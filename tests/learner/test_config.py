@@ -562,6 +562,10 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.finetune_prior_scale": 0.5,
     "strategy.finetune_others": "random",
     "strategy.finetune_own_share": 0.3,
+    "strategy.shrinkage": 0.5,
+    "features.size": 32,
+    "features.mean": [0.5],
+    "features.std": [0.5],
     "training.iterations": 11,
     "training.epochs": 2,
     "training.batch_size": 3,
@@ -628,6 +632,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "posterior.keep_network_init": {"hypernet.initialisation": "gaussian"},
     "training.plateau_factor": {"training.plateau_patience": 2},
     "training.plateau_floor": {"training.plateau_patience": 2},
+    **{key: {"network": "features:efficientnet-lite0"} for key in ("features.size", "features.mean", "features.std")},
 }
 """What has to be chosen so that a setting has an effect; all others have one with the first method that has them."""
 

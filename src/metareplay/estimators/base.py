@@ -14,10 +14,12 @@ from metareplay.data.frame_examples import plain_inputs
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import build_config
+from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.methods import default_network
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
+from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features
 from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
@@ -60,6 +62,8 @@ class ContinualEstimator:
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
         self.scaling = Scaling({})
+        self.extractor: Extractor | None = None
+        """What turns inputs into features, if the network has a backbone and a task was learned."""
         self.inputs: Mapping[str, Any] = {}
         """How files and data frames are turned into inputs, if the model learned from such."""
 
@@ -76,7 +80,14 @@ class ContinualEstimator:
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input."""
-        return self._trained().input_shape
+        shape = self._shape()
+        return self._trained().input_shape if shape is None else shape
+
+    def _shape(self) -> tuple[int, ...] | None:
+        """The same; None before the first task."""
+        if self.extractor is not None:
+            return self.extractor.input_shape
+        return None if self.learner is None else self.learner.input_shape
 
     def _learn(self, x: Tensor, y: Tensor, info: TaskInfo, width: int, progress: bool) -> None:
         """Train on a new task; if anything goes wrong, the model is left unchanged."""
@@ -84,18 +95,30 @@ class ContinualEstimator:
             known = ", ".join(self.task_names)
             raise ConfigError(f"a task named {info.name!r} was learned already; choose another name (known: {known})")
         fresh = self.learner is None
-        if self.learner is None:
+        if fresh:
             self.scaling = (
                 Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
             )
-            self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
-        learner, split = self.learner, TaskData(self.scaling.x(x), self.scaling.y(y))
         try:
+            split = TaskData(self._features(self.scaling.x(x), keep=True), self.scaling.y(y))
+            if self.learner is None:
+                self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(split.x.shape[1:]))
+            learner = self.learner
             self._train(learner, lambda: learner.begin_task(split, width), info.name, progress, split)
         except BaseException:
-            self.learner = None if fresh else learner
+            if fresh:
+                self.learner = self.extractor = None
             raise
         self.tasks.append(info)
+
+    def _features(self, x: Tensor, *, keep: bool) -> Tensor:
+        """Standardised inputs as the learner sees them: as they are, or features of a backbone."""
+        if not is_features(self.config.network):
+            return x
+        if self.extractor is None:
+            backbone = find_backbone(self.config.network, self.config.get(BackboneSettings))
+            self.extractor = Extractor.of(backbone, x, self.scaling, standardise=self.standardise)
+        return self.extractor.features(x, keep=keep)
 
     def _train(
         self,
@@ -159,8 +182,9 @@ class ContinualEstimator:
         return self.task_names.index(str(task))
 
     def _inputs(self, x: Inputs) -> Tensor:
-        shape = self._trained().input_shape
-        return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
+        self._trained()
+        inputs = to_inputs(plain_inputs(x, self.inputs), self.input_shape)
+        return self._features(self.scaling.x(inputs), keep=False)
 
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""
@@ -177,7 +201,10 @@ class ContinualEstimator:
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder (safetensors and JSON)."""
-        save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
+        extractor, scaling, inputs = self.extractor, self.scaling.tensors, dict(self.inputs)
+        if extractor is not None:
+            scaling, inputs = {**scaling, **extractor.tensors()}, {**inputs, FACTS: extractor.facts()}
+        save_model(Path(folder), self._trained(), self.tasks, scaling, inputs)
 
     @classmethod
     def load(cls, folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> Self:
@@ -195,7 +222,8 @@ class ContinualEstimator:
             raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
         estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))
         estimator.config, estimator.learner, estimator.tasks = stored.learner.config, stored.learner, stored.tasks
-        estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs
+        estimator.scaling, estimator.inputs = Scaling(stored.scaling), without_features(stored.inputs)
+        estimator.extractor = stored_extractor(estimator.config, stored.inputs, stored.scaling)
         return estimator
 
 

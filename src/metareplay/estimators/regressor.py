@@ -48,7 +48,7 @@ class ContinualRegressor(ContinualEstimator):
         ``y`` may be the name of a column of a data frame.
         """
         examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
-        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         targets = to_real_targets(raw)
         if len(targets) != len(x):
             raise DataError(f"{len(x)} inputs but {len(targets)} targets; both need one row per example")
@@ -84,7 +84,7 @@ class ContinualRegressor(ContinualEstimator):
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""
-        shape, examples = self._trained().input_shape, scored_examples(X, y, self.inputs)
+        shape, examples = self.input_shape, scored_examples(X, y, self.inputs)
         inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
         targets = to_real_targets(raw).double().numpy()
         if len(targets) != len(inputs):
