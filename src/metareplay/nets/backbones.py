@@ -7,10 +7,9 @@ The backbone itself is no part of the main network: inputs are turned into featu
 import difflib
 import hashlib
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -18,11 +17,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from metareplay.errors import ConfigError, DataError
+from metareplay.nets.backbone_parts import BACKBONES, Loaded
 from metareplay.nets.base import NETWORKS, ActivationSettings, NetworkFactory, NetworkPart, register_network
 from metareplay.nets.mlp import MLP
 from metareplay.nets.own import load_function, words_of
-from metareplay.parts import Registry
-from metareplay.settings import Composition, Part, Settings
+from metareplay.nets.transformers_backbone import load_transformer
+from metareplay.settings import Composition, Settings
 
 PREFIX = "features:"
 AT_ONCE = 10
@@ -44,28 +44,6 @@ class BackboneSettings(Settings):
     std: tuple[float, ...] = Field(
         (), description="standard deviation of each colour channel; empty: what the backbone is known for"
     )
-
-
-class Loaded(NamedTuple):
-    """A backbone as it was found: inputs (N, ...) -> features (N, F), and how images are prepared for it."""
-
-    module: nn.Module
-    size: int | None = None
-    mean: tuple[float, ...] = ()
-    std: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class BackbonePart(Part):
-    """A backbone that has a name."""
-
-    description: str
-    load: Callable[[], Loaded]
-    """Refuses, with a ConfigError, if a package is missing."""
-
-
-BACKBONES: Registry[BackbonePart] = Registry("backbone")
-register_backbone = BACKBONES.register
 
 
 @dataclass(frozen=True)
@@ -156,8 +134,6 @@ def _load(name: str) -> Loaded:
             f"network={PREFIX}{name}: there is no such backbone{hint} give {', '.join(BACKBONES)}, module:function, or "
             "the name or folder of a transformers model"
         )
-    from metareplay.nets.transformers_backbone import load_transformer
-
     return load_transformer(name)
 
 

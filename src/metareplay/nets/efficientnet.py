@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from metareplay.errors import ConfigError
-from metareplay.nets.backbones import BackbonePart, Loaded, register_backbone
+from metareplay.nets.backbone_parts import BackbonePart, Loaded, register_backbone
 
 NAME = "efficientnet-lite0"
 SIZE = 112

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from metareplay.data.offline import is_offline
 from metareplay.errors import ConfigError
-from metareplay.nets.backbones import Loaded
+from metareplay.nets.backbone_parts import Loaded
 from metareplay.nets.own import words_of
 
 UNUSED = ("pooler.", "vision_model.pooler.")
