@@ -85,11 +85,6 @@ def build_own(name: str, function: Callable[..., Any], input_shape: tuple[int, .
                 f"network={name!r}: the weight {weight!r} of a lazy layer has no shape yet; "
                 "use a layer with a fixed input size"
             )
-        if not parameter.requires_grad:
-            raise ConfigError(
-                f"network={name!r}: the weight {weight!r} is frozen (requires_grad=False), but every weight gets a "
-                "posterior and would change; make fixed tensors buffers (register_buffer), or precompute their features"
-            )
     return network
 
 
