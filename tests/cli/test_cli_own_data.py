@@ -99,7 +99,7 @@ def test_a_class_alone_is_refused_before_anything_is_learned(command: Command, t
     options = ["--data", tmp_path / "rows.csv", "--label", "kind", "--tasks-by", "month", "--network", "mlp-4", *tiny]
     refused = command("run", *options, "--out", tmp_path / "run")
     assert refused.code == 2
-    assert "task 'june' has only the class 'c', and pr-bbb tells classes apart within a task" in refused.err
+    assert "task 'june' has only one class, 'c', and pr-bbb tells classes apart within a task" in refused.err
     assert not (tmp_path / "run").exists()
     assert command("run", *options, "--method", "exp-replay", "--out", tmp_path / "run").code == 0
 

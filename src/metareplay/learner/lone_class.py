@@ -15,7 +15,7 @@ def refuse_lone_classes(config: RunConfig, problem: Problem, scenario: Scenario,
     for task in tasks:
         if len(task.classes) < 2:
             raise DataError(
-                f"task {task.name!r} has only the class {task.classes[0]!r}, and {config.method} tells classes apart "
+                f"task {task.name!r} has only one class, {task.classes[0]!r}, and {config.method} tells classes apart "
                 "within a task: learn it together with another class, or choose a method in which the classes of all "
                 "tasks compete: exp-replay (keeps some inputs of each task), joint (keeps all), or without old data "
                 "vcl-growing or ewc-growing"
