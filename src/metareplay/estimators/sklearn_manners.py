@@ -158,11 +158,11 @@ class SklearnManners:
 
     def _refuse_other_features(self, x: Any) -> None:
         """Name the numbers of features as scikit-learn does, if those of a table differ."""
-        own, given = self.input_shape, getattr(x, "shape", ())
-        if isinstance(x, np.ndarray) and len(given) == 2 and len(own) == 1 and given[1:] != own:
+        own = self.input_shape
+        if isinstance(x, np.ndarray) and x.ndim == 2 and len(own) == 1 and x.shape[1:] != own:
             raise InvalidData(
-                f"X has {given[1]} features, but {type(self).__name__} is expecting {own[0]} features as input: inputs "
-                f"have shape {given[1:]} per example, but this model was trained on inputs of shape {own}"
+                f"X has {x.shape[1]} features, but {type(self).__name__} is expecting {own[0]} features as input: "
+                f"inputs have shape {x.shape[1:]} per example, but this model was trained on inputs of shape {own}"
             )
 
     # Tags.
@@ -187,10 +187,9 @@ class SklearnManners:
         )
 
 
-@cache
 def _parameters(estimator: type) -> tuple[str, ...]:
     """The names of the arguments of a class."""
-    return tuple(name for name in inspect.signature(estimator).parameters)
+    return tuple(inspect.signature(estimator).parameters)
 
 
 @contextmanager
