@@ -182,6 +182,8 @@ def plain_labels(y: Any) -> list[Hashable]:
             raise DataError(f"the label {value!r} in row {row} is not hashable; use strings, numbers or tuples")
         if isinstance(value, float) and value != value:
             raise DataError(f"the label in row {row} is missing (NaN); every example needs a label")
+        if value in (float("inf"), float("-inf")):
+            raise DataError(f"the label in row {row} is not a class: Input y contains infinity; correct or remove it")
     return values
 
 
