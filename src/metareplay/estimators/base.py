@@ -1,5 +1,6 @@
 """What classifier and regressor share: learning, storing, and keeping track of their tasks."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.data.frame_examples import plain_inputs, scored_examples
-from metareplay.errors import CheckpointError, ConfigError, DataError
+from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.inference.answers import Answer
@@ -23,6 +24,7 @@ from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
+from metareplay.training.watch import Notice
 
 Array = npt.NDArray[Any]
 
@@ -132,10 +134,11 @@ class ContinualEstimator(SklearnManners):
             observer.stage_begins(Stage(0, 1, name), 0, trainer.iterations)
             for step in trainer:
                 observer.step(step)
+                _warn(name, step.notice)
             if new is None:
                 learner.finish_update(trainer)
             else:
-                learner.finish_task(new)
+                _warn(name, learner.finish_task(new))
         except BaseException:
             learner.restore(*before)
             raise
@@ -231,6 +234,12 @@ class ContinualEstimator(SklearnManners):
 
 
 _CLASSES = {"classification": "ContinualClassifier", "regression": "ContinualRegressor"}
+
+
+def _warn(task: str, notice: Notice | None) -> None:
+    """A warning that points to the user's call of ``learn_task``."""
+    if notice is not None:
+        warnings.warn(f"task {task!r}: {notice.text}", TrainingWarning, stacklevel=5)
 
 
 def _terminal_progress() -> LiveProgress:
