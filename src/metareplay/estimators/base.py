@@ -16,12 +16,8 @@ from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingW
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.inference.answers import Answer
-<<<<<<< HEAD
-from metareplay.learner.config import build_config
-from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
-=======
 from metareplay.learner.config import RunConfig, build_config
->>>>>>> main
+from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.methods import default_network
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
@@ -52,11 +48,6 @@ class ContinualEstimator(SklearnManners):
         standardise: bool = True,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-<<<<<<< HEAD
-        settings = dict(settings or {})
-        method = settings.get("method", method)
-        network = settings.get("network", network or default_network(method, self.default_network))
-=======
         self.method, self.network, self.seed = method, network, seed
         self.standardise, self.settings = standardise, settings
         self.config = self._checked_config()
@@ -66,9 +57,9 @@ class ContinualEstimator(SklearnManners):
         """The configuration that the arguments make."""
         if not isinstance(self.settings, Mapping | None):
             raise ConfigError(f"settings={self.settings!r} is not a mapping of settings to values; give a dict")
-        settings, default = dict(self.settings or {}), self.network or self.default_network
-        method, network = settings.get("method", self.method), settings.get("network", default)
->>>>>>> main
+        settings = dict(self.settings or {})
+        method = settings.get("method", self.method)
+        network = settings.get("network", self.network or default_network(method, self.default_network))
         network = network if isinstance(network, str) else name_of(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
@@ -215,24 +206,19 @@ class ContinualEstimator(SklearnManners):
         return self.task_names.index(str(task))
 
     def _inputs(self, x: Inputs) -> Tensor:
-<<<<<<< HEAD
         self._trained()
-        inputs = to_inputs(plain_inputs(x, self.inputs), self.input_shape)
-        return self._features(self.scaling.x(inputs), keep=False)
-=======
-        shape = self._trained().input_shape
         with value_errors():
             self._refuse_other_features(x)
-            return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
+            inputs = self.scaling.x(to_inputs(plain_inputs(x, self.inputs), self.input_shape))
+        return self._features(inputs, keep=False)
 
     def _scored(self, x: Inputs, y: Targets | None) -> tuple[Tensor, Any]:
         """Inputs in the user's units and raw targets, to score predictions with."""
-        shape = self._trained().input_shape
+        self._trained()
         with value_errors():
             self._refuse_other_features(x)
             examples = scored_examples(x, y, self.inputs)
-            return inputs_and_targets(examples.x, examples.y, shape)
->>>>>>> main
+            return inputs_and_targets(examples.x, examples.y, self.input_shape)
 
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""
@@ -268,18 +254,12 @@ class ContinualEstimator(SklearnManners):
         problem = stored.learner.problem
         if problem != cls.problem:
             raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
-<<<<<<< HEAD
-        estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))
-        estimator.config, estimator.learner, estimator.tasks = stored.learner.config, stored.learner, stored.tasks
-        estimator.scaling, estimator.inputs = Scaling(stored.scaling), without_features(stored.inputs)
-        estimator.extractor = stored_extractor(estimator.config, stored.inputs, stored.scaling)
-=======
         config = stored.learner.config
         estimator = cls(config.method, config.network, seed=config.seed, standardise=bool(stored.scaling))
         estimator.settings = changed_settings(estimator.config, config) or None
         estimator.config, estimator.learner, estimator.tasks = config, stored.learner, stored.tasks
-        estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs
->>>>>>> main
+        estimator.scaling, estimator.inputs = Scaling(stored.scaling), without_features(stored.inputs)
+        estimator.extractor = stored_extractor(config, stored.inputs, stored.scaling)
         return estimator
 
 

@@ -133,12 +133,7 @@ class ContinualClassifier(ContinualEstimator):
         self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None
     ) -> float:
         """Accuracy: the fraction of correct labels."""
-<<<<<<< HEAD
-        shape, examples = self.input_shape, scored_examples(X, y, self.inputs)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
-=======
         inputs, raw = self._scored(X, y)
->>>>>>> main
         labels = plain_labels(raw)
         if len(labels) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")

@@ -84,12 +84,7 @@ class ContinualRegressor(ContinualEstimator):
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""
-<<<<<<< HEAD
-        shape, examples = self.input_shape, scored_examples(X, y, self.inputs)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
-=======
         inputs, raw = self._scored(X, y)
->>>>>>> main
         targets = to_real_targets(raw).double().numpy()
         if len(targets) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")
