@@ -81,6 +81,7 @@ class ContinualLearner:
         used, held_out = self._split(task, train)
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
+        self.predictor.calibrate(task, used, held_out)
 
     def finish_update(self, trainer: TaskTrainer) -> None:
         """Let what is stored about the tasks follow an update of their posteriors."""
