@@ -50,8 +50,8 @@ def frequencies(labels: Tensor, classes: int) -> Tensor:
 def fit_classes(outputs: Tensor, right: Tensor, share: Tensor, prior: Tensor) -> ClassCalibration:
     """From outputs (S, N, C), whether each answer is right (N,), and for how many examples each counts (N,).
 
-    The most probable temperature and doubt, when temperatures near 1 are more probable beforehand, and one more answer
-    has been wrong.
+    The most probable temperature and doubt, when temperatures near 1 are more probable beforehand, and half an
+    answer more has been wrong.
     """
     chosen = log_predictive(log_likelihoods(outputs)).argmax(1, keepdim=True)  # (N, 1)
     frequent = prior[chosen.squeeze(1)]  # (N,)
@@ -62,6 +62,6 @@ def fit_classes(outputs: Tensor, right: Tensor, share: Tensor, prior: Tensor) ->
         mixed = (1 - DOUBTS).unsqueeze(1) * confidence + DOUBTS.unsqueeze(1) * frequent  # (doubts, N)
         mixed = mixed.clamp(1e-12, 1 - 1e-12)
         likelihood = torch.where(right, mixed.log(), (-mixed).log1p())  # (doubts, N)
-        losses.append(0.5 * temperature.log().square() - DOUBTS.log() - (share * likelihood).sum(1))  # (doubts,)
+        losses.append(0.5 * (temperature.log().square() - DOUBTS.log()) - (share * likelihood).sum(1))  # (doubts,)
     best = int(torch.stack(losses).argmin())
     return ClassCalibration(TEMPERATURES[best // len(DOUBTS)], DOUBTS[best % len(DOUBTS)], prior)

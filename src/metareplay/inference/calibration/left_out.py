@@ -6,6 +6,7 @@ inputs.
 """
 
 from collections.abc import Iterator
+from math import log
 from typing import NamedTuple
 
 import torch
@@ -18,6 +19,9 @@ WIDTHS = (0.5, 1.0, 2.0)
 """Of Gaussian kernels, relative to the median distance of inputs."""
 RIDGES = torch.logspace(-4, 1, 16, dtype=torch.float64)
 """Relative to the mean of a kernel's diagonal."""
+
+ALIKE = 1.3
+"""Fits are as close as another if their residuals are larger or smaller by at most this factor."""
 
 
 class Fit(NamedTuple):
@@ -56,18 +60,17 @@ def right_when_left_out(x: Tensor, labels: Tensor, classes: int) -> Tensor:
 def residuals_when_left_out(x: Tensor, y: Tensor, residuals: Tensor) -> Tensor:
     """Residuals of examples that were left out, by fits as close as that of the network whose residuals are given.
 
+    A network that follows its examples more closely than the best kernel errs more on new ones, and so do these fits.
     (n, F), (n, D), (n, D) -> (n, D)
     """
-    close = float(residuals.double().square().mean())
-    alike = [
-        min(of_kernel, key=lambda fit: abs(_log(float(fit.residuals.square().mean())) - _log(close)))
-        for of_kernel in fits(x, y)
-    ]
+    size = residuals.double().square().mean().clamp_min(1e-12).sqrt()
+
+    def unlike(fit: Fit) -> float:
+        return float((fit.residuals.square().mean().clamp_min(1e-12).sqrt() / size).log().abs())
+
+    closest = [min(of_kernel, key=unlike) for of_kernel in fits(x, y)]
+    alike = [fit for fit in closest if unlike(fit) <= log(ALIKE)] or [min(closest, key=unlike)]
     return min(alike, key=lambda fit: float(fit.left_out.square().sum())).left_out
-
-
-def _log(value: float) -> float:
-    return float(torch.tensor(max(value, 1e-12)).log())
 
 
 def _standardised(x: Tensor) -> Tensor:
