@@ -42,8 +42,8 @@ class Context(NamedTuple):
     """The task of each input (N,)."""
     labels: Tensor | None = None
     """The label of each class of each task, in task order (C,): tasks may share labels; None if they do not."""
-    given: bool = False
-    """Whether the task was given, so that no other is possible."""
+    alone: bool = False
+    """Whether the task was given or chosen for good, so that no other is possible."""
     unknown: Tensor | None = None
     """How far each answer gives way to what is known without the input (N,); None: as published, not calibrated."""
 
@@ -105,7 +105,7 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
         """The answer of one task's networks."""
         chosen = torch.full((len(x),), task)
         strangeness = self.keeper.strangeness_to(task, x) if self.keeper.available else None
-        return self._asked(x, alone(chosen, self.model.num_tasks), Context(chosen, labels, given=True), strangeness)
+        return self._asked(x, alone(chosen, self.model.num_tasks), Context(chosen, labels, alone=True), strangeness)
 
     def _inferred(self, x: Tensor, contest: Contest, batch_wise: int | None, labels: Tensor | None) -> AnyAnswer:
         """The answer of the task chosen for each input, or of all that are probable; only these are sampled.
@@ -127,11 +127,10 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
         scores = contest.scores()  # (T, N)
         chosen = choose_tasks(scores, batch_wise)
         probabilities = contest.probabilities(scores) if batch_wise is None else None
-        asked = alone(chosen, tasks)
-        if self.calibrated and probabilities is not None:
-            asked = shares(probabilities, chosen)
+        mixes = self.calibrated and probabilities is not None
+        asked = shares(probabilities, chosen) if mixes and probabilities is not None else alone(chosen, tasks)
         strangeness = self._strangeness(x, chosen, contest)
-        answer = self._asked(x, asked, Context(chosen, labels), strangeness)
+        answer = self._asked(x, asked, Context(chosen, labels, alone=not mixes), strangeness)
         return replace(answer, scores=scores, task_probabilities=self._with_doubt(probabilities, strangeness))
 
     def _asked(self, x: Tensor, asked: Tensor, context: Context, strangeness: Tensor | None) -> AnyAnswer:

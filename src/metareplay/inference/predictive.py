@@ -31,6 +31,9 @@ class WeightSamples:
     up.
     """
 
+    convert: Callable[[Tensor], Tensor] | None = None
+    """Outputs -> log p(y | w, x), if not as usual."""
+
     def __init__(
         self,
         model: ContinualModel,
@@ -41,10 +44,10 @@ class WeightSamples:
         columns: slice,
         batch_size: int = 500,
         autocast: bool = False,
-        log_likelihoods: Callable[[Tensor], Tensor] | None = None,
+        convert: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.model, self.generator, self.columns = model, generator, columns
-        self._log_likelihoods = log_likelihoods
+        self.convert = convert
         self.batch_size, self.autocast = batch_size, autocast
         self.posterior, self.buffers = model.posterior(task), model.buffers(task)
         members = members_of(self.posterior)[1]
@@ -67,7 +70,7 @@ class WeightSamples:
 
     def draw_log_likelihoods(self, samples: int, x: Tensor) -> Tensor:
         """log p(y | w, x) (S, N, C) for the next weight samples."""
-        return (self._log_likelihoods or log_likelihoods)(self.draw(samples, x))
+        return (self.convert or log_likelihoods)(self.draw(samples, x))
 
     def _noise(self, x: Tensor) -> AbstractContextManager[None]:
         """A few networks draw random numbers when they predict; without inputs there is nothing to draw."""

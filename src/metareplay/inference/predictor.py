@@ -17,6 +17,7 @@ from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_st
 from metareplay.inference.answers import ClassAnswer, RealAnswer
 from metareplay.inference.base import Assigned, Context, Predictor, Statistics
 from metareplay.inference.calibration.classes import ClassCalibration
+from metareplay.inference.calibration.strange import unknown_share
 from metareplay.inference.calibration.taking import CALIBRATION, SAMPLES, class_calibration, target_calibration
 from metareplay.inference.calibration.targets import TargetCalibration
 from metareplay.inference.criteria.agreement import expected_entropy
@@ -27,6 +28,8 @@ from metareplay.inference.networks import SCORED_AT_ONCE
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive
 from metareplay.inference.statistics.evidence import Stored
 from metareplay.seeding import generator_for
+
+SAMPLE_VARIANCE = "variance over weight samples"
 
 
 @final
@@ -70,7 +73,7 @@ class ClassPredictor(Predictor[ClassAnswer]):
             columns=self.model.heads[task],
             batch_size=settings.batch_size,
             autocast=settings.autocast,
-            log_likelihoods=convert,
+            convert=convert,
         )
 
     def _calibration(self, task: int, used: TaskData, held_out: TaskData) -> Stored:
@@ -81,13 +84,28 @@ class ClassPredictor(Predictor[ClassAnswer]):
     def _corrected(self, task: int) -> ClassCalibration:
         return ClassCalibration.stored(self.task_statistics.of(CALIBRATION, self.model.num_tasks)[task])
 
-    def _columns(self) -> list[slice]:
+    def tested(self, x: Tensor, task: int, wanted: Mapping[str, Statistic]) -> tuple[Statistics, ClassAnswer]:
+        """Statistics of a given task's raw predictions, and the calibrated answer, from the same weight samples."""
+        convert = self._corrected(task).log_likelihoods  # of log-likelihoods as well as of outputs
+
+        def corrected(statistic: Statistic) -> Statistic:
+            return lambda log_probs: statistic(convert(log_probs))
+
+        own = {f"{task} {name}": corrected(statistic) for name, statistic in self.wanted.items()}
+        raw = self.statistics(x, [task], {**wanted, **own})[0]
+        chosen, of_answer = torch.full((len(x),), task), {name: raw[f"{task} {name}"] for name in self.wanted}
+        share = torch.ones(len(x), dtype=torch.float64)
+        unknown = unknown_share(self.keeper.strangeness_to(task, x))
+        context = Context(chosen, alone=True, unknown=unknown)
+        return raw, self._answer([Assigned(task, torch.arange(len(x)), of_answer, share)], context)
+
+    def columns(self) -> list[slice]:
         """The columns of each task's classes when the classes of all tasks are concatenated."""
         stops = torch.tensor([head.stop - head.start for head in self.model.heads]).cumsum(0).tolist()
         return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
 
     def _answer(self, assigned: Sequence[Assigned], context: Context) -> ClassAnswer:
-        columns, count = self._columns(), len(context.chosen)
+        columns, count = self.columns(), len(context.chosen)
         probabilities = torch.zeros(count, columns[-1].stop, dtype=torch.float64)  # (N, C)
         for task, rows, statistics, share in assigned:
             of_task = statistics[LOG_PREDICTIVE].exp()  # p(y | x, task); (n, C_t)
@@ -97,18 +115,18 @@ class ClassPredictor(Predictor[ClassAnswer]):
             total = _in_order(assigned, "total", count)
         else:
             unknown = context.unknown.unsqueeze(1)  # (N, 1)
-            probabilities = (1 - unknown) * probabilities + unknown * self._prior(context)
-            aleatoric = (1 - context.unknown) * aleatoric
+            probabilities = probabilities + unknown * (self._prior(context) - probabilities)
             total = entropy(by_label(probabilities, context.labels))
+            aleatoric = torch.minimum((1 - context.unknown) * aleatoric, total)
         return ClassAnswer(task=context.chosen, probabilities=probabilities, total=total, aleatoric=aleatoric)
 
     def _prior(self, context: Context) -> Tensor:
-        """The frequencies of classes, known without looking at the inputs: of the given task, or of all (N, C)."""
-        columns = self._columns()
+        """Class frequencies, known without looking at the inputs: of the task that answers, or of all (N, C)."""
+        columns = self.columns()
         prior = torch.zeros(len(columns), columns[-1].stop, dtype=torch.float64)  # (T, C)
         for task, of_task in enumerate(columns):
             prior[task, of_task] = self._corrected(task).prior
-        return prior[context.chosen] if context.given else prior.mean(0, keepdim=True)
+        return prior[context.chosen] if context.alone else prior.mean(0, keepdim=True)
 
     def _one_softmax_answer(self, x: Tensor, labels: Tensor | None) -> ClassAnswer:
         last = self.model.num_tasks - 1  # the task is unknown: batch-norm statistics are those of the last one
@@ -116,9 +134,9 @@ class ClassPredictor(Predictor[ClassAnswer]):
         wanted = self.wanted if labels is None else {**self.wanted, **_of_labels(labels)}
         statistics = _log_likelihood_statistics(self.outputs(x, last, every_output=True)[..., :known], wanted)
         probabilities = statistics[LOG_PREDICTIVE].exp()  # (N, C)
-        stops = torch.tensor([column.stop for column in self._columns()])
+        stops = torch.tensor([column.stop for column in self.columns()])
         task = torch.bucketize(probabilities.argmax(1), stops, right=True)  # the task whose class it is; (N,)
-        by_task = torch.stack([probabilities[:, column].sum(1) for column in self._columns()], dim=1)  # (N, T)
+        by_task = torch.stack([probabilities[:, column].sum(1) for column in self.columns()], dim=1)  # (N, T)
         return ClassAnswer(
             task=task,
             task_probabilities=by_task,
@@ -153,7 +171,7 @@ class RealPredictor(Predictor[RealAnswer]):
     """Predicts real targets."""
 
     problem = "regression"
-    wanted: ClassVar[Mapping[str, Statistic]] = {"mean": _mean, "variance": _variance}
+    wanted: ClassVar[Mapping[str, Statistic]] = {"mean": _mean, SAMPLE_VARIANCE: _variance}
 
     def _statistics(
         self,
@@ -176,7 +194,7 @@ class RealPredictor(Predictor[RealAnswer]):
     def _answer(self, assigned: Sequence[Assigned], context: Context) -> RealAnswer:
         count = len(context.chosen)
         mean = _in_order(assigned, "mean", count)  # (N, D)
-        epistemic = _in_order(assigned, "variance", count) + _between(assigned, mean)  # law of total variance
+        epistemic = _in_order(assigned, SAMPLE_VARIANCE, count) + _between(assigned, mean)  # law of total variance
         if context.unknown is None:
             return RealAnswer(task=context.chosen, mean=mean, std=epistemic.sqrt(), epistemic=epistemic.sqrt())
         stored = self.task_statistics.of(CALIBRATION, self.model.num_tasks)

@@ -37,6 +37,8 @@ class ClassCalibration:
 
     def log_likelihoods(self, outputs: Tensor) -> Tensor:
         """log p(y | w, x) of each weight sample, calibrated: (S, N, C) -> (S, N, C), float64."""
+        if len(self.prior) == 1:
+            return log_likelihoods(outputs)
         certain = log_likelihoods(outputs.double() / self.temperature) + (-self.doubt).log1p()
         return torch.logaddexp(certain, self.doubt.log() + self.prior.log())
 

@@ -33,13 +33,13 @@ def class_calibration(
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     if held := len(held_out.x):
         outputs = outputs_of(held_out.x)  # (S, N, C)
-        right = log_predictive(log_likelihoods(outputs)).argmax(1) == held_out.y
-        parts.append((outputs, right, torch.ones(held, dtype=torch.float64)))
+        parts.append((outputs, _right(outputs, held_out.y), torch.ones(held, dtype=torch.float64)))
     if held < ENOUGH and len(used.x) > 1:
         some = _at_random(used, MOST, generator)
         each = (ENOUGH - held) / len(some.x) if held else 1.0
-        right = right_when_left_out(some.x, some.y, classes)
-        parts.append((outputs_of(some.x), right, torch.full((len(some.x),), each, dtype=torch.float64)))
+        outputs = outputs_of(some.x)  # (S, N, C)
+        right = right_when_left_out(some.x, some.y, classes) & _right(outputs, some.y)
+        parts.append((outputs, right, torch.full((len(some.x),), each, dtype=torch.float64)))
     prior = frequencies(used.y, classes)
     if not parts:
         return ClassCalibration(torch.ones((), dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64), prior)
@@ -61,6 +61,8 @@ def target_calibration(
     some = _at_random(used, MOST, generator)
     fitted, std = _residuals(outputs_of(some.x), some.y)
     residuals = residuals_when_left_out(some.x, some.y, fitted)
+    learned = fitted.square().mean(0) > residuals.square().mean(0)  # no example is easier when it is new; (D,)
+    residuals = torch.where(learned, fitted, residuals)
     if not held:
         return fit_targets(residuals, std, used.y)
     of_held_out, std_of_held_out = _residuals(outputs_of(held_out.x), held_out.y)
@@ -69,6 +71,11 @@ def target_calibration(
     seen = (of_held_out.square().sum(0) + rest * size) / ENOUGH  # (D,)
     residuals = residuals * (seen / size.clamp_min(1e-12)).sqrt()
     return fit_targets(torch.cat([of_held_out, residuals]), torch.cat([std_of_held_out, std]), used.y)
+
+
+def _right(outputs: Tensor, y: Tensor) -> Tensor:
+    """Whether the most probable class is right: (S, N, C), (N,) -> (N,) bool."""
+    return log_predictive(log_likelihoods(outputs)).argmax(1) == y
 
 
 def _residuals(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
