@@ -63,5 +63,5 @@ def _error(answer: "RealPrediction", labels: Labels, rows: np.ndarray) -> str:
     inside = ""
     if answer.lower is not None and answer.upper is not None:
         share = np.mean((answer.lower[rows] <= given) & (given <= answer.upper[rows]))
-        inside = f", {100 * share:.1f} % within lower and upper"
-    return f"root mean squared error: {squared**0.5:.6g}{r2}{inside} of {_rows(len(given))} (labels: {labels.source})"
+        inside = f"; {100 * share:.1f} % between lower and upper"
+    return f"root mean squared error: {squared**0.5:.6g}{r2} of {_rows(len(given))} (labels: {labels.source}){inside}"
