@@ -86,11 +86,8 @@ class ContinualLearner:
         used, held_out = self._split(task, train)
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
-<<<<<<< HEAD
         self.predictor.calibrate(task, used, held_out)
-=======
         return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
->>>>>>> main
 
     def finish_update(self, trainer: TaskTrainer) -> None:
         """Let what is stored about the tasks follow an update of their posteriors."""
