@@ -516,9 +516,7 @@ def test_several_targets() -> None:
             call(x, x[:, 0])
 
 
-@pytest.mark.parametrize(
-    "method", [name for name in METHODS if name not in ("vcl-growing", "ewc-growing", "ewc-shared")]
-)
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.for_regression is None])
 def test_a_loaded_regressor_predicts_and_learns_on_the_same(method: str, tmp_path: Path) -> None:
     model, x = regressor(method), sine(0)[0]
     model.save(tmp_path)
