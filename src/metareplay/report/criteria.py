@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from metareplay.experiments.results import Results
-from metareplay.report.base import VARIANCE, Measure, Number, estimate, inferred_error, right_task, tinfer
+from metareplay.report.base import VARIANCE, Measure, Number, estimate, inferred_error, right_task, root, tinfer
 
 PAPER: dict[str, str] = {
     "ent": "the task whose prediction has the lowest entropy",
@@ -75,10 +75,14 @@ def headline_number(common: str | None) -> Number:
 
 
 def headline_measure(common: str | None, *, regression: bool) -> Measure:
-    """TInfer-Final by the common criterion or, for a run that does not have it, by its own."""
-    label = f"{'MSE ' if regression else ''}TInfer-Final{f' ({common})' if common else ''}"
-    meaning = f"{'Squared error' if regression else 'Accuracy'} after the last task, with the task inferred."
-    return Measure(headline_number(common), label, "mse" if regression else "percent", meaning, not regression)
+    """The figure with the task inferred by the common criterion or, for a run that does not have it, by its own."""
+    number, by = headline_number(common), f", {common}" if common else ""
+    if regression:
+        meaning = "Root mean squared error, in the units of the targets, after the last task, with the task inferred."
+        gloss = f"root of MSE TInfer-Final{by}"
+        return Measure(root(number), "RMSE, task inferred", "mse", meaning, False, gloss)
+    meaning = "Accuracy after the last task, with the task inferred."
+    return Measure(number, "Task inferred", "percent", meaning, gloss=f"TInfer-Final{by}")
 
 
 def grouped(criteria: Sequence[str], default: str | None) -> list[tuple[str, list[str]]]:
