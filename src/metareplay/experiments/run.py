@@ -240,7 +240,7 @@ class Run:
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
-if self.config.report.references:
+        if self.config.report.references:
             references = train_references(self.benchmark, tests, seed=self.config.seed)
             results = results.model_copy(update={"references": references})
         self._save_model(len(self.benchmark), results)
