@@ -88,7 +88,9 @@ def test_regression_is_judged_by_explained_variance(
 
 def test_warnings_of_the_run_are_shown_and_tasks_at_chance_are_named(make_known: Make) -> None:
     warned = make_known(warnings=[{"task": "0/1", "kind": "chance", "text": "it ended at chance; <try> more"}])
-    assert '<ul class="warning"><li>Task 0/1: it ended at chance; &lt;try&gt; more</li></ul>' in verdict(group_of(warned))
+    assert '<ul class="warning"><li>Task 0/1: it ended at chance; &lt;try&gt; more</li></ul>' in verdict(
+        group_of(warned)
+    )
     matrix = make_known()["tgiven_matrix"]
     unlearned = make_known(tgiven_matrix=[*matrix[:-1], [50.2, *matrix[-1][1:]]])
     assert "No better than guessing at the end, with the task known: 0/1." in words(group_of(unlearned))
@@ -162,3 +164,21 @@ def test_memory_is_shown_where_it_is_saved(
     page = report([make_lean_run("run", results)], tmp_path / "report.html")
     assert ("Memory 0.70×" in page.visible) == shown
     assert ("Stored per task 6 KiB" in page.visible) != shown
+
+
+def test_right_labels_lead_where_tasks_share_them(
+    make_known: Make, make_lean_run: Callable[..., Path], report: Callable[..., Any], tmp_path: Path
+) -> None:
+    results = make_known(label_accuracy={"stats": 91.25}, answers={"label_accuracy": 91.25, "calibration_error": 3.5})
+    assert "91.2 % if it is inferred" in words(group_of(results))
+    page = report([make_lean_run("run", results)], tmp_path / "report.html")
+    assert "Right label task inferred, stats 91.25 %" in page.visible
+    assert "Label probabilities ECE 3.50 %" in page.visible
+
+
+def test_intervals_are_shown_and_judged(make_regression_results: Make) -> None:
+    chance = {"inferred": 0.0111, "known": 0.01, "by_task": []}
+    for inside, grade in ((94.0, "good"), (10.0, "mixed")):
+        found = verdict(group_of(make_regression_results(chance=chance, answers={"coverage": inside})))
+        assert f"95 % intervals hold {inside:.0f} % of the targets" in found
+        assert grade == "good" or f'class="verdict {grade}"' in found

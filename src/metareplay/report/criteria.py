@@ -5,7 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from metareplay.experiments.results import Results
-from metareplay.report.base import VARIANCE, Measure, Number, estimate, inferred_error, right_task, root, tinfer
+from metareplay.report.base import (
+    VARIANCE,
+    Measure,
+    Number,
+    estimate,
+    inferred_error,
+    right_label,
+    right_task,
+    root,
+    tinfer,
+)
 
 PAPER: dict[str, str] = {
     "ent": "the task whose prediction has the lowest entropy",
@@ -65,11 +75,14 @@ def headline_criterion(runs: Sequence[Results]) -> str | None:
 
 
 def headline_number(common: str | None) -> Number:
-    """A run's figure by the common criterion or, if it has none, by its own."""
+    """A run's figure by the common criterion or, if it has none, by its own; right labels where tasks share them."""
 
     def number(results: Results) -> float | None:
         name = common if common is not None and _has(results, common) else headline_criterion([results])
-        return None if name is None else inferred(name, regression=results.regression)(results)
+        if name is None:
+            return None
+        labels = right_label(name)(results)
+        return inferred(name, regression=results.regression)(results) if labels is None else labels
 
     return number
 

@@ -12,6 +12,7 @@ from metareplay.report.base import (
     estimate,
     explained,
     inferred_error,
+    right_label,
     right_task,
     root,
     task_names,
@@ -69,7 +70,7 @@ def _criteria_table(group: Group, criteria: list[str]) -> str:
         columns = [(_root_error, "RMSE"), (_explained_error, "R²"), (right_task, "Right task, %")]
     else:
         batches = [(batch_wise, f"Batches of {size}" if size else "Batches")] if group.batch_wise else []
-        columns = [(tinfer, "Each input"), *batches, (right_task, "Right task")]
+        columns = [(tinfer, "Each input"), (right_label, "Right label"), *batches, (right_task, "Right task")]
     columns = [
         (figure, label)
         for figure, label in columns

@@ -25,6 +25,7 @@ from metareplay.report.base import (
     fine_tuned_row,
     mean_and_error,
     mean_matrix,
+    right_label,
     right_task,
     show,
     show_bytes,
@@ -33,7 +34,14 @@ from metareplay.report.base import (
     training_seconds,
 )
 from metareplay.report.criteria import TITLES, headline_criterion, headline_measure, headline_number
-from metareplay.report.reliance import aurocs, bytes_per_task, false_rejections, task_calibration_error
+from metareplay.report.reliance import (
+    aurocs,
+    bytes_per_task,
+    false_rejections,
+    interval_coverage,
+    label_calibration_error,
+    task_calibration_error,
+)
 from metareplay.report.runs import Group
 from metareplay.report.yardsticks import yardsticks
 
@@ -79,6 +87,9 @@ def _inferred_cards(group: Group, name: str) -> list[html.Card | None]:
     measure = headline_measure(name, regression=regression)
     what = "Root mean squared error" if regression else "Accuracy"
     how = f"{what} after the last task, task unknown: {TITLES.get(name, name)}."
+    if estimate(runs, right_label(name)) is not None:
+        how = f"Right labels after the last task, whichever task they came from; task unknown, by {name}."
+        measure = measure._replace(label="Right label", gloss=f"task inferred, {name}")
     cards = [_measured(runs, measure, how)]
     if regression or group.first.scenario == "domain":
         how = f"Share of inputs assigned to the right task, by {name}."
@@ -101,6 +112,10 @@ def _reliance_cards(runs: Sequence[Results]) -> Iterator[html.Card | None]:
         meaning = f"Lowest of {len(by_kind)} kinds of strangers ({kind}) against test inputs"
         meaning += "." if rejected is None else f", of which {show(rejected, 'percent')} % are falsely rejected."
         yield html.Card("Unknown inputs", f"{lowest.mean:.3f}", "AUROC", meaning)
+    meaning = "Targets within their 95 % prediction intervals."
+    yield _card(estimate(runs, interval_coverage), "Coverage", "percent", meaning)
+    meaning = "Calibration error: mean gap between a label's probability and how often it is right, task inferred."
+    yield _card(estimate(runs, label_calibration_error), "Label probabilities", "percent", meaning, "ECE")
     meaning = "Calibration error: mean gap between an inferred task's probability and how often it is right."
     yield _card(estimate(runs, task_calibration_error), "Task probabilities", "percent", meaning)
 

@@ -20,6 +20,7 @@ from metareplay.report.base import (
     estimate_of,
     explained,
     inferred_error,
+    right_label,
     right_task,
     root,
     show,
@@ -206,10 +207,10 @@ def _inferred_columns(first: Results, batches: bool) -> list[_Column]:
         errors = _Column("RMSE", lambda name: root(inferred_error(name)), "mse")
         return [errors, _Column("R²", lambda name: explained(inferred_error(name)), "share"), right]
     size = first.batch_wise_size
-    each = _Column("Each input %", tinfer, "percent")
+    each, label = _Column("Each input %", tinfer, "percent"), _Column("Right label %", right_label, "percent")
     if not batches:
-        return [each, right]
-    return [each, _Column(f"Batches of {size} %" if size else "Batches %", batch_wise, "percent"), right]
+        return [each, label, right]
+    return [each, label, _Column(f"Batches of {size} %" if size else "Batches %", batch_wise, "percent"), right]
 
 
 def _remark(name: str, default: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from metareplay.experiments.results import Results
 from metareplay.report.base import MSE, TASK_GIVEN, Number, estimate, explained, mean_matrix, task_names
 from metareplay.report.criteria import headline_criterion, headline_number
-from metareplay.report.reliance import aurocs
+from metareplay.report.reliance import aurocs, interval_coverage
 from metareplay.report.runs import Group
 from metareplay.report.yardsticks import yardsticks
 
@@ -137,6 +137,10 @@ def _regression(group: Group) -> list[Finding]:
         kept = after <= 1.05 * before
         said = f"R² was {lost:.2f} before later tasks" if much else "nothing" if kept else "little"
         parts.append(Finding(said if much else f"{said} was forgotten", "mixed" if much else "good"))
+    inside = _value(runs, interval_coverage)
+    if inside is not None:
+        honest = inside >= 90.0
+        parts.append(Finding(f"95 % intervals hold {inside:.0f} % of the targets", "good" if honest else "mixed"))
     return [*parts, *_strangers(runs)]
 
 
