@@ -140,4 +140,4 @@ def test_references_change_nothing_else_and_can_be_switched_off(
     assert np.array(labels["confusion"]).shape == (6, 6)
     assert np.array(labels["confusion"]).sum() == 600
     right = 100 * np.trace(labels["confusion"]) / 600
-    assert right == pytest.approx(contents[0]["tinfer_final"][contents[0]["default_criterion"]])
+    assert right == pytest.approx(contents[0]["answers"]["label_accuracy"])

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from metareplay.benchmarks.base import Benchmark, Scenario, TaskData
+from metareplay.benchmarks.base import Benchmark, Scenario, TaskData, label_columns
 from metareplay.experiments.results import Chance, LabelFigures
+from metareplay.inference.mixing import by_label
 from metareplay.inference.predictor import AnyPredictor, ClassPredictor
 from metareplay.seeding import generator_for
 
@@ -33,12 +33,9 @@ class Labels:
     def of(cls, benchmark: Benchmark) -> "Labels":
         """Of a benchmark; empty for regression."""
         infos = benchmark.task_infos()
-        numbers: dict[Any, int] = {}
-        for info in infos:
-            for name in info.classes:
-                numbers.setdefault(name, len(numbers))
-        by_task = [np.array([numbers[name] for name in info.classes], dtype=np.int64) for info in infos]
-        return cls([str(name) for name in numbers], by_task)
+        names, columns = label_columns(infos)
+        by_task = np.split(np.array(columns, dtype=np.int64), np.cumsum([len(info.classes) for info in infos])[:-1])
+        return cls([str(name) for name in names], by_task)
 
     def numbers(self, task: int, y: Tensor) -> Numbers:
         """Class indices of a task as numbers of labels (N,)."""
@@ -52,7 +49,7 @@ def label_figures(
     labels = Labels.of(benchmark)
     if not isinstance(predictor, ClassPredictor) or not 2 <= len(labels.names) <= MOST_LABELS:
         return None
-    columns = np.concatenate(labels.by_task)  # the label of each column of an answer
+    columns = torch.from_numpy(np.concatenate(labels.by_task))  # the label of each column of an answer
     given = predictor.scenario is Scenario.TASK
     counts = np.zeros((len(labels.names), len(labels.names)), dtype=np.int64)
     for task, (x, y) in enumerate(tests):
@@ -60,10 +57,9 @@ def label_figures(
         if len(x) > most:
             chosen = torch.randperm(len(x), generator=generator_for(seed, "labels", task))[:most].sort().values
             x, y = x[chosen], y[chosen]
-        answer = predictor.predict(x, task if given or predictor.one_answer else None)
-        by_label = np.zeros((len(x), len(labels.names)))
-        np.add.at(by_label.T, columns, answer.probabilities.double().numpy().T)  # tasks may share a label
-        np.add.at(counts, (labels.numbers(task, y), by_label.argmax(1)), 1)
+        answer = predictor.predict(x, task if given or predictor.one_answer else None, labels=columns)
+        chosen_labels = by_label(answer.probabilities, columns).argmax(1).numpy()  # (N, C) -> (N,)
+        np.add.at(counts, (labels.numbers(task, y), chosen_labels), 1)
     return LabelFigures(labels=labels.names, confusion=counts.tolist(), task_known=given)
 
 
