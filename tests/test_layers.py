@@ -32,6 +32,7 @@ LAYERS = (
     ("experiments",),
     ("report",),
     ("paper",),
+    ("serve",),
     ("cli",),
     ("__main__",),
 )
