@@ -1,5 +1,6 @@
 """What classifier and regressor share: learning, storing, and keeping track of their tasks."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from metareplay.arrays import Inputs, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.data.frame_examples import plain_inputs
-from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
+from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError, TrainingWarning
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
@@ -21,6 +22,7 @@ from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
+from metareplay.training.watch import Notice
 
 Array = npt.NDArray[Any]
 TaskName = str | int
@@ -111,10 +113,11 @@ class ContinualEstimator:
             observer.stage_begins(Stage(0, 1, name), 0, trainer.iterations)
             for step in trainer:
                 observer.step(step)
+                _warn(name, step.notice)
             if new is None:
                 learner.finish_update(trainer)
             else:
-                learner.finish_task(new)
+                _warn(name, learner.finish_task(new))
         except BaseException:
             learner.restore(*before)
             raise
@@ -198,6 +201,12 @@ class ContinualEstimator:
 
 
 _CLASSES = {"classification": "ContinualClassifier", "regression": "ContinualRegressor"}
+
+
+def _warn(task: str, notice: Notice | None) -> None:
+    """A warning that points to the user's call of ``learn_task``."""
+    if notice is not None:
+        warnings.warn(f"task {task!r}: {notice.text}", TrainingWarning, stacklevel=5)
 
 
 def _terminal_progress() -> LiveProgress:

@@ -29,6 +29,7 @@ from metareplay.learner.store import save_model
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
+from metareplay.training.watch import Notice
 
 
 class Interrupted(MetaReplayError):  # noqa: N818
@@ -123,7 +124,7 @@ class Run:
         else:
             trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
-        self.learner.finish_task(task.train)
+        self._warn(stage, self.learner.finish_task(task.train))
 
     def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""
@@ -169,6 +170,7 @@ class Run:
     def _note(self, stage: Stage, step: Step, metrics: TextIO) -> None:
         """Report a step to the observer, and at times to the log of metrics."""
         self.observer.step(step)
+        self._warn(stage, step.notice)
         if step.iteration % self.config.training.log_every == 0 or step.iteration in (1, step.iterations):
             terms = {name: float(value) for name, value in step.terms._asdict().items()}
             line = {"task": stage.number, "iteration": step.iteration, "loss": sum(terms.values()), **terms}
@@ -233,6 +235,12 @@ class Run:
         if figures is None:  # a single task has no boundary
             return {"task_boundaries": None}
         return {"task_boundaries": {name: BoundaryThresholds(**values) for name, values in figures.items()}}
+
+    def _warn(self, stage: Stage, notice: Notice | None) -> None:
+        """Tell the user at once what goes wrong with a task, and remember it for the results."""
+        if notice is not None:
+            self.state.warnings.append({"task": stage.name, **notice._asdict()})
+            self._announce(f"warning: task {stage.name!r}: {notice.text}")
 
     def _announce(self, text: str) -> None:
         """Log a message, and show it."""
