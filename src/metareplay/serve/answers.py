@@ -55,7 +55,10 @@ def describe_tasks(estimator: AnyEstimator) -> list[Mapping[str, Any]]:
     ]
 
 
-def describe_drift(estimator: AnyEstimator) -> list[Mapping[str, Any]]:
+AUDIT_NOTE = "How far later tasks have moved the features of each task's network, in shares of their variance."
+
+
+def describe_audit(estimator: AnyEstimator) -> list[Mapping[str, Any]]:
     """How far later tasks moved each task's features, and how much of that its statistics did not follow."""
     assert estimator.learner is not None
     keeper = estimator.learner.predictor.keeper
@@ -63,7 +66,7 @@ def describe_drift(estimator: AnyEstimator) -> list[Mapping[str, Any]]:
     return [
         {
             "task": task.name,
-            "features_moved": max((moved for moved, _ in drift.values()), default=None),
+            "change": max((moved for moved, _ in drift.values()), default=None),
             "not_followed": max((left for _, left in drift.values()), default=None),
         }
         for task, drift in zip(estimator.tasks, drifts, strict=True)

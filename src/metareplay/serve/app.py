@@ -16,6 +16,7 @@ from metareplay.serve import openapi
 from metareplay.serve.access import Guard
 from metareplay.serve.answers import as_json
 from metareplay.serve.counting import Counted
+from metareplay.serve.learning import KINDS
 from metareplay.serve.metrics import CONTENT_TYPE
 from metareplay.serve.pages import docs_page, front_page, page_headers
 from metareplay.serve.refusals import RequestError, status_of
@@ -25,6 +26,8 @@ from metareplay.version import __version__
 
 TaskName = Annotated[str | None, Query(description="Name of the task, if it is known; else it is inferred.")]
 CriterionName = Annotated[str | None, Query(description="How the task is inferred; default: the model's own way.")]
+NewName = Annotated[str | None, Query(description="Name of the new task.")]
+LabelName = Annotated[str | None, Query(description="Column of the labels; default: the one the model learned.")]
 MOST_FILES = 1000
 
 
@@ -39,6 +42,7 @@ def build_app(folder: Path, settings: ServeSettings | None = None) -> Counted:
         try:
             yield
         finally:
+            await service.jobs.stop()
             for work in background:
                 work.cancel()
             await asyncio.gather(*background, return_exceptions=True)
@@ -53,6 +57,7 @@ def build_app(folder: Path, settings: ServeSettings | None = None) -> Counted:
     )
     _answer_errors(app)
     _add_predict(app, service)
+    _add_learning(app, service)
     _add_facts(app, service)
     _add_pages(app)
     return Counted(Guard(app, settings), service, frozenset(app.openapi()["paths"]))
@@ -90,7 +95,7 @@ def _add_predict(app: FastAPI, service: Service) -> None:
     @app.post("/predict", openapi_extra=openapi.PREDICT, responses=openapi.ANSWERS, tags=["predictions"])
     async def predict(request: Request, task: TaskName = None, criterion: CriterionName = None) -> Response:
         """Label, task, probabilities and uncertainties for each input; for regression, mean and spread."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = _kind(request)
         try:
             async with asyncio.timeout(seconds):
                 return Response(
@@ -131,6 +136,26 @@ async def _uploads(request: Request) -> list[Upload]:
     return files
 
 
+def _add_learning(app: FastAPI, service: Service) -> None:
+    @app.post("/tasks", status_code=202, openapi_extra=openapi.LEARN, tags=["model"])
+    async def learn(request: Request, name: NewName = None, label: LabelName = None) -> Response:
+        """Learn a further task in the background; when it is learned, the server switches to the new model."""
+        kind = _kind(request)
+        if kind not in KINDS:
+            raise RequestError(415, f"a body of type {kind!r} cannot be learned from; send {' or '.join(KINDS)}")
+        return _json(await service.learn(await request.body(), kind, name, label), 202)
+
+    @app.get("/jobs", tags=["model"])
+    async def jobs() -> Response:
+        """The tasks that were or are being learned since the server began, the newest first."""
+        return _json({"jobs": service.jobs.facts()})
+
+    @app.get("/jobs/{number}", tags=["model"])
+    async def job(number: int) -> Response:
+        """One of these: learning, done or failed."""
+        return _json(service.jobs.of(number))
+
+
 def _add_facts(app: FastAPI, service: Service) -> None:
     @app.get("/health", tags=["server"])
     async def health() -> Response:
@@ -166,6 +191,11 @@ def _add_pages(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return Response(docs_page(app.openapi()), media_type="text/html", headers=page_headers())
+
+
+def _kind(request: Request) -> str:
+    """The type of a body, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _json(content: Any, status: int = 200, headers: Any = None) -> Response:

@@ -26,9 +26,14 @@ class Generation:
     since: float = field(default_factory=time.time)
 
 
+def model_folder(folder: Path) -> Path:
+    """The folder itself, or the one in the folder of a run."""
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
 def folder_signature(folder: Path) -> Signature:
     """What changes whenever the model in a folder is replaced."""
-    folder = folder / "model" if (folder / "model").is_dir() else folder
+    folder = model_folder(folder)
     found = []
     for path in sorted((*folder.glob("*.json"), *folder.glob("*.safetensors"))):
         try:

@@ -40,6 +40,27 @@ PREDICT: dict[str, Any] = {
     }
 }
 
+_EXAMPLES: dict[str, Any] = {
+    "type": "object",
+    "required": ["rows"],
+    "properties": {
+        "rows": {"type": "array", "items": {}, "description": "Objects with a label, or arrays beside labels."},
+        "labels": {"type": "array", "items": {}, "description": "One for each row, where rows are arrays."},
+    },
+}
+LEARN: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "text/csv": {"schema": {"type": "string"}, "example": "size,colour,product\n1.5,red,a\n2.5,blue,b\n"},
+            "application/json": {
+                "schema": _EXAMPLES,
+                "example": {"rows": [{"size": 1.5, "colour": "red", "product": "a"}]},
+            },
+        },
+    }
+}
+
 _ERROR = {
     "content": {
         "application/json": {

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
-from metareplay.data.dates import encode_dates
 from metareplay.errors import ConfigError
+from metareplay.serve.columns import column_width
 from metareplay.serve.live import Generation
 
 
@@ -69,8 +68,7 @@ def input_names(known: Mapping[str, Any]) -> list[str] | None:
         if "values" in entry:
             names += [f"{name}={value}" for value in entry["values"]]
         elif "date" in entry:
-            width = encode_dates(np.array(["2000-01-01"], dtype="datetime64[s]"), entry["date"]).shape[1]
-            names += [f"{name}.{part}" for part in range(width)]
+            names += [f"{name}.{part}" for part in range(column_width(entry))]
         else:
             names.append(name)
     return names

@@ -9,9 +9,11 @@ from typing import Any
 from metareplay.errors import DataError
 from metareplay.estimators.classifier import ContinualClassifier
 from metareplay.estimators.loading import AnyEstimator
-from metareplay.serve.answers import answer_rows, as_json, describe_drift, describe_tasks
+from metareplay.serve.answers import AUDIT_NOTE, answer_rows, as_json, describe_audit, describe_tasks
 from metareplay.serve.batching import Batcher, Question
+from metareplay.serve.columns import described_columns, typical_inputs
 from metareplay.serve.inputs import Asked, csv_inputs, image_form, image_inputs, json_body, row_inputs
+from metareplay.serve.jobs import Jobs
 from metareplay.serve.live import Generation, LiveModel
 from metareplay.serve.metrics import Metrics
 from metareplay.serve.prediction_log import PredictionLog
@@ -37,6 +39,7 @@ class Service:
             lambda: len(self.live.current.estimator.tasks),
         )
         self.batcher = Batcher(settings.queue, settings.batch, self.metrics.batch)
+        self.jobs = Jobs(self.live)
         self.log = None if settings.log is None else PredictionLog(settings.log, with_inputs=settings.log_inputs)
 
     async def watch(self) -> None:
@@ -90,6 +93,14 @@ class Service:
             {"generation": question.generation.number, "predictions": rows, "warnings": list(asked.warnings)}
         )
 
+    # A further task.
+
+    async def learn(self, content: bytes, kind: str, name: str | None, label: str | None) -> dict[str, Any]:
+        """Begin to learn a task in the background."""
+        if self.settings.read_only:
+            raise RequestError(403, "this server is read-only: tasks are added where it was started with --writable")
+        return await self.jobs.begin(content, kind, name, label)
+
     # Facts.
 
     def health(self) -> dict[str, Any]:
@@ -116,7 +127,9 @@ class Service:
             "method": estimator.config.method,
             "network": estimator.config.network,
             "input_shape": list(estimator.input_shape),
-            "columns": estimator.inputs.get("columns") if estimator.inputs.get("kind") == "table" else None,
+            "columns": described_columns(estimator),
+            "typical": typical_inputs(estimator),
+            "gaps": "fill" in estimator.inputs,
             "label": estimator.inputs.get("label"),
             "image": None if form is None else form._asdict(),
             "classes": list(estimator.classes_) if isinstance(estimator, ContinualClassifier) else None,
@@ -140,7 +153,8 @@ class Service:
     def audit(self) -> dict[str, Any]:
         """How far later tasks have moved each task."""
         generation: Generation = self.live.current
-        return {"generation": generation.number, "tasks": describe_drift(generation.estimator)}
+        tasks = describe_audit(generation.estimator)
+        return {"generation": generation.number, "note": AUDIT_NOTE, "tasks": tasks}
 
 
 def _text(value: Any, key: str) -> str | None:
