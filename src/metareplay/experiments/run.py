@@ -20,12 +20,12 @@ from metareplay.experiments.run_folder import RunFolder
 from metareplay.experiments.scoring import assessed, peak_memory_mib, results_of, uncertainty_tensors
 from metareplay.experiments.state import RunState
 from metareplay.experiments.testing import TaskTests
-from metareplay.files import only_writer
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.learner.config import RunConfig
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.lone_class import refuse_lone_classes
-from metareplay.learner.store import save_model
+from metareplay.learner.store import HistoryEntry, save_model
+from metareplay.locks import only_writer
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
@@ -185,10 +185,22 @@ class Run:
         facts = {**self.learner.facts(), "training": training, **self.state.facts(), "metrics_bytes": size}
         self.checkpoints.write(self.state.serial, self.learner.tensors(training=training), facts)
 
-    def _save_model(self, tasks: int) -> None:
+    def _save_model(self, tasks: int, results: Results | None = None) -> None:
         """Write the model of the tasks learned so far, so that an interrupted run leaves a usable one."""
         infos, scaling = self.benchmark.task_infos()[:tasks], self.benchmark.scaling.tensors
-        save_model(self.folder.path / "model", self.learner, infos, scaling, self.benchmark.inputs)
+        folder, generation = self.folder.path / "model", tasks + (results is not None)
+        entry = None if results is None else self._entry(results)
+        inputs = self.benchmark.inputs
+        save_model(folder, self.learner, infos, scaling, inputs, entry=entry, generation=generation)
+
+    def _entry(self, results: Results) -> HistoryEntry:
+        """What the model's history says of the run."""
+        names = tuple(task.name for task in self.benchmark.task_infos())
+        known = {"TGiven-During": results.tgiven_during, "TGiven-Final": results.tgiven_final}
+        figures = {name: value for name, value in known.items() if value is not None}
+        facts = {"benchmark": self.benchmark.name, "seed": self.config.seed}
+        mark = self.config.data.fingerprint
+        return HistoryEntry(verb="run", tasks=names, fingerprint=mark, figures=figures, facts=facts)
 
     def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
@@ -220,7 +232,7 @@ class Run:
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
-        self._save_model(len(self.benchmark))
+        self._save_model(len(self.benchmark), results)
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
         self.folder.write_results(results)
