@@ -53,7 +53,7 @@ def test_a_task_is_learned_while_the_model_answers(
     assert answer["predictions"][0]["task"] == "autumn"
     assert again.status == 422
     assert "already" in again.json["error"]
-    assert ContinualClassifier.load(folder).classes_[-2:] == ["aster", "dahlia"]
+    assert ContinualClassifier.load(folder).classes_.tolist()[-2:] == ["aster", "dahlia"]
 
 
 def test_rows_and_csv_are_the_same_examples(folder: Path, flower_table: Callable[..., Any]) -> None:

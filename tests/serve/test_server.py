@@ -207,18 +207,18 @@ def test_a_damaged_model_leaves_the_current_one_in_place(table_model: Path, tmp_
     folder = tmp_path / "model"
     shutil.copytree(table_model, folder)
     live = LiveModel(folder, ServeSettings())
-    good = (folder / "model.json").read_text()
-    (folder / "model.json").write_text("{")
+    good = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(good[:100])
     assert not live.refresh()
     assert live.current.number == 1
     assert live.problem is not None
-    assert "damaged" in live.problem
+    assert "model.safetensors" in live.problem
     calls: list[int] = []
     live._load = lambda *given, **named: calls.append(1)  # type: ignore[assignment, func-returns-value]
     assert not live.refresh()
     assert calls == []  # it is not read again and again
     live._load = load_estimator
-    (folder / "model.json").write_text(good)
+    (folder / "model.safetensors").write_bytes(good)
     assert live.refresh()
     assert (live.current.number, live.problem) == (2, None)
 

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 def answer_rows(share: Share, estimator: AnyEstimator, files: Sequence[str] | None = None) -> list[Row]:
     """One object per input, with every field that the prediction has; probabilities are named."""
-    classes = distinct_names(estimator.classes_) if isinstance(estimator, ContinualClassifier) else []
+    classes = distinct_names(estimator.classes_.tolist()) if isinstance(estimator, ContinualClassifier) else []
     names = {"probabilities": classes, "task_probabilities": estimator.task_names}
     count = share.rows.stop - share.rows.start
     columns: dict[str, Sequence[Any]] = {} if files is None else {"file": files}

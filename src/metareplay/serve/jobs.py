@@ -106,7 +106,7 @@ class Jobs:
 
 async def _learn(path: Path) -> str | None:
     """Run the job's process to its end; what went wrong, or None."""
-    command = (sys.executable, "-m", "metareplay.serve.learning", str(path))
+    command = (sys.executable, "-m", "metareplay.serve.learn_process", str(path))
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )

@@ -1,8 +1,5 @@
-"""Learning one more task into a stored model, in a process of its own: ``python -m metareplay.serve.learning JOB``."""
+"""Learning one more task into a stored model."""
 
-import json
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +13,10 @@ from metareplay.data.inputs import in_shape, table_inputs
 from metareplay.data.labels import Request, labels_of_table
 from metareplay.data.readers.csv_tables import csv_table
 from metareplay.data.records import records_table
-from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.errors import ConfigError, DataError
 from metareplay.estimators.loading import AnyEstimator, load_estimator
-from metareplay.files import only_writer
+from metareplay.learner.store import find_model, writing
 from metareplay.serve.inputs import NAME, json_body
-from metareplay.serve.live import model_folder
 
 KINDS = ("text/csv", "application/json")
 
@@ -77,25 +73,9 @@ def check_name(name: str | None, estimator: AnyEstimator) -> str:
 
 def learn(folder: Path, name: str, examples: bytes, kind: str, label: str | None) -> None:
     """Learn a task and store the model; the stored one is left as it was if anything fails."""
-    with only_writer(model_folder(folder)):
+    place = find_model(folder)
+    with writing(place):
         estimator = load_estimator(folder)
         x, y = read_examples(examples, kind, label, estimator)
         estimator.learn_task(x, y, name=check_name(name, estimator))
-        estimator.save(model_folder(folder))
-
-
-def main(job: Path) -> int:
-    """Do what a job's file says; an error is one line of JSON on standard output."""
-    os.nice(10)  # answers go first
-    facts = json.loads(job.read_text(encoding="utf-8"))
-    try:
-        examples = job.with_name("examples").read_bytes()
-        learn(Path(facts["folder"]), facts["name"], examples, facts["kind"], facts["label"])
-    except MetaReplayError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+        estimator.save(place)

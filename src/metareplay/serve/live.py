@@ -8,6 +8,7 @@ from threading import Lock
 
 from metareplay.errors import MetaReplayError
 from metareplay.estimators.loading import AnyEstimator, load_estimator
+from metareplay.learner.store import find_model
 from metareplay.serve.settings import ServeSettings
 
 Signature = tuple[tuple[str, int, int, int], ...]
@@ -26,16 +27,11 @@ class Generation:
     since: float = field(default_factory=time.time)
 
 
-def model_folder(folder: Path) -> Path:
-    """The folder itself, or the one in the folder of a run."""
-    return folder / "model" if (folder / "model").is_dir() else folder
-
-
 def folder_signature(folder: Path) -> Signature:
     """What changes whenever the model in a folder is replaced."""
-    folder = model_folder(folder)
+    folder = find_model(folder)
     found = []
-    for path in sorted((*folder.glob("*.json"), *folder.glob("*.safetensors"))):
+    for path in sorted((*folder.glob("model.json"), *folder.glob("*.safetensors"))):
         try:
             facts = path.stat()
         except FileNotFoundError:

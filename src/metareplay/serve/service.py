@@ -132,7 +132,7 @@ class Service:
             "gaps": "fill" in estimator.inputs,
             "label": estimator.inputs.get("label"),
             "image": None if form is None else form._asdict(),
-            "classes": list(estimator.classes_) if isinstance(estimator, ContinualClassifier) else None,
+            "classes": estimator.classes_.tolist() if isinstance(estimator, ContinualClassifier) else None,
             "tasks": describe_tasks(estimator),
             "read_only": settings.read_only,
             "limits": {
