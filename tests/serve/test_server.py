@@ -98,17 +98,22 @@ def test_limits_are_named(serving: Callable[..., Any], table_model: Path) -> Non
 
 def test_a_full_queue_says_when_to_try_again(serving: Callable[..., Any], table_model: Path) -> None:
     with serving(table_model, queue=2) as client, ThreadPoolExecutor(8) as pool:
-        estimator, release = client.service.live.current.estimator, threading.Event()
+        estimator, began, release = client.service.live.current.estimator, threading.Event(), threading.Event()
         plain = estimator.predict_full
-        estimator.predict_full = lambda *given, **named: (release.wait(30), plain(*given, **named))[1]
-        waiting = [pool.submit(client.post, "/predict", [ROW]) for _ in range(8)]
-        deadline = time.monotonic() + 20
-        while sum(future.done() for future in waiting) < 5 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        estimator.predict_full = lambda *given, **named: (began.set(), release.wait(30), plain(*given, **named))[2]
+        waiting = [pool.submit(client.post, "/predict", [ROW])]
+        assert began.wait(30)  # the worker has taken the first
+        waiting += [pool.submit(client.post, "/predict", [ROW]) for _ in range(2)]
+        deadline = time.monotonic() + 30
+        while client.service.batcher.depth < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        waiting += [pool.submit(client.post, "/predict", [ROW]) for _ in range(5)]
+        for future in waiting[3:]:
+            future.result()
         release.set()
         replies = [future.result() for future in waiting]
-    assert sorted(reply.status for reply in replies) == [200] * 3 + [503] * 5
-    refused = next(reply for reply in replies if reply.status == 503)
+    assert [reply.status for reply in replies] == [200] * 3 + [503] * 5
+    refused = replies[-1]
     assert refused.headers["retry-after"] == "1"
     assert "--queue" in refused.json["error"]
 

@@ -11,6 +11,8 @@ from metareplay.errors import ConfigError
 from metareplay.serve.app import build_app
 from metareplay.serve.settings import ServeSettings
 
+BACKLOG = 1024
+"""Connections that may wait to be accepted."""
 GRACE = 5
 """Seconds that requests have left to end when the server is stopped."""
 
@@ -19,6 +21,7 @@ def serve(folder: Path, settings: ServeSettings, announce: Callable[[str], None]
     """Serve the model in a folder until Ctrl-C; ``announce`` is told the address once the model is loaded."""
     with bound_socket(settings) as bound:
         app = build_app(folder, settings)
+        bound.listen(BACKLOG)  # who reads the address may connect at once
         announce(address(bound))
         with suppress(KeyboardInterrupt):  # stopped on purpose
             make_server(app).run(sockets=[bound])
