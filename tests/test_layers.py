@@ -44,6 +44,7 @@ LAYERS = (
     ("experiments",),
     ("report",),
     ("paper",),
+    ("serve",),
     ("cli",),
     ("__main__",),
 )
