@@ -73,6 +73,23 @@ class UnknownInputs(_Record):
     """Test inputs against strangers made from them, by kind."""
 
 
+class AnswerFigures(_Record):
+    """How good the answers themselves are, as a user gets them, with the task inferred unless a name says otherwise."""
+
+    label_accuracy: float | None = None
+    """Right labels, whatever the task, in percent."""
+    calibration_error: float | None = None
+    """Of the probabilities of labels, in percent."""
+    rmse_given: float | None = None
+    """Root mean squared error of a regression, with the task given."""
+    r2_given: float | None = None
+    coverage_given: float | None = None
+    """Targets within their intervals, with the task given, in percent."""
+    rmse: float | None = None
+    r2: float | None = None
+    coverage: float | None = None
+
+
 class StatisticsFigures(_Record):
     """What is stored about the tasks."""
 
@@ -144,7 +161,11 @@ class Results(_Record):
     mse: SquaredErrors | None = None
     task_inference_accuracy: dict[str, float | None] | None = None
     """Share of inputs assigned to the right task, by criterion."""
+    label_accuracy: dict[str, float | None] | None = None
+    """Share of right labels, whichever task they came from, by criterion; only where tasks share labels. That by the
+    default criterion is of answers that mix all probable tasks."""
     calibration_error: float | None = None
+    """Of probabilities with the task known."""
     batch_wise_size: int | None = None
     tgiven_matrix: list[list[float | None]] | None = None
     """Row: after which task; column: which task."""
@@ -154,6 +175,7 @@ class Results(_Record):
     """By criterion; row: the true task, column: how often each task was inferred, in percent."""
     default_criterion: str | None = None
     """How a task is inferred unless a criterion is named."""
+    answers: AnswerFigures | None = None
     task_probabilities: TaskProbabilities | None = None
     unknown: UnknownInputs | None = None
     statistics: StatisticsFigures | None = None

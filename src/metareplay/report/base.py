@@ -36,6 +36,11 @@ def right_task(criterion: str) -> Number:
     return lambda results: (results.task_inference_accuracy or {}).get(criterion)
 
 
+def right_label(criterion: str) -> Number:
+    """Share of right labels, whichever task they came from; only where tasks share labels."""
+    return lambda results: (results.label_accuracy or {}).get(criterion)
+
+
 def inferred_error(criterion: str) -> Number:
     """Squared error after the last task, with the task inferred; earlier versions stored it by variance alone."""
 

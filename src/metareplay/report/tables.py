@@ -18,6 +18,7 @@ from metareplay.report.base import (
     estimate,
     estimate_of,
     inferred_error,
+    right_label,
     right_task,
     show,
     tinfer,
@@ -153,10 +154,12 @@ def _inferred_columns(first: Results, batches: bool) -> list[tuple[str, Callable
     if first.regression:
         return [("Value", inferred_error, "mse"), right]
     size = first.batch_wise_size
+    label: tuple[str, Callable[[str], Number], Kind] = ("Right label %", right_label, "percent")
     if not batches:
-        return [("Each input %", tinfer, "percent"), right]
+        return [("Each input %", tinfer, "percent"), label, right]
     return [
         ("Each input %", tinfer, "percent"),
+        label,
         (f"Batches of {size} %" if size else "Batches %", batch_wise, "percent"),
         right,
     ]
