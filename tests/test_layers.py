@@ -45,6 +45,7 @@ LAYERS = (
     ("experiments",),
     ("report",),
     ("paper",),
+    ("serve",),
     ("cli",),
     ("__main__",),
 )
