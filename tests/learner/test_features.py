@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metareplay import ContinualClassifier
+from metareplay import ContinualClassifier, permissions
 from metareplay.benchmarks.base import Benchmark
 from metareplay.benchmarks.images import CIFAR10_PREPARATION, split_digits, split_images
 from metareplay.data.base import LabelledImages
-from metareplay.errors import CheckpointError, DataError
+from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.experiments.plan import Plan, make_plan
 from metareplay.experiments.run import Run
 from metareplay.experiments.run_benchmark import run_benchmark
@@ -44,6 +44,7 @@ class Patches(nn.Module):
 def backbone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setitem(sys.modules, "my_backbones", SimpleNamespace(patches=lambda: Patches()))
     monkeypatch.setenv("METAREPLAY_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setattr(permissions, "_permitted", {"my_backbones:patches"})
     Patches.seen, Patches.brightest = 0, 0.0
 
 
@@ -123,6 +124,15 @@ def test_a_backbone_with_other_weights_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(sys.modules["my_backbones"], "patches", lambda: Patches(2.0))
     with pytest.raises(CheckpointError, match="the backbone my_backbones:patches has other weights"):
         ContinualClassifier.load(tmp_path)
+
+
+def test_a_file_that_names_a_backbone_does_not_run_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ContinualClassifier("nmc", NETWORK).learn_task(*images(0)).save(tmp_path)
+    monkeypatch.setattr(permissions, "_permitted", set())
+    with pytest.raises(ConfigError, match=r"opening one never runs code; .* --trust-network my_backbones:patches"):
+        ContinualClassifier.load(tmp_path)
+    permissions.permit("my_backbones:patches")
+    assert ContinualClassifier.load(tmp_path).input_shape == (1, 8, 8)
 
 
 def test_a_first_task_that_fails_leaves_nothing_behind() -> None:

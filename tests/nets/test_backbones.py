@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from metareplay import permissions
 from metareplay.errors import ConfigError, DataError
 from metareplay.nets.backbones import BackboneSettings, find_backbone, split_name
 from metareplay.nets.registry import is_linear, is_mlp, is_own, network_factory, network_kind
@@ -41,6 +42,7 @@ def backbones(monkeypatch: pytest.MonkeyPatch) -> None:
         wrong=lambda: 1 / 0,
     )
     monkeypatch.setitem(sys.modules, "my_backbones", module)
+    monkeypatch.setattr(permissions, "_permitted", {f"my_backbones:{name}" for name in (*vars(module), "absent")})
 
 
 def features(name: str, x: Tensor, **settings: object) -> Tensor:

@@ -268,11 +268,12 @@ class ContinualEstimator(SklearnManners):
         if problem != cls.problem:
             raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
         config = stored.learner.config
+        extractor = stored_extractor(config, stored.inputs, stored.scaling)  # before its network counts as permitted
         estimator = cls(config.method, config.network, seed=config.seed, standardise=bool(stored.scaling))
         estimator.settings = changed_settings(estimator.config, config) or None
         estimator.config, estimator.learner, estimator.tasks = config, stored.learner, stored.tasks
         estimator.scaling, estimator.inputs = Scaling(stored.scaling), without_features(stored.inputs)
-        estimator.extractor = stored_extractor(config, stored.inputs, stored.scaling)
+        estimator.extractor = extractor
         return estimator
 
 

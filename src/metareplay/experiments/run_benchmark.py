@@ -12,6 +12,7 @@ from metareplay.experiments.run import Run
 from metareplay.learner.config import build_config
 from metareplay.learner.methods import default_network
 from metareplay.learner.recipe_book import default_settings
+from metareplay.permissions import permit
 
 
 def run_benchmark(
@@ -37,6 +38,7 @@ def run_benchmark(
         raise ConfigError(f"{wrong[0]} has no effect here: the benchmark is given; remove it")
     info = described(benchmark)
     network = network or default_network(method, info.default_network)
+    permit(network)
     defaults, source = default_settings(info.name, method, network, published=published)
     config = build_config({**defaults, "seed": seed}, dict(settings or {}), "settings")
     return Run(Plan.of(config, Path(out), benchmark=benchmark, source=source)).execute(resume=resume)
