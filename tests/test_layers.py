@@ -39,6 +39,7 @@ LAYERS = (
     ("training",),
     ("inference",),
     ("learner",),
+    ("export",),
     ("estimators",),
     ("evaluation",),
     ("experiments",),
