@@ -40,9 +40,9 @@ class HubFolder(ModelHubMixin, library_name="metareplay", tags=["metareplay", "c
         force_download: bool,
         local_files_only: bool,
         token: str | bool | None,
-        load: Callable[[Path], Saved],
-        **_: Any,
+        **model_kwargs: Any,
     ) -> Self:
+        load: Callable[[Path], Saved] = model_kwargs["load"]
         if Path(model_id).is_dir():
             return cls(load(Path(model_id)))
         folder = snapshot_download(
