@@ -43,6 +43,11 @@ def answer_columns(
         return [
             OutputColumn("mean", answer.mean.tolist()),
             OutputColumn("std", answer.std.tolist()),
+            *(
+                OutputColumn(name, values.tolist())
+                for name, values in (("lower", answer.lower), ("upper", answer.upper))
+                if values is not None
+            ),
             OutputColumn("task", answer.task, exact=True),
             *_task_columns(answer, tasks, every_probability),
         ]
