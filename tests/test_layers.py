@@ -41,10 +41,12 @@ LAYERS = (
     ("learner",),
     ("export",),
     ("estimators",),
+    ("integrations",),
     ("evaluation",),
     ("experiments",),
     ("report",),
     ("paper",),
+    ("serve",),
     ("cli",),
     ("__main__",),
 )

@@ -7,8 +7,8 @@ from metareplay.export.modules import Learned
 from metareplay.version import __version__
 
 
-def facts_of(learned: Learned, task: int | None) -> dict[str, str]:
-    """Names of tasks, labels and columns; lists are JSON. Labels are in the order of the outputs.
+def facts_of(learned: Learned, task: int | None) -> dict[str, Any]:
+    """Names of tasks, labels and columns; labels are in the order of the outputs.
 
     ``columns`` are those of a table, ``encoding`` says how each became numbers, in order.
     """
@@ -26,4 +26,9 @@ def facts_of(learned: Learned, task: int | None) -> dict[str, str]:
     }
     if task is not None:
         facts |= {"network_outputs": model.outputs, "head": [model.heads[task].start, model.heads[task].stop]}
-    return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in facts.items()}
+    return facts
+
+
+def as_text(value: Any) -> str:
+    """A fact as metadata: text as it is, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -4,13 +4,14 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
 
 from metareplay.errors import ConfigError
 from metareplay.export.choice import AllTasks
-from metareplay.export.facts import facts_of
+from metareplay.export.facts import as_text, facts_of
 from metareplay.export.modules import Learned, SampledNetworks, TaskNetwork
 
 CONTENTS = ("mean", "samples")
@@ -34,7 +35,7 @@ def onnx_graph(
         raise ConfigError("a criterion chooses between tasks, but the graph is of one task; leave one of them out")
     if content == "mean" and samples is not None:
         raise ConfigError("a graph of the mean has no weight samples; leave the number of samples out")
-    answer = "probabilities" if learned.classifies else "mean"
+    answer = "probabilities" if learned.classifies else "target_mean"
     facts = {**facts_of(learned, task), "content": content}
     if task is None:
         chooses = AllTasks(learned, criterion)
@@ -44,11 +45,11 @@ def onnx_graph(
         module, names = TaskNetwork(learned, task), [answer]
     else:
         module = SampledNetworks(learned, task, samples)
-        names = [answer, "total", "aleatoric", "epistemic"] if learned.classifies else [answer, "std"]
+        names = [answer, "total", "aleatoric", "epistemic"] if learned.classifies else [answer, "target_std"]
     return _serialised(module, learned, names, facts)
 
 
-def _serialised(module: nn.Module, learned: Learned, names: Sequence[str], facts: Mapping[str, str]) -> bytes:
+def _serialised(module: nn.Module, learned: Learned, names: Sequence[str], facts: Mapping[str, Any]) -> bytes:
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -71,7 +72,7 @@ def _serialised(module: nn.Module, learned: Learned, names: Sequence[str], facts
     assert program is not None
     proto = program.model_proto
     for key, value in facts.items():
-        proto.metadata_props.add(key=key, value=value)
+        proto.metadata_props.add(key=key, value=as_text(value))
     for entry in (*proto.graph.node, *proto.graph.value_info, *proto.graph.initializer, *proto.graph.output):
         del entry.metadata_props[:]  # where in the source each came from
     del proto.graph.metadata_props[:]
