@@ -109,6 +109,51 @@ class TaskWarning(_Record):
     text: str
 
 
+class Reference(_Record):
+    """A simple model that was trained beside the run, as a yardstick."""
+
+    model: str
+    """Which one, in words."""
+    score: float
+    """Accuracy on all tasks in percent, or mean squared error; the model is never told the task."""
+    known: float | None = None
+    """Accuracy if its answer has to be one of the task's own classes."""
+    by_task: list[float] = []
+    rows: int
+    """Training rows used,"""
+    of_rows: int
+    """of how many."""
+
+
+class References(_Record):
+    """What simple models reach on the same test inputs."""
+
+    joint: Reference | None = None
+    """Trained on all tasks' data at once."""
+    last_task: Reference | None = None
+    """Trained on the last task's data alone."""
+
+
+class Chance(_Record):
+    """What a constant answer reaches: accuracy of the most frequent label in percent, or variance of the targets."""
+
+    known: float | None = None
+    """The most frequent label, or the mean target, of the input's own task."""
+    inferred: float | None = None
+    """Of all tasks together."""
+    by_task: list[float] = []
+
+
+class LabelFigures(_Record):
+    """Which label was taken for which."""
+
+    labels: list[str] = []
+    confusion: list[list[int]] = []
+    """Row: the true label, column: the answer; numbers of test inputs. The task is inferred by the default."""
+    task_known: bool = False
+    """Whether the task was given, because it is known at test time."""
+
+
 class Environment(BaseModel):
     """The software and hardware of a run."""
 
@@ -179,6 +224,10 @@ class Results(_Record):
     task_probabilities: TaskProbabilities | None = None
     unknown: UnknownInputs | None = None
     statistics: StatisticsFigures | None = None
+    labels: LabelFigures | None = None
+    chance: Chance | None = None
+    references: References | None = None
+    """None if they were switched off (``report.references``)."""
     parameters: ParameterCounts | None = None
     warnings: list[TaskWarning] = []
     environment: Environment | None = None

@@ -15,7 +15,9 @@ from metareplay.evaluation.assess import assess
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.curves import predictive_picture
+from metareplay.experiments.labels import chance, label_figures
 from metareplay.experiments.plan import Plan
+from metareplay.experiments.references import train_references
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
 from metareplay.experiments.scoring import answered, assessed, peak_memory_mib, results_of, uncertainty_tensors
@@ -232,11 +234,20 @@ class Run:
         results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=predictor)
         assessment = assess(predictor, tests, seed=self.config.seed)
         results = assessed(answered(results, self._answer_quality(tests)), assessment)
+        results = results.model_copy(
+            update={
+                "labels": label_figures(predictor, self.benchmark, tests, seed=self.config.seed),
+                "chance": chance(self.benchmark, tests),
+            }
+        )
         self.state.seconds["evaluate"] += time.perf_counter() - began
         seconds = Seconds(**{name: round(value, 3) for name, value in self.state.seconds.items()})
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
+        if self.config.report.references:
+            references = train_references(self.benchmark, tests, seed=self.config.seed)
+            results = results.model_copy(update={"references": references})
         self._save_model(len(self.benchmark), results)
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
