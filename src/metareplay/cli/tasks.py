@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+from metareplay.terminal import shown
+
 HELP = """Show the tasks that a stored model has learned.
 
 [bold]Example[/]
@@ -14,7 +17,10 @@ HELP = """Show the tasks that a stored model has learned.
 """
 
 
-def tasks(model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")]) -> None:
+def tasks(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
+    trust_network: TrustNetwork = None,
+) -> None:
     """Print a table of tasks and classes, and of what is stored about each task."""
     from rich.console import Console
     from rich.table import Table
@@ -30,7 +36,9 @@ def tasks(model: Annotated[Path, typer.Argument(help="Folder of a model, or of a
         table.add_column(column)
     for index, (task, size, drift) in enumerate(zip(stored.tasks, sizes, drifts, strict=True)):
         classes = ", ".join(str(label) for label in task.classes) or "(regression)"
-        table.add_row(str(index), task.name, classes, "-" if size is None else _bytes(size), *_drift(drift))
+        table.add_row(
+            str(index), shown(task.name), shown(classes), "-" if size is None else _bytes(size), *_drift(drift)
+        )
     Console().print(table, highlight=False)
     if keeper.available:
         typer.echo(LEGEND)

@@ -14,6 +14,8 @@ from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
 from metareplay.data.frame_examples import plain_inputs, scored_examples
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
+from metareplay.estimators.exporting import Exports
+from metareplay.estimators.hub import HubMethods
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.inference.answers import Answer
@@ -22,6 +24,7 @@ from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
+from metareplay.permissions import permit
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
@@ -30,7 +33,7 @@ from metareplay.training.watch import Notice
 Array = npt.NDArray[Any]
 
 
-class ContinualEstimator(SklearnManners):
+class ContinualEstimator(SklearnManners, Exports, HubMethods):
     """The base of classifier and regressor."""
 
     problem: Problem
@@ -58,6 +61,7 @@ class ContinualEstimator(SklearnManners):
         settings, default = dict(self.settings or {}), self.network or self.default_network
         method, network = settings.get("method", self.method), settings.get("network", default)
         network = network if isinstance(network, str) else name_of(network)
+        permit(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
@@ -216,12 +220,19 @@ class ContinualEstimator(SklearnManners):
         save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
 
     @classmethod
-    def load(cls, folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> Self:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        network: Callable[..., nn.Module] | None = None,
+    ) -> Self:
         """Load a model written by ``save`` or ``metareplay run``; it makes the same predictions, bit for bit.
 
-        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
+        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``. ``network`` is the
+        function that builds a network of your own: a model never decides which code is run.
         """
-        return cls.of(load_model(Path(folder), settings))
+        return cls.of(load_model(Path(folder), settings, network=network))
 
     @classmethod
     def of(cls, stored: StoredModel) -> Self:
