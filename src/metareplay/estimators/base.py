@@ -14,9 +14,9 @@ from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.data.frame_examples import plain_inputs
 from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError, TrainingWarning
 from metareplay.inference.answers import Answer
-from metareplay.learner.config import build_config
+from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
+from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
@@ -33,7 +33,6 @@ class ContinualEstimator:
 
     problem: Problem
     scenario: Scenario
-    default_network: str
 
     def __init__(
         self,
@@ -45,17 +44,16 @@ class ContinualEstimator:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         settings = dict(settings or {})
-        method, network = settings.get("method", method), settings.get("network", network or self.default_network)
-        network = network if isinstance(network, str) else name_of(network)
+        method, chosen = settings.pop("method", method), settings.pop("network", network)
         of_runs = ("benchmark", "data_dir", "data_seed", "threads")
         if wrong := [key for key in settings if key in of_runs or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
             )
-        own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
-        defaults, _ = default_settings(own_data, method, network)
-        chosen = {**({} if seed is None else {"seed": seed}), **settings}
-        self.config = build_config(defaults, chosen, type(self).__name__)
+        self._given = {**({} if seed is None else {"seed": seed}), **settings, "method": method}
+        self._network = None if chosen is None else chosen if isinstance(chosen, str) else name_of(chosen)
+        self.config = self._sized(TYPICAL[self.problem], method)
+        """Network, length and strength of training are chosen by the first task, unless they are given."""
         self.standardise = standardise
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
@@ -88,14 +86,22 @@ class ContinualEstimator:
             self.scaling = (
                 Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
             )
+        split = TaskData(self.scaling.x(x), self.scaling.y(y))
+        if self.learner is None:
+            self.config = self._sized(Facts.of(split, self.problem), self.config.method)
             self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
-        learner, split = self.learner, TaskData(self.scaling.x(x), self.scaling.y(y))
+        learner = self.learner
         try:
             self._train(learner, lambda: learner.begin_task(split, width), info.name, progress, split)
         except BaseException:
             self.learner = None if fresh else learner
             raise
         self.tasks.append(info)
+
+    def _sized(self, first: Facts, method: str) -> RunConfig:
+        """The configuration for data like those of the first task."""
+        defaults, _ = own_settings(first, self.problem, method, self._network, self._given)
+        return build_config(defaults, self._given, type(self).__name__)
 
     def _train(
         self,
