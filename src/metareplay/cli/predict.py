@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+
 HELP = """Predict with a stored model: label, task and uncertainty for each input, as CSV.
 
 Inputs have the format that the model was trained on: a table (CSV or parquet) with the same columns, a folder of images
@@ -65,6 +67,7 @@ def predict(
         Path | None,
         typer.Option(help="File for the predictions: .csv, .jsonl or .parquet. Default: CSV on the terminal."),
     ] = None,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Write one line per input."""
     from metareplay.cli.prediction_columns import answer_columns, check_probabilities, with_kept
@@ -86,7 +89,7 @@ def predict(
     read = read_inputs(inputs, estimator.inputs, estimator.input_shape, request)
     _tell([*(f"note: {note}" for note in read.notes), *(f"warning: {warning}" for warning in read.warnings)], err=True)
     answer = estimator.predict_full(read.x, task, criterion=criterion, batch_wise=batch_wise)
-    classes = estimator.classes_ if isinstance(estimator, ContinualClassifier) else []
+    classes = estimator.classes_.tolist() if isinstance(estimator, ContinualClassifier) else []
     columns = answer_columns(answer, classes, estimator.task_names, every_probability=probabilities == "all")
     lines = [] if read.labels is None else score_lines(estimator, answer, read.labels, read.tasks)
     content = writer(with_kept(columns, read.kept, read.files))

@@ -7,28 +7,33 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
-from metareplay.arrays import Inputs, to_inputs
-from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
-from metareplay.data.frame_examples import plain_inputs
-from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError, TrainingWarning
+from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
+from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
+from metareplay.data.frame_examples import plain_inputs, scored_examples
+from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
+from metareplay.estimators.exporting import Exports
+from metareplay.estimators.hub import HubMethods
+from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
+from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
+from metareplay.permissions import permit
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
 from metareplay.training.watch import Notice
 
 Array = npt.NDArray[Any]
-TaskName = str | int
 
 
-class ContinualEstimator:
+class ContinualEstimator(SklearnManners, Exports, HubMethods):
     """The base of classifier and regressor."""
 
     problem: Problem
@@ -43,23 +48,46 @@ class ContinualEstimator:
         standardise: bool = True,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        settings = dict(settings or {})
-        method, chosen = settings.pop("method", method), settings.pop("network", network)
-        of_runs = ("benchmark", "data_dir", "data_seed", "threads")
-        if wrong := [key for key in settings if key in of_runs or key.startswith("data.")]:
+        self.method, self.network, self.seed = method, network, seed
+        self.standardise, self.settings = standardise, settings
+        self.config = self._checked_config()
+        """Network, length and strength of training are chosen by the first task, unless they are given."""
+        self._start_anew()
+
+    def _checked_config(self, first: Facts | None = None) -> RunConfig:
+        """The configuration that the arguments make, for data like those of the first task."""
+        if not isinstance(self.settings, Mapping | None):
+            raise ConfigError(f"settings={self.settings!r} is not a mapping of settings to values; give a dict")
+        settings = dict(self.settings or {})
+        method, network = settings.pop("method", self.method), settings.pop("network", self.network)
+        network = network if network is None or isinstance(network, str) else name_of(network)
+        if network is not None:
+            permit(network)
+        if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
             )
-        self._given = {**({} if seed is None else {"seed": seed}), **settings, "method": method}
-        self._network = None if chosen is None else chosen if isinstance(chosen, str) else name_of(chosen)
-        self.config = self._sized(TYPICAL[self.problem], method)
-        """Network, length and strength of training are chosen by the first task, unless they are given."""
-        self.standardise = standardise
+        given = {**({} if self.seed is None else {"seed": self.seed}), **settings}
+        defaults, _ = own_settings(first or TYPICAL[self.problem], self.problem, method, network, given)
+        return build_config(defaults, given, type(self).__name__)
+
+    def _start_anew(self) -> None:
+        """Be without tasks."""
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
         self.scaling = Scaling({})
         self.inputs: Mapping[str, Any] = {}
         """How files and data frames are turned into inputs, if the model learned from such."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Arguments and what was learned, as plain values: for ``copy.deepcopy`` and for scikit-learn's processes."""
+        learned = None if self.learner is None else learned_state(self.learner)
+        kept = {name: value for name, value in vars(self).items() if name not in ("config", "learner")}
+        return {**kept, "config": self.config.model_dump(mode="json"), "learner": learned}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        learner = None if state["learner"] is None else learner_of(state["learner"], self.problem)
+        vars(self).update({**state, "config": RunConfig.of(state["config"]), "learner": learner})
 
     def __repr__(self) -> str:
         config, kind = self.config, type(self).__name__
@@ -88,7 +116,7 @@ class ContinualEstimator:
             )
         split = TaskData(self.scaling.x(x), self.scaling.y(y))
         if self.learner is None:
-            self.config = self._sized(Facts.of(split, self.problem), self.config.method)
+            self.config = self._checked_config(Facts.of(split, self.problem))
             self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
         learner = self.learner
         try:
@@ -97,11 +125,6 @@ class ContinualEstimator:
             self.learner = None if fresh else learner
             raise
         self.tasks.append(info)
-
-    def _sized(self, first: Facts, method: str) -> RunConfig:
-        """The configuration for data like those of the first task."""
-        defaults, _ = own_settings(first, self.problem, method, self._network, self._given)
-        return build_config(defaults, self._given, type(self).__name__)
 
     def _train(
         self,
@@ -152,7 +175,7 @@ class ContinualEstimator:
 
     def _trained(self) -> ContinualLearner:
         if self.learner is None or not self.tasks:
-            raise NotTrainedError("no task has been learned yet; call learn_task(X, y) first")
+            raise not_fitted("no task has been learned yet; call learn_task(X, y) first")
         return self.learner
 
     def _task_index(self, task: TaskName) -> int:
@@ -167,12 +190,25 @@ class ContinualEstimator:
 
     def _inputs(self, x: Inputs) -> Tensor:
         shape = self._trained().input_shape
-        return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
+        with value_errors():
+            self._refuse_other_features(x)
+            return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
+
+    def _scored(self, x: Inputs, y: Targets | None) -> tuple[Tensor, Any]:
+        """Inputs in the user's units and raw targets, to score predictions with."""
+        shape = self._trained().input_shape
+        with value_errors():
+            self._refuse_other_features(x)
+            examples = scored_examples(x, y, self.inputs)
+            return inputs_and_targets(examples.x, examples.y, shape)
 
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""
         learner, index = self._trained(), None if task is None else self._task_index(task)
-        return learner.predictor.predict(self._inputs(x), index, criterion=criterion, batch_wise=batch_wise)
+        labels = torch.tensor(label_columns(self.tasks)[1]) if self.problem == "classification" else None
+        return learner.predictor.predict(
+            self._inputs(x), index, criterion=criterion, batch_wise=batch_wise, labels=labels
+        )
 
     def _task_answer(self, answer: Answer) -> tuple[Array | None, Array | None]:
         """Probabilities of the tasks (N, T), and whether inputs are known (N,)."""
@@ -187,12 +223,19 @@ class ContinualEstimator:
         save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
 
     @classmethod
-    def load(cls, folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> Self:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        network: Callable[..., nn.Module] | None = None,
+    ) -> Self:
         """Load a model written by ``save`` or ``metareplay run``; it makes the same predictions, bit for bit.
 
-        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
+        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``. ``network`` is the
+        function that builds a network of your own: a model never decides which code is run.
         """
-        return cls.of(load_model(Path(folder), settings))
+        return cls.of(load_model(Path(folder), settings, network=network))
 
     @classmethod
     def of(cls, stored: StoredModel) -> Self:
@@ -200,8 +243,10 @@ class ContinualEstimator:
         problem = stored.learner.problem
         if problem != cls.problem:
             raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
-        estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))
-        estimator.config, estimator.learner, estimator.tasks = stored.learner.config, stored.learner, stored.tasks
+        config = stored.learner.config
+        estimator = cls(config.method, config.network, seed=config.seed, standardise=bool(stored.scaling))
+        estimator.settings = changed_settings(estimator.config, config) or None
+        estimator.config, estimator.learner, estimator.tasks = config, stored.learner, stored.tasks
         estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs
         return estimator
 

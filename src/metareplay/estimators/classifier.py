@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from metareplay.arrays import Inputs, Targets, class_labels, inputs_and_targets, plain_labels
-from metareplay.benchmarks.base import Scenario, TaskInfo
-from metareplay.data.frame_examples import scored_examples, training_examples
+from metareplay.benchmarks.base import Scenario, TaskInfo, label_columns
+from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
 from metareplay.inference.answers import ClassAnswer
+from metareplay.inference.mixing import by_label
 from metareplay.learner.lone_class import refuse_lone_classes
 
 
@@ -23,13 +24,14 @@ class ClassPrediction:
     labels: Array
     task: list[str]
     probabilities: Array
-    """One column per label of ``ContinualClassifier.classes_``; labels of other tasks than the chosen one have zero."""
+    """One column per label of ``ContinualClassifier.classes_``: calibrated, and summed over tasks if the task was not
+    given. By a criterion without probabilities only the chosen task answers, and labels of other tasks have zero."""
     total: Array
-    """Total uncertainty: the entropy of the posterior predictive."""
+    """Total uncertainty: the entropy of these probabilities."""
     aleatoric: Array
-    """The part inherent in the data: the mean entropy of the individual networks."""
+    """The part inherent in the data: the mean entropy of the individual networks, over tasks if none was given."""
     epistemic: Array
-    """The part that more data would remove: how much the networks differ (zero for point estimates)."""
+    """The rest, which more data would remove: how much networks and tasks differ, and how strange the input is."""
     task_probabilities: Array | None = None
     """Calibrated, one column per task in the order of ``task_names``; None if the task was given, or was inferred by a
     criterion without probabilities."""
@@ -71,9 +73,12 @@ class ContinualClassifier(ContinualEstimator):
         return self
 
     @property
-    def classes_(self) -> list[Hashable]:
+    def classes_(self) -> Array:
         """All labels of all tasks, in the order in which they were learned: the columns of probabilities."""
-        return list(dict.fromkeys(label for task in self.tasks for label in task.classes))
+        return _label_array(self._labels())
+
+    def _labels(self) -> list[Hashable]:
+        return label_columns(self.tasks)[0]
 
     def predict_full(
         self,
@@ -90,13 +95,10 @@ class ContinualClassifier(ContinualEstimator):
         ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
         """
         answer = cast(ClassAnswer, self._answer(X, task, criterion, batch_wise))
-        columns = {label: column for column, label in enumerate(self.classes_)}
-        places = torch.tensor([columns[label] for info in self.tasks for label in info.classes])
-        by_label = torch.zeros(len(answer.task), len(columns), dtype=torch.float64)
-        probabilities = by_label.index_add_(1, places, answer.probabilities)  # (N, classes of all tasks) -> (N, labels)
-        names = list(columns)
+        columns = torch.tensor(label_columns(self.tasks)[1])
+        probabilities = by_label(answer.probabilities, columns)  # (N, classes of all tasks) -> (N, labels)
         return ClassPrediction(
-            _label_array([names[column] for column in probabilities.argmax(1).tolist()]),
+            self.classes_[probabilities.argmax(1).numpy()],
             self._names(answer),
             probabilities.numpy(),
             answer.total.numpy(),
@@ -130,12 +132,11 @@ class ContinualClassifier(ContinualEstimator):
         self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None
     ) -> float:
         """Accuracy: the fraction of correct labels."""
-        shape, examples = self._trained().input_shape, scored_examples(X, y, self.inputs)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
+        inputs, raw = self._scored(X, y)
         labels = plain_labels(raw)
         if len(labels) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")
-        known = set(self.classes_ if task is None else self.tasks[self._task_index(task)].classes)
+        known = set(self._labels() if task is None else self.tasks[self._task_index(task)].classes)
         if unknown := [label for label in dict.fromkeys(labels) if label not in known]:
             names = ", ".join(map(repr, sorted(known, key=str)[:20]))
             raise DataError(f"the label {unknown[0]!r} was never learned; known labels are {names}")

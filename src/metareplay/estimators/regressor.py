@@ -7,7 +7,7 @@ import numpy as np
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_real_targets
 from metareplay.benchmarks.base import Scenario, TaskInfo
-from metareplay.data.frame_examples import scored_examples, training_examples
+from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
 from metareplay.inference.answers import RealAnswer
@@ -19,13 +19,20 @@ class RealPrediction:
 
     mean: Array
     std: Array
-    """Standard deviation over weight samples: how little the model knows here (epistemic)."""
+    """Standard deviation of targets: of their noise, over weight samples, and over tasks if none was given. Models
+    without calibration do not know the noise."""
     task: list[str]
     task_probabilities: Array | None = None
     """Calibrated, one column per task in the order of ``task_names``; None if the task was given, or was inferred by a
     criterion without probabilities."""
     known: Array | None = None
     """Whether each input resembles those of its task (bool); None for models without task statistics."""
+    epistemic: Array | None = None
+    """The part of ``std`` without noise: how little the model knows here."""
+    lower: Array | None = None
+    """The lower end of the interval that contains 95 % of targets (``inference.coverage``); None for models without
+    calibration."""
+    upper: Array | None = None
 
 
 @final
@@ -65,10 +72,16 @@ class ContinualRegressor(ContinualEstimator):
     def predict_full(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None
     ) -> RealPrediction:
-        """Mean, standard deviation and task for each input; the task is inferred unless it is given."""
+        """Mean, standard deviation, interval and task for each input; the task is inferred unless it is given."""
         answer = cast(RealAnswer, self._answer(X, task, criterion, batch_wise))
-        mean, std = (_without_single_column(part.numpy()) for part in self.scaling.undo_y(answer.mean, answer.std))
-        return RealPrediction(mean, std, self._names(answer), *self._task_answer(answer))
+        undo = self.scaling.undo_y
+        mean, std = (_without_single_column(part.numpy()) for part in undo(answer.mean, answer.std))
+        epistemic = _without_single_column(undo(answer.mean, answer.epistemic)[1].numpy())
+        ends = [
+            None if end is None else _without_single_column(undo(end, answer.std)[0].numpy())
+            for end in (answer.lower, answer.upper)
+        ]
+        return RealPrediction(mean, std, self._names(answer), *self._task_answer(answer), epistemic, *ends)
 
     def predict(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None
@@ -83,8 +96,7 @@ class ContinualRegressor(ContinualEstimator):
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""
-        shape, examples = self._trained().input_shape, scored_examples(X, y, self.inputs)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
+        inputs, raw = self._scored(X, y)
         targets = to_real_targets(raw).double().numpy()
         if len(targets) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")

@@ -10,22 +10,25 @@ import torch
 
 from metareplay.benchmarks.base import Benchmark, Task, TaskData
 from metareplay.errors import MetaReplayError
+from metareplay.evaluation.answers import AnswerQuality, answer_quality
 from metareplay.evaluation.assess import assess
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.curves import predictive_picture
+from metareplay.experiments.labels import chance, label_figures
 from metareplay.experiments.plan import Plan
+from metareplay.experiments.references import train_references
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
-from metareplay.experiments.scoring import assessed, peak_memory_mib, results_of, uncertainty_tensors
+from metareplay.experiments.scoring import answered, assessed, peak_memory_mib, results_of, uncertainty_tensors
 from metareplay.experiments.state import RunState
 from metareplay.experiments.testing import TaskTests
-from metareplay.files import only_writer
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.learner.config import RunConfig
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.lone_class import refuse_lone_classes
-from metareplay.learner.store import save_model
+from metareplay.learner.store import HistoryEntry, save_model
+from metareplay.locks import only_writer
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
@@ -55,7 +58,11 @@ class Run:
         self.plan, self.config, self.benchmark, self.folder = plan, plan.config, plan.benchmark, RunFolder(plan.folder)
         self.observer, self.should_stop = observer or NullObserver(), should_stop
         self.learner = new_learner(plan.config, self.benchmark)
-        self.evaluator = Evaluator(self.learner.predictor, target_scale=self.benchmark.scaling.tensors.get("y_scale"))
+        self.evaluator = Evaluator(
+            self.learner.predictor,
+            target_scale=self.benchmark.scaling.tensors.get("y_scale"),
+            tasks=self.benchmark.task_infos(),
+        )
         self.checkpoints = CheckpointFolder(plan.folder / "checkpoint", plan.config.fingerprint())
         self.state = RunState()
 
@@ -187,10 +194,22 @@ class Run:
         facts = {**self.learner.facts(), "training": training, **self.state.facts(), "metrics_bytes": size}
         self.checkpoints.write(self.state.serial, self.learner.tensors(training=training), facts)
 
-    def _save_model(self, tasks: int) -> None:
+    def _save_model(self, tasks: int, results: Results | None = None) -> None:
         """Write the model of the tasks learned so far, so that an interrupted run leaves a usable one."""
         infos, scaling = self.benchmark.task_infos()[:tasks], self.benchmark.scaling.tensors
-        save_model(self.folder.path / "model", self.learner, infos, scaling, self.benchmark.inputs)
+        folder, generation = self.folder.path / "model", tasks + (results is not None)
+        entry = None if results is None else self._entry(results)
+        inputs = self.benchmark.inputs
+        save_model(folder, self.learner, infos, scaling, inputs, entry=entry, generation=generation)
+
+    def _entry(self, results: Results) -> HistoryEntry:
+        """What the model's history says of the run."""
+        names = tuple(task.name for task in self.benchmark.task_infos())
+        known = {"TGiven-During": results.tgiven_during, "TGiven-Final": results.tgiven_final}
+        figures = {name: value for name, value in known.items() if value is not None}
+        facts = {"benchmark": self.benchmark.name, "seed": self.config.seed}
+        mark = self.config.data.fingerprint
+        return HistoryEntry(verb="run", tasks=names, fingerprint=mark, figures=figures, facts=facts)
 
     def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
@@ -216,18 +235,31 @@ class Run:
         predictor = self.learner.predictor
         results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=predictor)
         assessment = assess(predictor, tests, seed=self.config.seed)
-        results = assessed(results, assessment)
+        results = assessed(answered(results, self._answer_quality(tests)), assessment)
+        results = results.model_copy(
+            update={
+                "labels": label_figures(predictor, self.benchmark, tests, seed=self.config.seed),
+                "chance": chance(self.benchmark, tests),
+            }
+        )
         self.state.seconds["evaluate"] += time.perf_counter() - began
         seconds = Seconds(**{name: round(value, 3) for name, value in self.state.seconds.items()})
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
-        self._save_model(len(self.benchmark))
+        if self.config.report.references:
+            references = train_references(self.benchmark, tests, seed=self.config.seed)
+            results = results.model_copy(update={"references": references})
+        self._save_model(len(self.benchmark), results)
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
         self.folder.write_results(results)
         self.folder.log("finished")
         return results
+
+    def _answer_quality(self, tests: Sequence[TaskData]) -> AnswerQuality | None:
+        scale = self.benchmark.scaling.tensors.get("y_scale")
+        return answer_quality(self.learner.predictor, tests, self.benchmark.task_infos(), scale)
 
     def _boundaries(self) -> dict[str, dict[str, BoundaryThresholds] | None]:
         """Which thresholds would have detected the task boundaries, if the signals were recorded."""
