@@ -74,6 +74,8 @@ class Run:
             if not resume:
                 self.folder.refuse_if_used()
             with only_writer(out):
+                if not resume:
+                    self.folder.refuse_if_used()  # again: another run may have ended meanwhile
                 return self._execute(resume)
         except OSError as error:
             raise MetaReplayError(
