@@ -22,8 +22,7 @@ from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.methods import default_network
-from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
+from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features
 from metareplay.nets.own import name_of
@@ -41,7 +40,6 @@ class ContinualEstimator(SklearnManners, Exports, HubMethods):
 
     problem: Problem
     scenario: Scenario
-    default_network: str
 
     def __init__(
         self,
@@ -55,25 +53,25 @@ class ContinualEstimator(SklearnManners, Exports, HubMethods):
         self.method, self.network, self.seed = method, network, seed
         self.standardise, self.settings = standardise, settings
         self.config = self._checked_config()
+        """Network, length and strength of training are chosen by the first task, unless they are given."""
         self._start_anew()
 
-    def _checked_config(self) -> RunConfig:
-        """The configuration that the arguments make."""
+    def _checked_config(self, first: Facts | None = None) -> RunConfig:
+        """The configuration that the arguments make, for data like those of the first task."""
         if not isinstance(self.settings, Mapping | None):
             raise ConfigError(f"settings={self.settings!r} is not a mapping of settings to values; give a dict")
         settings = dict(self.settings or {})
-        method = settings.get("method", self.method)
-        network = settings.get("network", self.network or default_network(method, self.default_network))
-        network = network if isinstance(network, str) else name_of(network)
-        permit(network)
+        method, network = settings.pop("method", self.method), settings.pop("network", self.network)
+        network = network if network is None or isinstance(network, str) else name_of(network)
+        if network is not None:
+            permit(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
             )
-        own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
-        defaults, _ = default_settings(own_data, method, network)
-        chosen = {**({} if self.seed is None else {"seed": self.seed}), **settings}
-        return build_config(defaults, chosen, type(self).__name__)
+        given = {**({} if self.seed is None else {"seed": self.seed}), **settings}
+        defaults, _ = own_settings(first or TYPICAL[self.problem], self.problem, method, network, given)
+        return build_config(defaults, given, type(self).__name__)
 
     def _start_anew(self) -> None:
         """Be without tasks."""
@@ -130,6 +128,7 @@ class ContinualEstimator(SklearnManners, Exports, HubMethods):
         try:
             split = TaskData(self._features(self.scaling.x(x), keep=True), self.scaling.y(y))
             if self.learner is None:
+                self.config = self._checked_config(Facts.of(split, self.problem))
                 self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(split.x.shape[1:]))
             learner = self.learner
             self._train(learner, lambda: learner.begin_task(split, width), info.name, progress, split)
