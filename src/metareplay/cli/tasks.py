@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from metareplay.cli.trust import TrustNetwork
+from metareplay.terminal import shown
 
 HELP = """Show the tasks that a stored model has learned.
 
@@ -35,7 +36,9 @@ def tasks(
         table.add_column(column)
     for index, (task, size, drift) in enumerate(zip(stored.tasks, sizes, drifts, strict=True)):
         classes = ", ".join(str(label) for label in task.classes) or "(regression)"
-        table.add_row(str(index), task.name, classes, "-" if size is None else _bytes(size), *_drift(drift))
+        table.add_row(
+            str(index), shown(task.name), shown(classes), "-" if size is None else _bytes(size), *_drift(drift)
+        )
     Console().print(table, highlight=False)
     if keeper.available:
         typer.echo(LEGEND)

@@ -159,13 +159,21 @@ class ContinualLearner:
 
     def _make_trainer(self, task: int, train: TaskData) -> TaskTrainer:
         config, seed = self.config, self.config.seed
-        used = self._split(task, train)[0]
+        used, held_out = self._split(task, train)
         data = self.strategy.data_for(task, self._with_columns(task, used))
         job = Job(task, self._batches(task, data), self._matching(seed, task))
         noise = generator_for(seed, "noise", task)
         watched = not any(config.training.auxiliary)  # these have targets of their own
         return TaskTrainer(
-            self.model, self.strategy, [job], data, config.training, Objective.of(config), noise=noise, watched=watched
+            self.model,
+            self.strategy,
+            [job],
+            data,
+            config.training,
+            Objective.of(config),
+            noise=noise,
+            watched=watched,
+            held_out=self._with_columns(task, held_out),
         )
 
     def _batches(self, task: int, data: TaskData) -> Batches:
