@@ -46,7 +46,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
 def empty_model(variant: str, layout: HeadLayout | None = None) -> ContinualModel:
     method, given = VARIANTS[variant]
     small = SMALL if METHODS[method].task_map_part.generated else {}
-    config = build_config({"method": method, "network": "mlp-6", **small}, given, "test")
+    config = build_config({"method": method, "network": METHODS[method].network or "mlp-6", **small}, given, "test")
     model = build_model(config, "classification", Scenario.CLASS, SHAPE, 16)
     if layout is not None:
         model.layout, model.total_outputs = layout, sum(CLASSES) if layout is HeadLayout.SHARED else None

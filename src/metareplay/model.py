@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 from metareplay.batches.auxiliary import NO_AUXILIARY, AuxiliaryOutputs
 from metareplay.errors import CheckpointError, ConfigError, NotTrainedError
 from metareplay.likelihoods import Likelihood
+from metareplay.nets.frozen import frozen_weights, restore_frozen, share_frozen
 from metareplay.nets.lending import borrowed
 from metareplay.nets.mlp import MLP
 from metareplay.nets.noise import drawing_from, drawing_in_evaluation
@@ -26,6 +27,8 @@ from metareplay.task_maps.base import Start, TaskMap
 
 STATISTICS = "statistics."
 """Prefix of the names of stored buffers."""
+FROZEN = "frozen."
+"""Prefix of the names of stored weights that have no posterior."""
 
 
 class HeadLayout(StrEnum):
@@ -83,6 +86,8 @@ class ContinualModel:
         self.outputs = 0
         self.task_buffers = TaskBuffers(self.members)
         """Each task's buffers of the network, e.g. running statistics of batch normalisation."""
+        self.frozen: dict[str, torch.nn.Parameter] = {}
+        """The network's weights that have no posterior, the same for all tasks."""
         self.network: torch.nn.Module
         self.spec: WeightSpec
         self.task_map: TaskMap
@@ -115,18 +120,13 @@ class ContinualModel:
             self.to(home)
 
     def _add_task(self, classes: int, generator: Generator, probe: Tensor | None) -> int:
-        head, auxiliary, outputs = self._outputs_of_next(classes)
-        network = build_seeded(self.factory, outputs, generator).eval()
-        return self._append(head, auxiliary, self._grown(network, outputs, generator, probe), generator)
-
-    def _outputs_of_next(self, classes: int) -> tuple[slice, slice, int]:
-        """The outputs of a new task, its auxiliary ones, and how many the network then has."""
         head = self._next_head(classes)
         auxiliary = slice(head.stop, head.stop + self.auxiliary_outputs.count(classes))
-        return head, auxiliary, max(self.outputs, auxiliary.stop) if self.total_outputs is None else self.total_outputs
-
-    def _grown(self, network: torch.nn.Module, outputs: int, generator: Generator, probe: Tensor | None) -> Start:
-        """Let theta grow to this network for one more task; returns where the task's theta starts."""
+        outputs = max(self.outputs, auxiliary.stop) if self.total_outputs is None else self.total_outputs
+        network = build_seeded(self.factory, outputs, generator).eval()
+        frozen = self.frozen if self.heads else frozen_weights(network)
+        if self.heads and (frozen or frozen_weights(network)):
+            share_frozen(network, frozen)
         spec = WeightSpec.of(network)
         if self.heads:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
@@ -148,12 +148,9 @@ class ContinualModel:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
         elif self.old_positions is not None:
             self.task_map.grow(self.old_positions, start, generator=generator)
-        self.network, self.spec, self.outputs = network, spec, outputs
-        return start
-
-    def _append(self, head: slice, auxiliary: slice, start: Start, generator: Generator) -> int:
+        self.network, self.spec, self.outputs, self.frozen = network, spec, outputs, frozen
         self.task_map.add_task(start, generator=generator)
-        self.task_buffers.add_task(self.network)
+        self.task_buffers.add_task(network)
         self.heads.append(head)
         self.auxiliary.append(auxiliary)
         return len(self.heads) - 1
@@ -178,8 +175,8 @@ class ContinualModel:
 
     def to(self, device: torch.device) -> None:
         """Move to this device."""
-        moved, self.device = device != self.device, device
-        if self.heads and moved:
+        self.device = device
+        if self.heads:
             self.network, self.task_map, self.introduced_by_task = (
                 self.network.to(device),
                 self.task_map.to(device),
@@ -285,43 +282,34 @@ class ContinualModel:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that has to be stored besides ``head_bounds``."""
         stored = {name: tensor.detach() for name, tensor in self.task_map.state_dict().items()}
+        stored |= {f"{FROZEN}{name}": weight.detach() for name, weight in self.frozen.items()}
         return stored | {f"{STATISTICS}{name}": tensor for name, tensor in self.task_buffers.tensors().items()}
 
     def head_bounds(self) -> list[tuple[int, int]]:
         """Start and stop of each task's outputs, as JSON-serialisable integers."""
         return [(head.start, head.stop) for head in self.heads]
 
-    def _regrow(self, heads: Sequence[tuple[int, int]]) -> None:
-        """Grow as the stored model grew, so that all sizes agree; a network that does not grow is built only once."""
-        generator, start = torch.Generator().manual_seed(0), None
-        for begin, end in heads:
-            head, auxiliary, outputs = self._outputs_of_next(end - begin)
-            if start is None or outputs > self.outputs:
-                start = self._grown(self.factory(outputs).eval(), outputs, generator, None)
-            self._append(head, auxiliary, start, generator)
-
     def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
         """Become the model that these heads and tensors come from; the current state is replaced."""
+        generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
         self.heads, self.auxiliary, self.outputs, self.task_buffers = [], [], 0, TaskBuffers(self.members)
-        home, self.device = self.device, torch.device("cpu")
-        try:
-            with torch.random.fork_rng(devices=[]):  # every number drawn here is overwritten
-                self._regrow(heads)
-        finally:
-            self.to(home)
+        for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
+            self.add_task(stop - start, generator=generator)
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
             raise CheckpointError(
                 f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration"
             )
         if not heads:
             return
-        of_tasks = {
-            name.removeprefix(STATISTICS): tensor for name, tensor in tensors.items() if name.startswith(STATISTICS)
-        }
+        of_tasks, of_frozen = (
+            {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+            for prefix in (STATISTICS, FROZEN)
+        )
         self.task_buffers.restore(of_tasks)
+        restore_frozen(self.frozen, of_frozen)
         try:
             self.task_map.load_state_dict(
-                {name: tensor for name, tensor in tensors.items() if not name.startswith(STATISTICS)}
+                {name: tensor for name, tensor in tensors.items() if not name.startswith((STATISTICS, FROZEN))}
             )
         except RuntimeError as error:
             raise CheckpointError(

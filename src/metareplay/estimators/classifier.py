@@ -59,7 +59,7 @@ class ContinualClassifier(ContinualEstimator):
         ``y`` may be the name of a column of a data frame.
         """
         examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
-        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         labels = class_labels(raw, "ContinualRegressor")
         if len(labels) != len(x):
             raise DataError(f"{len(x)} inputs but {len(labels)} labels; both need one row per example")

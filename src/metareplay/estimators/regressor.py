@@ -54,7 +54,7 @@ class ContinualRegressor(ContinualEstimator):
         ``y`` may be the name of a column of a data frame.
         """
         examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
-        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         targets = to_real_targets(raw)
         if len(targets) != len(x):
             raise DataError(f"{len(x)} inputs but {len(targets)} targets; both need one row per example")

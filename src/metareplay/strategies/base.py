@@ -61,6 +61,8 @@ class Strategy(Protocol):
 
     sees_steps: bool
     """Whether ``after_step`` must be called after every step."""
+    takes_steps: bool
+    """Whether tasks are learned by training steps; if not, ``after_task`` computes theta."""
 
     def prior_for(self, task: int) -> Prior:
         """The prior of this task's posterior."""
@@ -115,6 +117,7 @@ class QuietStrategy:
     """A strategy that does nothing; others derive from it and override the hooks they need."""
 
     sees_steps = False
+    takes_steps = True
 
     def __init__(self, prior: Prior) -> None:
         self.prior = prior
@@ -184,6 +187,8 @@ class StrategyPart(PriorSource):
     """A strategy that methods can name."""
 
     build: Callable[[Composition, StrategyContext], Strategy]
+    closed_form: bool = False
+    """Whether it computes theta when a task ends, without training steps."""
 
 
 STRATEGIES: Registry[StrategyPart] = Registry("strategy", "uses")
