@@ -23,6 +23,7 @@ LAYERS = (
     ("task_maps",),
     ("likelihoods",),
     ("model",),
+    ("model_changes",),
     ("strategies",),
     ("training",),
     ("inference",),

@@ -156,7 +156,7 @@ class Predictor(ABC, Generic[AnyAnswer]):
                 self.settings,
                 self.task_statistics.of(criterion.name, task),
                 partial(self.features, request=criterion.features or FeatureRequest()),
-                generator_for(self.seed, f"criterion {criterion.name}", task),
+                generator_for(self.seed, f"criterion {criterion.name}", self._number(task)),
             )
             stored = criterion.fit(learned)
             if len(stored) != task + 1:
@@ -165,6 +165,11 @@ class Predictor(ABC, Generic[AnyAnswer]):
                     f"but {task + 1} have been learned; return one entry per task"
                 )
             self.task_statistics.put(criterion.name, stored)
+
+    def remove_task(self, task: int) -> None:
+        """Forget what is stored about a task that the model no longer has."""
+        self.keeper.remove_task(task)
+        self.task_statistics.drop(task)
 
     def predict(
         self, x: Tensor, task: int | None = None, *, criterion: str | None = None, batch_wise: int | None = None
@@ -263,7 +268,7 @@ class Predictor(ABC, Generic[AnyAnswer]):
 
     def features(self, x: Tensor, task: int, request: FeatureRequest) -> Features:
         """Features of inputs in a task's networks, always with the same weight samples: (S, N, F) by layer."""
-        model, generator = self.model, generator_for(self.seed, "features", task)
+        model, generator = self.model, generator_for(self.seed, "features", self._number(task))
         posterior = model.posterior(task)
         members = members_of(posterior)[1]
         with torch.no_grad():
@@ -282,7 +287,11 @@ class Predictor(ABC, Generic[AnyAnswer]):
         )
 
     def _generator(self, task: int) -> Generator:
-        return generator_for(self.seed, "evaluate", task)
+        return generator_for(self.seed, "evaluate", self._number(task))
+
+    def _number(self, task: int) -> int:
+        """The number by which a task's random numbers are drawn: its answers stay when an earlier task is removed."""
+        return self.model.lineage.number_of(task)
 
     def statistics(
         self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest] = ()

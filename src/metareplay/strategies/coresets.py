@@ -131,6 +131,17 @@ class CoresetReplay(QuietStrategy):
         self._close()
         self.replay.before_task(model, task)
 
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        self._close()
+        self.replay.before_revision(model, task, resumed=resumed)
+
+    def remove_task(self, task: int) -> None:
+        self.replay.remove_task(task)
+        for kept in (self.coresets, self.uses):
+            kept.pop(task, None)
+            for later in sorted(index for index in kept if index > task):
+                kept[later - 1] = kept.pop(later)  # type: ignore[index]
+
     def begin_update(self, model: ContinualModel, tasks: Sequence[int], *, again: bool) -> Update | None:
         """From now on the posteriors of these tasks are priors; posterior replay protects those of all other tasks.
 
