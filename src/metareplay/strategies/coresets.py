@@ -137,10 +137,8 @@ class CoresetReplay(QuietStrategy):
 
     def remove_task(self, task: int) -> None:
         self.replay.remove_task(task)
-        for kept in (self.coresets, self.uses):
-            kept.pop(task, None)
-            for later in sorted(index for index in kept if index > task):
-                kept[later - 1] = kept.pop(later)  # type: ignore[index]
+        self.coresets = {old - (old > task): kept for old, kept in self.coresets.items() if old != task}
+        self.uses = {old - (old > task): count for old, count in self.uses.items() if old != task}
 
     def begin_update(self, model: ContinualModel, tasks: Sequence[int], *, again: bool) -> Update | None:
         """From now on the posteriors of these tasks are priors; posterior replay protects those of all other tasks.
