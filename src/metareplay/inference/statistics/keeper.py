@@ -205,8 +205,7 @@ class StatisticsKeeper:
     def _spaces(self, task: int) -> set[tuple[int, str]]:
         """The networks and layers in which a task is described, besides its own network."""
         stored = self.stored()
-        known = stored[task] if task < len(stored) else stored[-1] if stored else {}
-        return set(spaces_of(known))
+        return set(spaces_of(stored[task] if task < len(stored) else stored[-1])) if stored else set()
 
     def _is_home(self, task: int) -> bool:
         """Whether a new task's own network becomes one of those in which later tasks are described."""
