@@ -137,24 +137,24 @@ class ContinualModel:
 
     def grow_to(self, outputs: int, generator: Generator, probe: Tensor | None = None) -> Start:
         """Build the network with this many outputs, and grow what depends on it; where a new task would start."""
-        network = build_seeded(self.factory, outputs, generator).eval()
+        return self._grown(build_seeded(self.factory, outputs, generator).eval(), outputs, generator, probe)
+
+    def _grown(self, network: torch.nn.Module, outputs: int, generator: Generator, probe: Tensor | None) -> Start:
+        """Let theta grow to this network; returns where a new task's theta starts."""
         spec = WeightSpec.of(network)
         if self.outputs:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
         if probe is not None:
             self._check(network, spec, outputs, probe)
-        theta, variances = (
-            self.family.initial(network, spec, generator=generator),
-            self.target_variances(self.family, network, spec),
-        )
+        theta = self.family.initial(network, spec, generator=generator)
+        variances = self.target_variances(self.family, network, spec)
         start = Start(theta, variances, None if variances is None else self.family.weight_mask(spec))
         introduced_by_task = torch.full((spec.numel,), len(self.heads))
         if self.outputs:
             introduced_by_task[self.spec.positions_in(spec)] = self.introduced_by_task
         self.introduced_by_task = introduced_by_task
-        self.old_positions = (
-            self.family.positions_in(self.spec, spec) if self.outputs and outputs > self.outputs else None
-        )
+        grows = bool(self.outputs) and outputs > self.outputs
+        self.old_positions = self.family.positions_in(self.spec, spec) if grows else None
         if outputs > self.outputs:
             self.lineage.growth.append((len(self.heads), outputs))
         if not self.outputs:
@@ -163,12 +163,6 @@ class ContinualModel:
             self.task_map.grow(self.old_positions, start, generator=generator)
         self.network, self.spec, self.outputs = network, spec, outputs
         return start
-
-    def _grow_again(self, lineage: Lineage, generator: Generator) -> None:
-        """Grow as before while there were as many tasks as now."""
-        for outputs in lineage.growth_at(len(self.heads)):
-            self.grow_to(outputs, generator)
-            self.task_buffers.grow(self.network)
 
     def _check(self, network: torch.nn.Module, spec: WeightSpec, outputs: int, probe: Tensor) -> None:
         """Refuse a network that does not accept the inputs, or loses what was learned when its outputs grow."""
@@ -190,8 +184,8 @@ class ContinualModel:
 
     def to(self, device: torch.device) -> None:
         """Move to this device."""
-        self.device = device
-        if self.heads:
+        moved, self.device = device != self.device, device
+        if self.heads and moved:
             self.network, self.task_map, self.introduced_by_task = (
                 self.network.to(device),
                 self.task_map.to(device),
@@ -303,24 +297,35 @@ class ContinualModel:
         """Start and stop of each task's outputs, as JSON-serialisable integers."""
         return [(head.start, head.stop) for head in self.heads]
 
+    def _regrow(self, heads: Sequence[tuple[int, int]], lineage: Lineage | None) -> None:
+        """Grow as the stored model grew, so that all sizes agree; a network that does not grow is built only once."""
+        generator, start = torch.Generator().manual_seed(0), None
+        for begin, end in [*heads, *([] if lineage is None else [(0, 0)])]:
+            head = slice(begin, end) if lineage or not end else self._next_head(end - begin)
+            stop = head.stop + self.auxiliary_outputs.count(end - begin)
+            needed = max(self.outputs, stop) if self.total_outputs is None else self.total_outputs
+            for outputs in [needed] if lineage is None else lineage.growth_at(len(self.heads)):
+                if outputs > self.outputs:
+                    start = self._grown(self.factory(outputs).eval(), outputs, generator, None)
+                    self.task_buffers.grow(self.network)
+            if end:  # the last step adds no task: outputs may have grown after the last one
+                if start is None or (lineage is not None and len(lineage.numbers) != len(heads)):
+                    raise CheckpointError("what is stored about the model's tasks does not fit together; it is damaged")
+                self._place(head, start, generator)
+
     def restore(
         self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor], lineage: Lineage | None = None
     ) -> None:
         """Become the model that these heads and tensors come from; the current state is replaced."""
-        generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
         self.heads, self.auxiliary, self.outputs, self.task_buffers = [], [], 0, TaskBuffers(self.members)
         self.lineage = Lineage()
-        for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
-            if lineage is None:
-                self.add_task(stop - start, generator=generator)
-                continue
-            with self.on_cpu():
-                self._grow_again(lineage, generator)
-                self._place(slice(start, stop), self.grow_to(self.outputs, generator), generator)
-        if lineage is not None:
-            with self.on_cpu():
-                self._grow_again(lineage, generator)
-            self.lineage = lineage
+        home, self.device = self.device, torch.device("cpu")
+        try:
+            with torch.random.fork_rng(devices=[]):  # every number drawn here is overwritten
+                self._regrow(heads, lineage)
+        finally:
+            self.to(home)
+        self.lineage = lineage or self.lineage
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
             raise CheckpointError(
                 f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration"

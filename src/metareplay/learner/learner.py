@@ -12,11 +12,13 @@ from metareplay.batches.base import Batches
 from metareplay.batches.task import TaskBatches
 from metareplay.batches.transformations import transformations_for
 from metareplay.benchmarks.base import Problem, Scenario, TaskData
-from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.inference.reference import Change, change_of, imagined_examples, take_reference
 from metareplay.inference.statistics.revise import examples_of
 from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
+from metareplay.learner.chance import at_chance
+from metareplay.learner.checked import check_examples
 from metareplay.learner.config import RunConfig
 from metareplay.learner.held_out import split
 from metareplay.model import ContinualModel
@@ -30,6 +32,7 @@ from metareplay.strategies.revision import Revision, is_revision
 from metareplay.task_maps.lineage import Lineage
 from metareplay.training.loop import Job, TaskTrainer
 from metareplay.training.objective import Objective
+from metareplay.training.watch import Notice
 
 MOST_IMAGINED = 2000
 """Inputs that a task rehearses while it is trained further."""
@@ -71,7 +74,7 @@ class ContinualLearner:
 
     def begin_task(self, train: TaskData, width: int, *, expected_tasks: int = 0) -> TaskTrainer:
         """Add a task with ``width`` classes or targets, and return its trainer."""
-        self._check(train, width)
+        check_examples(train, width, self.problem, self.input_shape)
         before = (self.facts(), self.tensors(training=False) if self.num_tasks else {})
         generator = generator_for(self.config.seed, "initialise", self.model.lineage.added)
         task = self.model.add_task(width, generator=generator, probe=train.x[:2])
@@ -85,13 +88,17 @@ class ContinualLearner:
             raise
         return self.trainer
 
-    def finish_task(self, train: TaskData) -> None:
-        """Store what will tell the task just trained from others, while its data are available."""
-        task = self.num_tasks - 1
+    def finish_task(self, train: TaskData) -> Notice | None:
+        """Store what will tell the task just trained from others, while its data are available.
+
+        Returns a notice if the task is answered no better than by chance.
+        """
+        task, classes = self.num_tasks - 1, self.problem == "classification"
         used, held_out = self._split(task, train)
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
         take_reference(self.predictor, task, held_out, self.input_shape)
+        return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
 
     def finish_update(self, trainer: TaskTrainer) -> None:
         """Let what is stored about the tasks follow an update of their posteriors."""
@@ -112,7 +119,7 @@ class ContinualLearner:
         """
         head = self.model.heads[task]
         width = width or head.stop - head.start
-        self._check(train, width)
+        check_examples(train, width, self.problem, self.input_shape)
         before = (self.facts(), {name: tensor.clone() for name, tensor in self.tensors(training=False).items()})
         inner = self.strategy
         try:
@@ -124,6 +131,8 @@ class ContinualLearner:
             if wider:
                 generator = generator_for(*self._seed(task, "initialise"))
                 fresh = widen_task(self.model, task, width, generator=generator)
+            else:
+                self.model.old_positions = None  # theta does not grow
             self.predictor.keeper.before_training(revision=True)
             revision.begin(self.model, task, fresh, imagined, weight)
             self.trainer = self._make_trainer(task, train)
@@ -140,8 +149,8 @@ class ContinualLearner:
         self.trainer.restore(_under("trainer.", tensors))
         return self.trainer
 
-    def finish_revision(self, train: TaskData) -> None:
-        """Add the new examples to what is stored about the task just revised, while they are available."""
+    def finish_revision(self, train: TaskData) -> Notice | None:
+        """Add the new examples to what is stored about the task just revised; a notice as by ``finish_task``."""
         assert isinstance(self.strategy, Revision)
         task = self.strategy.task
         used, held_out = self._split(task, train)
@@ -149,7 +158,8 @@ class ContinualLearner:
         self.predictor.keeper.after_revision(task, used, held_out)
         take_reference(self.predictor, task, held_out, self.input_shape)
         self.model.lineage.revisions[task] += 1
-        self.trainer = None
+        classes = self.problem == "classification"
+        return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
 
     def remove_task(self, task: int) -> None:
         """Remove a task, with its embedding or weights, outputs, statistics and kept examples; later ones move down."""
@@ -250,7 +260,10 @@ class ContinualLearner:
         data = self.strategy.data_for(task, self._with_columns(task, used))
         job = Job(task, self._batches(task, data), self._matching(*self._seed(task, "matching")))
         noise = generator_for(*self._seed(task, "noise"))
-        return TaskTrainer(self.model, self.strategy, [job], data, config.training, objective, noise=noise)
+        watched = not any(config.training.auxiliary)  # these have targets of their own
+        return TaskTrainer(
+            self.model, self.strategy, [job], data, config.training, objective, noise=noise, watched=watched
+        )
 
     def _batches(self, task: int, data: TaskData) -> Batches:
         """What the task learns from, with what its auxiliary outputs learn from."""
@@ -277,27 +290,6 @@ class ContinualLearner:
     def _matching(self, *seed: str | int) -> PriorMatching:
         generator = generator_for(*seed)  # type: ignore[arg-type]
         return build_matching(self.config, self.model.spec.numel, generator=generator, device=self.model.device)
-
-    def _check(self, train: TaskData, width: int) -> None:
-        if len(train.x) == 0:
-            raise DataError("the task has no training examples; every task needs at least one")
-        if tuple(train.x.shape[1:]) != self.input_shape:
-            raise DataError(
-                f"inputs have shape {tuple(train.x.shape[1:])}, but this model learned inputs of shape "
-                f"{self.input_shape}"
-            )
-        parts = train.x.split(1000)  # the check needs as much memory as its input
-        if not all(bool(torch.isfinite(part).all()) for part in parts):
-            row = int((~torch.isfinite(train.x.flatten(1))).any(1).nonzero()[0])
-            raise DataError(
-                f"the inputs contain NaN or infinite values (first in row {row}); clean the data before learning"
-            )
-        if self.problem == "regression" and not torch.isfinite(train.y).all():
-            raise DataError("the targets contain NaN or infinite values; clean the data before learning")
-        if self.problem == "classification" and not (int(train.y.min()) >= 0 and int(train.y.max()) < width):
-            raise DataError(
-                f"class indices must be in 0..{width - 1}, but range from {int(train.y.min())} to {int(train.y.max())}"
-            )
 
     def tensors(self, *, training: bool) -> dict[str, Tensor]:
         """The model, the strategy's state and the task statistics; with ``training`` also the trainer."""
