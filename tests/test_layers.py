@@ -43,6 +43,7 @@ LAYERS = (
     ("estimators",),
     ("evaluation",),
     ("experiments",),
+    ("living",),
     ("report",),
     ("paper",),
     ("cli",),
