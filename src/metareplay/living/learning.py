@@ -165,7 +165,7 @@ def _train(
         finish()
     except Interrupted:
         raise
-    except BaseException:
+    except Exception:  # a process that is told to end leaves its checkpoints
         work.clear()
         raise
     learner.trainer = None
