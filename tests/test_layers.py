@@ -46,6 +46,7 @@ LAYERS = (
     ("living",),
     ("report",),
     ("paper",),
+    ("serve",),
     ("cli",),
     ("__main__",),
 )

@@ -17,6 +17,7 @@ from metareplay.cli import (
     report,
     reproduce,
     run,
+    serve,
     tasks,
     undo,
     update_task,
@@ -49,6 +50,7 @@ app.command("audit", help=audit.HELP)(audit.audit)
 app.command("history", help=history.HELP)(history.history)
 app.command("undo", help=undo.HELP)(undo.undo)
 app.command("compact", help=compact.HELP)(compact.compact)
+app.command("serve", help=serve.HELP)(serve.serve)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,10 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
-from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
+from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
 from metareplay.data.frame_examples import plain_inputs, scored_examples
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
@@ -203,7 +204,10 @@ class ContinualEstimator(SklearnManners, TaskVerbs):
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""
         learner, index = self._trained(), None if task is None else self._task_index(task)
-        return learner.predictor.predict(self._inputs(x), index, criterion=criterion, batch_wise=batch_wise)
+        labels = torch.tensor(label_columns(self.tasks)[1]) if self.problem == "classification" else None
+        return learner.predictor.predict(
+            self._inputs(x), index, criterion=criterion, batch_wise=batch_wise, labels=labels
+        )
 
     def _task_answer(self, answer: Answer) -> tuple[Array | None, Array | None]:
         """Probabilities of the tasks (N, T), and whether inputs are known (N,)."""

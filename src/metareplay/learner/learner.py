@@ -20,7 +20,7 @@ from metareplay.learner.build import build_matching, build_model, build_strategy
 from metareplay.learner.chance import at_chance
 from metareplay.learner.checked import check_examples
 from metareplay.learner.config import RunConfig
-from metareplay.learner.held_out import split
+from metareplay.learner.held_out import joined, split
 from metareplay.model import ContinualModel
 from metareplay.model_changes import remove_task, widen_task
 from metareplay.posteriors.base import PriorMatching
@@ -97,6 +97,7 @@ class ContinualLearner:
         used, held_out = self._split(task, train)
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
+        self.predictor.calibrate(task, used, held_out)
         take_reference(self.predictor, task, held_out, self.input_shape)
         return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
 
@@ -154,8 +155,10 @@ class ContinualLearner:
         assert isinstance(self.strategy, Revision)
         task = self.strategy.task
         used, held_out = self._split(task, train)
-        self.strategy = self.strategy.inner
+        imagined, self.strategy = self.strategy.imagined, self.strategy.inner
         self.predictor.keeper.after_revision(task, used, held_out)
+        seen = used if imagined is None else joined(used, TaskData(imagined.x, imagined.y - self._shift(task)))
+        self.predictor.calibrate(task, seen, held_out)
         take_reference(self.predictor, task, held_out, self.input_shape)
         self.model.lineage.revisions[task] += 1
         classes = self.problem == "classification"
@@ -177,12 +180,13 @@ class ContinualLearner:
 
         New outputs never competed with the old classes, so no posterior knows that old inputs are not of new classes.
         """
-        needed = wider or (Objective.of(self.config).point and not self.strategy.keeps_revised)
-        if not needed or not self.predictor.keeper.available:
+        if not self.predictor.keeper.available:
             return None, 0.0
+        needed = wider or (Objective.of(self.config).point and not self.strategy.keeps_revised)
         seen = examples_of(self.predictor.keeper.stored()[task])
         examples = imagined_examples(self.predictor, task, self.input_shape, min(seen, MOST_IMAGINED))
-        return (None, 0.0) if examples is None else (self._with_columns(task, examples), seen / new)
+        weight = seen / new if needed else 0.0  # else they only show what the task knew
+        return (None, 0.0) if examples is None else (self._with_columns(task, examples), weight)
 
     def _fixed_prior(self) -> GaussianPrior:
         fixed = self.config.find(FixedPriorSettings) or FixedPriorSettings()
@@ -247,6 +251,10 @@ class ContinualLearner:
     def _with_columns(self, task: int, train: TaskData) -> TaskData:
         """Classes as indices of the outputs that compete in training."""
         return train if self.problem == "regression" else TaskData(train.x, train.y + self._offset(task))
+
+    def _shift(self, task: int) -> int:
+        """What ``_with_columns`` adds to targets."""
+        return 0 if self.problem == "regression" else self._offset(task)
 
     def _offset(self, task: int) -> int:
         """The index of a task's class 0 among the outputs that compete in training."""

@@ -88,7 +88,7 @@ class Revision:
 
     def batches_for(self, model: ContinualModel, task: int, batch: Batch, *, generator: Generator) -> Sequence[Batch]:
         batches = self.inner.batches_for(model, task, batch, generator=generator)
-        if self.imagined is None:
+        if self.imagined is None or self.weight == 0:
             return batches
         rows = torch.randint(len(self.imagined.x), (len(batch.x),), generator=generator)
         return (*batches, Batch(self.imagined.x[rows], self.imagined.y[rows], self.weight))
