@@ -19,6 +19,7 @@ LAYERS = (
         "heap",
         "locks",
         "optimisers",
+        "permissions",
         "column_blocks",
         "scaling",
         "seeding",

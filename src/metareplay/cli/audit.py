@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metareplay.cli.data_options import Label, MaxChange, Model, TasksBy
+from metareplay.cli.trust import TrustNetwork
 
 if TYPE_CHECKING:
     from metareplay.learner.audit import TaskAudit
@@ -38,6 +39,7 @@ def audit(
     label: Label = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     page: Annotated[Path | None, typer.Option(help="Also write an HTML page.")] = None,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Print a table, and gate."""
     from metareplay.cli.data_options import data_settings

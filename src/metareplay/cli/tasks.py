@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metareplay.cli.data_options import Label, Model, TasksBy
+from metareplay.cli.trust import TrustNetwork
 
 if TYPE_CHECKING:
     from metareplay.living.overview import TaskOverview
@@ -29,6 +30,7 @@ def tasks(
     name: Annotated[str | None, typer.Option(help="Name of the task that all of --data belong to.")] = None,
     label: Label = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Print a table of tasks and classes, and of what is stored about each task."""
     from rich.console import Console

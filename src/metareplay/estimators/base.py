@@ -23,6 +23,7 @@ from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
+from metareplay.permissions import permit
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
@@ -59,6 +60,7 @@ class ContinualEstimator(SklearnManners, TaskVerbs):
         settings, default = dict(self.settings or {}), self.network or self.default_network
         method, network = settings.get("method", self.method), settings.get("network", default)
         network = network if isinstance(network, str) else name_of(network)
+        permit(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
@@ -222,12 +224,19 @@ class ContinualEstimator(SklearnManners, TaskVerbs):
         save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
 
     @classmethod
-    def load(cls, folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> Self:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        network: Callable[..., nn.Module] | None = None,
+    ) -> Self:
         """Load a model written by ``save`` or ``metareplay run``; it makes the same predictions, bit for bit.
 
-        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
+        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``. ``network`` is the
+        function that builds a network of your own: a model never decides which code is run.
         """
-        return cls.of(load_model(Path(folder), settings))
+        return cls.of(load_model(Path(folder), settings, network=network))
 
     @classmethod
     def of(cls, stored: StoredModel) -> Self:
