@@ -14,6 +14,8 @@ from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
 from metareplay.data.frame_examples import plain_inputs, scored_examples
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
+from metareplay.estimators.exporting import Exports
+from metareplay.estimators.hub import HubMethods
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.estimators.task_verbs import TaskVerbs
@@ -32,7 +34,7 @@ from metareplay.training.watch import Notice
 Array = npt.NDArray[Any]
 
 
-class ContinualEstimator(SklearnManners, TaskVerbs):
+class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
     """The base of classifier and regressor."""
 
     problem: Problem
