@@ -24,6 +24,7 @@ LAYERS = (
         "scaling",
         "seeding",
         "settings",
+        "terminal",
         "version",
     ),
     ("parts",),
