@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from metareplay.benchmarks.base import TaskData
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.experiments.run import Interrupted
@@ -94,7 +93,7 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
         )
     learner = model.prepare(new)
     targets, info, width = examples.targets()
-    data = TaskData(model.scaling.x(examples.x), model.scaling.y(targets))
+    data = model.data(examples.x, targets)
     refuse_lone_classes(learner.config, learner.problem, learner.scenario, [info])
     operation = Operation(ADD, examples.name, examples.fingerprint, model.generation)
     _train(
@@ -122,7 +121,7 @@ def _update(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms
         )
     known = model.tasks[index]
     targets, info, width = examples.targets(known)
-    data = TaskData(model.scaling.x(examples.x), model.scaling.y(targets))
+    data = model.data(examples.x, targets)
     operation = Operation(UPDATE, examples.name, examples.fingerprint, model.generation)
     _train(
         model,
