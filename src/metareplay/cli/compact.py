@@ -1,0 +1,18 @@
+"""``metareplay compact``: earlier versions of a model are removed."""
+
+from metareplay.cli.data_options import Model
+
+HELP = """Remove all earlier versions of a model, also of tasks that were removed. Nothing can be undone afterwards.
+
+[bold]Example[/]
+
+  metareplay compact shop
+"""
+
+
+def compact(model: Model) -> None:
+    """Make the folder smaller."""
+    from metareplay.cli.data_options import tell
+    from metareplay.living.changes import compact_model
+
+    tell(compact_model(model))
