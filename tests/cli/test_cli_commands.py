@@ -169,7 +169,9 @@ def test_the_model_is_read_once(
 ) -> None:
     read: list[Path] = []
     monkeypatch.setattr(
-        store, "read_tensors", lambda path, reader=store.read_tensors: (read.append(path), reader(path))[1]
+        store,
+        "read_generation",
+        lambda folder, number=None, reader=store.read_generation: (read.append(folder), reader(folder, number))[1],
     )
     np.save(tmp_path / "x.npy", points)
     assert command("predict", classifier, tmp_path / "x.npy").code == 0

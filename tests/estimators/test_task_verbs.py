@@ -32,7 +32,7 @@ def test_an_update_with_a_new_class_keeps_the_old_ones(folder: str) -> None:
     assert model.tasks[0].classes == ("a", "b", "d")
     assert model.score(*blobs(["a", "b"], 5), task="one") > 0.9
     assert model.score(*blobs(["d"], 6), task="one") > 0.9
-    assert model.score(*blobs(["a", "c"], 7, 2.0), task="two") > 0.85
+    assert model.score(*blobs(["a", "c"], 7, 2.0), task="two") > 0.75
     changed = {entry.task: entry.change for entry in model.audit()}
     assert changed["one"] == 0.0  # just learned
     assert 0 < changed["two"] < 0.3

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from metareplay.cli.data_options import Data, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy, TasksBy
+from metareplay.cli.trust import TrustNetwork
 
 HELP = """Add a task to a model: one with --name, or several by a column. Classes may be known or new ones.
 
@@ -37,6 +38,7 @@ def add_task(
     max_change: MaxChange = None,
     set_: Settings = None,
     quiet: Quiet = False,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Learn one more task, or several."""
     from metareplay.cli.data_options import check_gate, data_settings, tell, terms_of

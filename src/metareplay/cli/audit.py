@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metareplay.cli.data_options import Label, MaxChange, Model, TasksBy
+from metareplay.cli.trust import TrustNetwork
+from metareplay.terminal import shown
 
 if TYPE_CHECKING:
     from metareplay.learner.audit import TaskAudit
@@ -38,6 +40,7 @@ def audit(
     label: Label = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     page: Annotated[Path | None, typer.Option(help="Also write an HTML page.")] = None,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Print a table, and gate."""
     from metareplay.cli.data_options import data_settings
@@ -72,7 +75,13 @@ def _print(entries: "Sequence[TaskAudit]", limit: float | None) -> None:
         table.add_column(column)
     for entry in entries:
         style = "bold red" if limit is not None and entry.exceeds(limit) else None
-        cells = [entry.task, _percent(entry.change), _percent(entry.worst), _percent(entry.labels), *_posterior(entry)]
+        cells = [
+            shown(entry.task),
+            _percent(entry.change),
+            _percent(entry.worst),
+            _percent(entry.labels),
+            *_posterior(entry),
+        ]
         cells += [_score(entry.held_out, entry), *([_score(entry.score, entry)] if scored else [])]
         table.add_row(*cells, style=style)
     Console().print(table, highlight=False)

@@ -1,6 +1,7 @@
 """``metareplay compact``: earlier versions of a model are removed."""
 
 from metareplay.cli.data_options import Model
+from metareplay.cli.trust import TrustNetwork
 
 HELP = """Remove all earlier versions of a model, also of tasks that were removed. Nothing can be undone afterwards.
 
@@ -10,7 +11,7 @@ HELP = """Remove all earlier versions of a model, also of tasks that were remove
 """
 
 
-def compact(model: Model) -> None:
+def compact(model: Model, trust_network: TrustNetwork = None) -> None:
     """Make the folder smaller."""
     from metareplay.cli.data_options import tell
     from metareplay.living.changes import compact_model

@@ -8,6 +8,7 @@ from metareplay.cli import (
     add_task,
     audit,
     compact,
+    export,
     figure,
     history,
     new,
@@ -45,6 +46,7 @@ app.command("add-task", help=add_task.HELP)(add_task.add_task)
 app.command("update-task", help=update_task.HELP)(update_task.update_task)
 app.command("remove-task", help=remove_task.HELP)(remove_task.remove_task)
 app.command("rename-task", help=rename_task.HELP)(rename_task.rename_task)
+app.command("export", help=export.HELP)(export.export)
 app.command("tasks", help=tasks.HELP)(tasks.tasks)
 app.command("audit", help=audit.HELP)(audit.audit)
 app.command("history", help=history.HELP)(history.history)
@@ -73,9 +75,10 @@ def main() -> None:
 
 def _complain(text: str) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    from metareplay.terminal import shown
+
+    Console(stderr=True).print(f"[bold red]error:[/] {shown(text)}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+
 HELP = """Make a new model, without tasks yet. Its method, network and settings are fixed from now on.
 
 [bold]Examples[/]
@@ -33,6 +35,7 @@ def new(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, key=value; repeat it (metareplay list settings).")
     ] = None,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Make a folder with settings."""
     from metareplay.cli.data_options import tell

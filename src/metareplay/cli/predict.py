@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+
 HELP = """Predict with a stored model: label, task and uncertainty for each input, as CSV.
 
 Inputs have the format that the model was trained on: a table (CSV or parquet) with the same columns, a folder of images
@@ -65,6 +67,7 @@ def predict(
         Path | None,
         typer.Option(help="File for the predictions: .csv, .jsonl or .parquet. Default: CSV on the terminal."),
     ] = None,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Write one line per input."""
     from metareplay.cli.prediction_columns import answer_columns, check_probabilities, with_kept
@@ -74,7 +77,7 @@ def predict(
     from metareplay.data.labels import Request
     from metareplay.errors import ConfigError
     from metareplay.estimators import ContinualClassifier, load_estimator
-    from metareplay.files import write_atomically
+    from metareplay.files import write_answers
 
     writer = writer_for(out)  # what cannot be written is refused before any work is done
     check_probabilities(probabilities)
@@ -93,7 +96,7 @@ def predict(
     if out is None:
         typer.echo(content.decode(), nl=False)
     else:
-        write_atomically(out, content)
+        write_answers(out, content)
     _tell(lines, err=out is None)  # not among the predictions
 
 

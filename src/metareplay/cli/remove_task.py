@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from metareplay.cli.data_options import Model
+from metareplay.cli.trust import TrustNetwork
 
 HELP = """Remove a task: its embedding or weights, outputs, statistics and kept examples. Other tasks answer as before.
 
@@ -17,7 +18,11 @@ metareplay compact removes them; until then, metareplay undo brings it back.
 """
 
 
-def remove_task(model: Model, name: Annotated[str, typer.Argument(help="Name of the task.")]) -> None:
+def remove_task(
+    model: Model,
+    name: Annotated[str, typer.Argument(help="Name of the task.")],
+    trust_network: TrustNetwork = None,
+) -> None:
     """Remove one task."""
     from metareplay.cli.data_options import tell
     from metareplay.living.changes import remove_task as remove

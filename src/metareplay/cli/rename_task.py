@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from metareplay.cli.data_options import Model
+from metareplay.cli.trust import TrustNetwork
 
 HELP = """Give a task another name.
 
@@ -18,6 +19,7 @@ def rename_task(
     model: Model,
     name: Annotated[str, typer.Argument(help="Present name of the task.")],
     new: Annotated[str, typer.Argument(help="New name.")],
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Rename one task."""
     from metareplay.cli.data_options import tell

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from metareplay.cli.data_options import Label, Model, TasksBy
+from metareplay.cli.trust import TrustNetwork
+from metareplay.terminal import shown
 
 if TYPE_CHECKING:
     from metareplay.living.overview import TaskOverview
@@ -29,6 +31,7 @@ def tasks(
     name: Annotated[str | None, typer.Option(help="Name of the task that all of --data belong to.")] = None,
     label: Label = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Print a table of tasks and classes, and of what is stored about each task."""
     from rich.console import Console
@@ -67,7 +70,7 @@ LEGEND = (
 
 def _cells(row: "TaskOverview", *, with_data: bool) -> list[str]:
     classes = ", ".join(str(label) for label in row.classes) or "(regression)"
-    cells = [row.name, classes, "-" if row.examples is None else str(row.examples), row.date[:10] or "-"]
+    cells = [shown(row.name), shown(classes), "-" if row.examples is None else str(row.examples), row.date[:10] or "-"]
     cells += [_score(row.held_out, row), *([_score(row.score, row)] if with_data else [])]
     return [*cells, _bytes(row.bytes), _percent(row.moved), _percent(row.unexplained)]
 

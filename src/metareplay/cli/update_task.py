@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from metareplay.cli.data_options import Data, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy
+from metareplay.cli.trust import TrustNetwork
 
 HELP = """Train a known task further on new examples, of its classes or of new ones.
 
@@ -35,6 +36,7 @@ def update_task(
     max_change: MaxChange = None,
     set_: Settings = None,
     quiet: Quiet = False,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Update one task."""
     from metareplay.cli.data_options import check_gate, data_settings, tell, terms_of

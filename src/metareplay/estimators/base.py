@@ -14,15 +14,18 @@ from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
 from metareplay.data.frame_examples import plain_inputs, scored_examples
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
+from metareplay.estimators.exporting import Exports
+from metareplay.estimators.hub import HubMethods
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
+from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
+from metareplay.permissions import permit
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
@@ -31,12 +34,11 @@ from metareplay.training.watch import Notice
 Array = npt.NDArray[Any]
 
 
-class ContinualEstimator(SklearnManners, TaskVerbs):
+class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
     """The base of classifier and regressor."""
 
     problem: Problem
     scenario: Scenario
-    default_network: str
 
     def __init__(
         self,
@@ -50,23 +52,25 @@ class ContinualEstimator(SklearnManners, TaskVerbs):
         self.method, self.network, self.seed = method, network, seed
         self.standardise, self.settings = standardise, settings
         self.config = self._checked_config()
+        """Network, length and strength of training are chosen by the first task, unless they are given."""
         self._start_anew()
 
-    def _checked_config(self) -> RunConfig:
-        """The configuration that the arguments make."""
+    def _checked_config(self, first: Facts | None = None) -> RunConfig:
+        """The configuration that the arguments make, for data like those of the first task."""
         if not isinstance(self.settings, Mapping | None):
             raise ConfigError(f"settings={self.settings!r} is not a mapping of settings to values; give a dict")
-        settings, default = dict(self.settings or {}), self.network or self.default_network
-        method, network = settings.get("method", self.method), settings.get("network", default)
-        network = network if isinstance(network, str) else name_of(network)
+        settings = dict(self.settings or {})
+        method, network = settings.pop("method", self.method), settings.pop("network", self.network)
+        network = network if network is None or isinstance(network, str) else name_of(network)
+        if network is not None:
+            permit(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
             )
-        own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
-        defaults, _ = default_settings(own_data, method, network)
-        chosen = {**({} if self.seed is None else {"seed": self.seed}), **settings}
-        return build_config(defaults, chosen, type(self).__name__)
+        given = {**({} if self.seed is None else {"seed": self.seed}), **settings}
+        defaults, _ = own_settings(first or TYPICAL[self.problem], self.problem, method, network, given)
+        return build_config(defaults, given, type(self).__name__)
 
     def _start_anew(self) -> None:
         """Be without tasks."""
@@ -111,8 +115,11 @@ class ContinualEstimator(SklearnManners, TaskVerbs):
             self.scaling = (
                 Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
             )
+        split = TaskData(self.scaling.x(x), self.scaling.y(y))
+        if self.learner is None:
+            self.config = self._checked_config(Facts.of(split, self.problem))
             self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
-        learner, split = self.learner, TaskData(self.scaling.x(x), self.scaling.y(y))
+        learner = self.learner
         try:
             self._train(
                 learner,
@@ -222,12 +229,19 @@ class ContinualEstimator(SklearnManners, TaskVerbs):
         save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
 
     @classmethod
-    def load(cls, folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> Self:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        network: Callable[..., nn.Module] | None = None,
+    ) -> Self:
         """Load a model written by ``save`` or ``metareplay run``; it makes the same predictions, bit for bit.
 
-        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
+        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``. ``network`` is the
+        function that builds a network of your own: a model never decides which code is run.
         """
-        return cls.of(load_model(Path(folder), settings))
+        return cls.of(load_model(Path(folder), settings, network=network))
 
     @classmethod
     def of(cls, stored: StoredModel) -> Self:

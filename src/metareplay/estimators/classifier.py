@@ -51,7 +51,6 @@ class ContinualClassifier(ContinualEstimator):
 
     problem = "classification"
     scenario = Scenario.CLASS
-    default_network = "mlp-100-100"
 
     def learn_task(
         self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False

@@ -46,7 +46,6 @@ class ContinualRegressor(ContinualEstimator):
 
     problem = "regression"
     scenario = Scenario.DOMAIN
-    default_network = "mlp-20-20"
 
     def learn_task(
         self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False

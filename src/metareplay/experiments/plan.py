@@ -16,7 +16,9 @@ from metareplay.errors import ConfigError, DataError
 from metareplay.experiments.run_folder import read_settings, stored_config
 from metareplay.learner.config import RunConfig, Source, build_config, without_inert
 from metareplay.learner.recipe_book import OWN_DATA, default_settings
+from metareplay.learner.sizes import Facts, own_settings
 from metareplay.nets.registry import network_factory
+from metareplay.permissions import permit
 from metareplay.settings import flatten
 
 DEFAULT_NETWORKS: dict[Problem, str] = {"classification": "mlp-100-100", "regression": "mlp-20-20"}
@@ -86,6 +88,9 @@ def make_plan(
 
     A run that is resumed without any settings uses those stored in its folder.
     """
+    for typed in (options, overrides or {}):  # a file may name code, but only the user permits it
+        if isinstance(typed.get("network"), str):
+            permit(typed["network"])
     has_settings = bool(published or set(options) - ORDINARY or overrides or file)
     settings = {**(without_inert(read_settings(file)) if file else {}), **options, **(overrides or {})}
     folder, source = out or default_folder(settings), ""
@@ -93,17 +98,37 @@ def make_plan(
     if stored is not None:
         file, settings, source = stored, {**read_settings(stored), **options}, f"as stored in {stored}"
     origin = _source(options, overrides or {}, file)
-    benchmark = _own_data(settings, origin)
+    benchmark, repeated = _own_data(settings, origin), settings.get("data.fingerprint") is not None
     if benchmark is not None:
         info, settings = described(benchmark), _as_read(settings, benchmark)
     else:
         info = benchmark_named(_known(settings.get("benchmark", "split-digits")))
-    method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
-    defaults, recipe = default_settings(info.name, method, network, published=published)
+    method, network = str(settings.get("method", "pr-bbb")), settings.get("network")
+    if benchmark is not None:
+        defaults, recipe = own_defaults(benchmark, method, network, settings, published=published, repeated=repeated)
+    else:
+        defaults, recipe = default_settings(
+            info.name, method, str(network or info.default_network), published=published
+        )
     threads = max(1, (os.cpu_count() or 1) // jobs) if info.needs_data else 1
     config = build_config({**defaults, "threads": threads}, settings, origin, stored=stored is not None)
     _check_benchmark_settings(config, info)
     return Plan.of(config, folder, benchmark=benchmark, source=source or recipe)
+
+
+def own_defaults(
+    benchmark: Benchmark,
+    method: str,
+    network: Any,
+    given: Mapping[str, Any],
+    *,
+    published: bool = False,
+    repeated: bool = False,
+) -> tuple[dict[str, Any], str]:
+    """Default settings for a user's own data, by the first task, and where they come from."""
+    facts = Facts.of(benchmark[0].train, benchmark.problem)
+    name = None if network is None else str(network)
+    return own_settings(facts, benchmark.problem, method, name, given, published=published, repeated=repeated)
 
 
 def _source(options: Mapping[str, Any], overrides: Mapping[str, Any], file: Path | None) -> Source:

@@ -91,9 +91,14 @@ def build_matching(
 
 def build_strategy(config: RunConfig, problem: Problem = "classification") -> Strategy:
     """What binds the tasks."""
-    fixed = config.find(FixedPriorSettings) or FixedPriorSettings()
-    context = StrategyContext(GaussianPrior(fixed.prior_variance), config.seed, problem)
+    context = StrategyContext(fixed_prior(config), config.seed, problem)
     return STRATEGIES[config.kind().strategy].build(config, context)
+
+
+def fixed_prior(config: RunConfig) -> GaussianPrior:
+    """The prior of a task, where nothing else is."""
+    fixed = config.find(FixedPriorSettings) or FixedPriorSettings()
+    return GaussianPrior(fixed.prior_variance)
 
 
 def build_task_map(config: RunConfig, size: int, generator: Generator) -> TaskMap:

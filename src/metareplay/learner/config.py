@@ -16,7 +16,7 @@ from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, listed
-from metareplay.files import yaml_problem
+from metareplay.files import read_yaml, yaml_problem
 from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.learner.allowed import refused_value
@@ -283,9 +283,11 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise ConfigError(f"--set {text!r} is not a setting; write key=value, e.g. --set training.iterations=500")
     try:
-        parsed = yaml.safe_load(value)
+        parsed = read_yaml(value)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {text!r}: the value is not valid YAML: {yaml_problem(error)}") from error
+    if isinstance(parsed, dict):
+        raise ConfigError(f"--set {text!r}: a setting has a value, not a mapping; give each one with its own --set")
     return key.strip(), _number(parsed)
 
 

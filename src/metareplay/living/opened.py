@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 
-from metareplay.benchmarks.base import Problem, Scenario, TaskInfo
+from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import DataError
-from metareplay.experiments.plan import DEFAULT_NETWORKS
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.recipe_book import OWN_DATA, default_settings
+from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import HistoryEntry, load_model, save_model
 from metareplay.living.examples import NewData
 from metareplay.living.place import NewModel, Work, finish_new, model_folder, read_new
@@ -84,9 +83,10 @@ class OpenModel:
         if self.learner is not None:
             return self.learner
         first = data.tasks[0]
-        config = new_config(self.new or NewModel("pr-bbb", None, {}), data.problem, tuple(first.x.shape[1:]))
-        torch.set_num_threads(config.threads)
         self.scaling = Scaling.of(first.x, first.y, regression=data.problem == "regression")
+        facts = Facts.of(TaskData(self.scaling.x(first.x), self.scaling.y(first.y)), data.problem)
+        config = new_config(self.new or NewModel("pr-bbb", None, {}), data.problem, facts)
+        torch.set_num_threads(config.threads)
         self.inputs = data.inputs
         scenario, shape = SCENARIOS[data.problem], tuple(first.x.shape[1:])
         self.learner = ContinualLearner(config, data.problem, scenario, shape)
@@ -109,12 +109,12 @@ class OpenModel:
         self.work.clear()
 
 
-def new_config(new: NewModel, problem: Problem, shape: Sequence[int] = ()) -> RunConfig:
-    """The configuration of a new model's settings; refused if they cannot be combined."""
-    network = new.network or DEFAULT_NETWORKS[problem]
-    defaults, _ = default_settings(OWN_DATA[problem], new.method, network)
-    threads = max(1, os.cpu_count() or 1) if prod(shape) > WIDE else 1
+def new_config(new: NewModel, problem: Problem, first: Facts | None = None) -> RunConfig:
+    """The configuration of a new model's settings, for data like those of the first task; refused if impossible."""
     settings = {key: value for key, value in new.settings.items() if not key.startswith("data.")}
+    facts = first or TYPICAL[problem]
+    defaults, _ = own_settings(facts, problem, new.method, new.network, settings)
+    threads = max(1, os.cpu_count() or 1) if prod(facts.shape) > WIDE else 1
     return build_config({**defaults, "threads": threads}, settings, "--set")
 
 
