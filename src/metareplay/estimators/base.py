@@ -21,9 +21,11 @@ from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_
 from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
+from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features
 from metareplay.nets.own import name_of
 from metareplay.permissions import permit
 from metareplay.scaling import Scaling
@@ -77,6 +79,8 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
         self.scaling = Scaling({})
+        self.extractor: Extractor | None = None
+        """What turns inputs into features, if the network has a backbone and a task was learned."""
         self.inputs: Mapping[str, Any] = {}
         """How files and data frames are turned into inputs, if the model learned from such."""
 
@@ -103,7 +107,14 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input."""
-        return self._trained().input_shape
+        shape = self._shape()
+        return self._trained().input_shape if shape is None else shape
+
+    def _shape(self) -> tuple[int, ...] | None:
+        """The same; None before the first task."""
+        if self.extractor is not None:
+            return self.extractor.input_shape
+        return None if self.learner is None else self.learner.input_shape
 
     def _learn(self, x: Tensor, y: Tensor, info: TaskInfo, width: int, progress: bool) -> None:
         """Train on a new task; if anything goes wrong, the model is left unchanged."""
@@ -111,16 +122,16 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
             known = ", ".join(self.task_names)
             raise ConfigError(f"a task named {info.name!r} was learned already; choose another name (known: {known})")
         fresh = self.learner is None
-        if self.learner is None:
+        if fresh:
             self.scaling = (
                 Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
             )
-        split = TaskData(self.scaling.x(x), self.scaling.y(y))
-        if self.learner is None:
-            self.config = self._checked_config(Facts.of(split, self.problem))
-            self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
-        learner = self.learner
         try:
+            split = TaskData(self._features(self.scaling.x(x), keep=True), self.scaling.y(y))
+            if self.learner is None:
+                self.config = self._checked_config(Facts.of(split, self.problem))
+                self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(split.x.shape[1:]))
+            learner = self.learner
             self._train(
                 learner,
                 lambda: learner.begin_task(split, width),
@@ -129,9 +140,19 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
                 lambda _: learner.finish_task(split),
             )
         except BaseException:
-            self.learner = None if fresh else learner
+            if fresh:
+                self.learner = self.extractor = None
             raise
         self.tasks.append(info)
+
+    def _features(self, x: Tensor, *, keep: bool) -> Tensor:
+        """Standardised inputs as the learner sees them: as they are, or features of a backbone."""
+        if not is_features(self.config.network):
+            return x
+        if self.extractor is None:
+            backbone = find_backbone(self.config.network, self.config.get(BackboneSettings))
+            self.extractor = Extractor.of(backbone, x, self.scaling, standardise=self.standardise)
+        return self.extractor.features(x, keep=keep)
 
     def _train(
         self,
@@ -195,18 +216,19 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         return self.task_names.index(str(task))
 
     def _inputs(self, x: Inputs) -> Tensor:
-        shape = self._trained().input_shape
+        self._trained()
         with value_errors():
             self._refuse_other_features(x)
-            return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
+            inputs = self.scaling.x(to_inputs(plain_inputs(x, self.inputs), self.input_shape))
+        return self._features(inputs, keep=False)
 
     def _scored(self, x: Inputs, y: Targets | None) -> tuple[Tensor, Any]:
         """Inputs in the user's units and raw targets, to score predictions with."""
-        shape = self._trained().input_shape
+        self._trained()
         with value_errors():
             self._refuse_other_features(x)
             examples = scored_examples(x, y, self.inputs)
-            return inputs_and_targets(examples.x, examples.y, shape)
+            return inputs_and_targets(examples.x, examples.y, self.input_shape)
 
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""
@@ -226,7 +248,10 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder (safetensors and JSON)."""
-        save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
+        extractor, scaling, inputs = self.extractor, self.scaling.tensors, dict(self.inputs)
+        if extractor is not None:
+            scaling, inputs = {**scaling, **extractor.tensors()}, {**inputs, FACTS: extractor.facts()}
+        save_model(Path(folder), self._trained(), self.tasks, scaling, inputs)
 
     @classmethod
     def load(
@@ -250,10 +275,12 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         if problem != cls.problem:
             raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
         config = stored.learner.config
+        extractor = stored_extractor(config, stored.inputs, stored.scaling)  # before its network counts as permitted
         estimator = cls(config.method, config.network, seed=config.seed, standardise=bool(stored.scaling))
         estimator.settings = changed_settings(estimator.config, config) or None
         estimator.config, estimator.learner, estimator.tasks = config, stored.learner, stored.tasks
-        estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs
+        estimator.scaling, estimator.inputs = Scaling(stored.scaling), without_features(stored.inputs)
+        estimator.extractor = extractor
         return estimator
 
 

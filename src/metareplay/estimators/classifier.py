@@ -60,7 +60,7 @@ class ContinualClassifier(ContinualEstimator):
         ``y`` may be the name of a column of a data frame.
         """
         examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
-        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         labels = class_labels(raw, "ContinualRegressor")
         if len(labels) != len(x):
             raise DataError(f"{len(x)} inputs but {len(labels)} labels; both need one row per example")
@@ -75,7 +75,7 @@ class ContinualClassifier(ContinualEstimator):
 
     def _new_examples(self, x: Inputs, y: Targets | None, info: TaskInfo) -> NewExamples:
         examples = training_examples(x, y, self.inputs, fresh=False)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, self._trained().input_shape)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, self.input_shape)
         labels = class_labels(raw, "ContinualRegressor")
         if len(labels) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")

@@ -55,7 +55,7 @@ class ContinualRegressor(ContinualEstimator):
         ``y`` may be the name of a column of a data frame.
         """
         examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
-        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         targets = to_real_targets(raw)
         if len(targets) != len(x):
             raise DataError(f"{len(x)} inputs but {len(targets)} targets; both need one row per example")
@@ -72,7 +72,7 @@ class ContinualRegressor(ContinualEstimator):
 
     def _new_examples(self, x: Inputs, y: Targets | None, info: TaskInfo) -> NewExamples:
         examples = training_examples(x, y, self.inputs, fresh=False)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, self._trained().input_shape)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, self.input_shape)
         targets = to_real_targets(raw)
         if len(targets) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")

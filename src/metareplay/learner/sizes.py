@@ -8,9 +8,10 @@ from math import prod
 from typing import Any, NamedTuple
 
 from metareplay.benchmarks.base import Problem, TaskData
-from metareplay.learner.methods import method_named
+from metareplay.learner.methods import default_network, method_named
 from metareplay.learner.noise import noise_level
 from metareplay.learner.recipe_book import OWN_DATA, default_settings
+from metareplay.nets.backbones import is_features
 
 FAMILIES = ("bbb", "dirac", "ensemble", "ensemble-bbb")
 """Posteriors that the rule was tried with; others keep the fixed defaults."""
@@ -26,6 +27,10 @@ CHECKS, PATIENCE = 25, 6
 """Steps between two checks of the held-out loss, and checks without progress after which a task ends."""
 WARM_UP = 50
 """Of images."""
+
+
+FEATURES = (-1,)
+"""The shape of inputs that a backbone turns into features; how many is not known yet."""
 
 
 class Facts(NamedTuple):
@@ -54,6 +59,8 @@ class Facts(NamedTuple):
     @property
     def words(self) -> str:
         """For people."""
+        if self.shape == FEATURES:
+            return f"{self.rows:,} rows of features, {self.classes} classes"
         columns = f"{' x '.join(map(str, self.shape))} pixels" if self.images else f"{prod(self.shape)} columns"
         classes = f", {self.classes} classes" if self.classes else ""
         return f"{self.rows:,} rows, {columns}{classes}"
@@ -112,7 +119,9 @@ def own_settings(
     ``given`` are the user's own settings: what would contradict them is left out. Those of an earlier run that is
     ``repeated`` are complete.
     """
-    chosen = network or network_for(facts)
+    chosen = network or default_network(method, network_for(facts))
+    if is_features(chosen):
+        facts = facts._replace(shape=FEATURES)
     defaults, source = default_settings(OWN_DATA[problem], method, chosen, published=published)
     sizes = {} if published or repeated else _agreeing(sizes_for(facts, method), given)
     if not sizes:

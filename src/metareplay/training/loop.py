@@ -70,7 +70,7 @@ class TaskTrainer:
         self.model, self.strategy, self.jobs, self.examples = model, strategy, list(jobs), examples
         self.settings, self.objective, self.noise = settings, objective, noise
         longest = max((job.batches for job in self.jobs), key=lambda batches: batches.batches_per_epoch)
-        self.iterations = settings.steps(longest.size, longest.batches_per_epoch)
+        self.iterations = settings.steps(longest.size, longest.batches_per_epoch) if strategy.takes_steps else 0
         self.iteration, self.held_out = 0, held_out
         of_jobs = [parameter for job in self.jobs for parameter in model.task_map.trained_parameters(job.task)]
         self.parameters = list(dict.fromkeys(of_jobs))

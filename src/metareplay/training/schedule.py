@@ -24,7 +24,7 @@ class LearningRate:
         self, settings: TrainingSettings, optimiser: Optimizer, steps_per_epoch: int, total_steps: int
     ) -> None:
         self.settings, self.optimiser = settings, optimiser
-        self.steps_per_epoch, self.total_steps = steps_per_epoch, total_steps
+        self.steps_per_epoch, self.total_steps = steps_per_epoch, max(1, total_steps)  # closed forms take none
         self.ending: tuple[int, int] | None = None
         """The steps between which the learning rate goes to zero, because training stops early."""
         plateaus, early = settings.plateau_patience is not None, settings.early_stopping is not None

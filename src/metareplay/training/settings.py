@@ -10,6 +10,7 @@ from metareplay.batches.auxiliary import AuxiliaryOutputs
 from metareplay.errors import ConfigError
 from metareplay.posteriors.families.gaussian import GaussianSettings
 from metareplay.settings import Composition, Settings
+from metareplay.strategies.base import StrategyPart
 
 
 class TrainingSettings(Settings):
@@ -98,7 +99,11 @@ class TrainingSettings(Settings):
         return self
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """Settings of plateaus when plateaus are not detected, and of stopping early when nothing is checked."""
+        """All without training steps; what concerns plateaus or stopping early where these are not looked for."""
+        strategy = composition.parts().get("strategy")
+        if isinstance(strategy, StrategyPart) and strategy.closed_form:
+            reason = "its weights are computed in closed form, without training steps"
+            return {f"{self.group}.{name}": reason for name in type(self).model_fields}
         unused: dict[str, str] = {}
         if self.plateau_patience is None:
             reason = "the learning rate is not reduced on a plateau; set training.plateau_patience"
