@@ -10,6 +10,7 @@ from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, ContinualEstimator, TaskName
+from metareplay.estimators.task_verbs import NewExamples
 from metareplay.inference.answers import RealAnswer
 
 
@@ -68,6 +69,19 @@ class ContinualRegressor(ContinualEstimator):
         )
         self.inputs = examples.known
         return self
+
+    def _new_examples(self, x: Inputs, y: Targets | None, info: TaskInfo) -> NewExamples:
+        examples = training_examples(x, y, self.inputs, fresh=False)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, self.input_shape)
+        targets = to_real_targets(raw)
+        if len(targets) != len(inputs):
+            raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")
+        if targets.shape[1] != self._trained().model.outputs:
+            raise DataError(
+                f"targets have {targets.shape[1]} columns, but this model predicts {self._trained().model.outputs}; "
+                "all tasks need the same number of targets"
+            )
+        return NewExamples(inputs, targets, info, targets.shape[1])
 
     def predict_full(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None
