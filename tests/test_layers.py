@@ -27,6 +27,7 @@ LAYERS = (
     ("training",),
     ("inference",),
     ("learner",),
+    ("streams",),
     ("estimators",),
     ("evaluation",),
     ("experiments",),
