@@ -14,7 +14,7 @@ from metareplay.arrays import Inputs, Targets, inputs_and_targets, plain_labels,
 from metareplay.data.frame_examples import training_examples
 from metareplay.data.frames import is_frame
 from metareplay.errors import ConfigError, DataError
-from metareplay.estimators.base import ContinualEstimator
+from metareplay.estimators.base import Array, ContinualEstimator
 from metareplay.streams.detectors import Reference
 from metareplay.streams.follower import Follower
 from metareplay.streams.report import StreamEvent, StreamReport
@@ -64,16 +64,16 @@ class StreamedTasks:
     def joined(self, parts: Sequence[StreamExamples]) -> StreamExamples:
         if len(parts) == 1:
             return parts[0]
-        x, y = torch.cat([part.x for part in parts]), [part.y for part in parts]
-        if isinstance(y[0], Tensor):
-            return StreamExamples(x, torch.cat([part for part in y if isinstance(part, Tensor)]))
-        return StreamExamples(x, [label for part in y for label in part])
+        x, targets = torch.cat([part.x for part in parts]), [part.y for part in parts if isinstance(part.y, Tensor)]
+        if targets:
+            return StreamExamples(x, torch.cat(targets))
+        return StreamExamples(x, [label for part in parts for label in part.y])
 
     def part(self, examples: StreamExamples, rows: Tensor | slice) -> StreamExamples:
         x, y = examples.x[rows], examples.y
-        if isinstance(y, Tensor) or isinstance(rows, slice):
+        if isinstance(y, Tensor):
             return StreamExamples(x, y[rows])
-        return StreamExamples(x, [y[row] for row in rows.tolist()])
+        return StreamExamples(x, y[rows] if isinstance(rows, slice) else [y[row] for row in rows.tolist()])
 
     def learn(self, examples: StreamExamples) -> str:
         estimator, number = self.estimator, len(self.tasks)
@@ -226,6 +226,14 @@ class StreamingEstimator(ContinualEstimator):
 
     def stream_signals(self, examples: StreamExamples, task: int) -> dict[str, Tensor]:
         """What tells whether examples belong to a task (N,), by name."""
+        raise NotImplementedError
+
+    def learn_task(self, X: Inputs, y: Any = None, *, name: str | None = None, progress: bool = False) -> Self:
+        """Learn one more task."""
+        raise NotImplementedError
+
+    def predict(self, X: Inputs) -> Array:
+        """The label or target of each input."""
         raise NotImplementedError
 
 
