@@ -93,15 +93,26 @@ def test_the_stored_settings_repeat_the_run_and_notice_changed_data(
 
 
 @pytest.mark.usefixtures("no_report")
-def test_a_class_alone_is_refused_before_anything_is_learned(command: Command, tmp_path: Path, tiny: list[str]) -> None:
+def test_one_class_in_all_is_refused(command: Command, tmp_path: Path) -> None:
+    rows = [f"{row},a,{month}" for month in ("may", "june") for row in range(8)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,kind,month", *rows]) + "\n")
+    refused = command("run", "--data", tmp_path / "rows.csv", "--label", "kind", "--tasks-by", "month")
+    assert refused.code == 2
+    assert "all examples have the class 'a'" in refused.err
+
+
+@pytest.mark.usefixtures("no_report")
+def test_a_class_alone_is_refused_without_statistics_before_anything_is_learned(
+    command: Command, tmp_path: Path, tiny: list[str]
+) -> None:
     rows = [f"{row},{kind},{month}" for kind, month in (("a", "may"), ("b", "may"), ("c", "june")) for row in range(8)]
     (tmp_path / "rows.csv").write_text("\n".join(["x,kind,month", *rows]) + "\n")
     options = ["--data", tmp_path / "rows.csv", "--label", "kind", "--tasks-by", "month", "--network", "mlp-4", *tiny]
-    refused = command("run", *options, "--out", tmp_path / "run")
+    refused = command("run", *options, "--out", tmp_path / "run", "--set", "statistics.collect=false")
     assert refused.code == 2
-    assert "task 'june' has only the class 'c', and pr-bbb tells classes apart within a task" in refused.err
+    assert "task 'june' has only the class 'c', and without task statistics pr-bbb could not tell it" in refused.err
     assert not (tmp_path / "run").exists()
-    assert command("run", *options, "--method", "exp-replay", "--out", tmp_path / "run").code == 0
+    assert command("run", *options, "--out", tmp_path / "run").code == 0
 
 
 @pytest.mark.usefixtures("no_report")

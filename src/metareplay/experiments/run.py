@@ -40,7 +40,7 @@ def new_learner(config: RunConfig, benchmark: Benchmark) -> ContinualLearner:
     infos, problem, scenario = benchmark.task_infos(), benchmark.problem, benchmark.scenario
     total = sum(len(task.classes) for task in infos) or None
     learner = ContinualLearner(config, problem, scenario, benchmark.input_shape, total_outputs=total)
-    refuse_lone_classes(config, problem, scenario, infos)
+    refuse_lone_classes(config, problem, scenario, infos, complete=True)
     return learner
 
 

@@ -8,15 +8,29 @@ from metareplay.learner.build import head_layout
 from metareplay.learner.config import RunConfig
 
 
-def refuse_lone_classes(config: RunConfig, problem: Problem, scenario: Scenario, tasks: Sequence[TaskInfo]) -> None:
-    """Refuse a task with a single class unless it competes with the classes of other tasks."""
-    if problem == "regression" or head_layout(config, problem, scenario).one_softmax:
+def refuse_lone_classes(
+    config: RunConfig, problem: Problem, scenario: Scenario, tasks: Sequence[TaskInfo], *, complete: bool = False
+) -> None:
+    """Refuse a task with a single class where nothing would tell it from others.
+
+    Given the task its class is certain, so it is learned as a density: what is stored about its inputs tells it from
+    other tasks. Where the classes of all tasks compete, or the task will be known, nothing else is needed.
+    ``complete`` says that there will be no further tasks.
+    """
+    if problem == "regression":
+        return
+    if complete and len({label for task in tasks for label in task.classes}) == 1:
+        raise DataError(
+            f"all examples have the class {tasks[0].classes[0]!r}, so there is nothing to learn; "
+            "give examples of at least two classes"
+        )
+    competing = head_layout(config, problem, scenario).one_softmax
+    if competing or scenario is Scenario.TASK or config.statistics.collect:
         return
     for task in tasks:
         if len(task.classes) < 2:
             raise DataError(
-                f"task {task.name!r} has only the class {task.classes[0]!r}, and {config.method} tells classes apart "
-                "within a task: learn it together with another class, or choose a method in which the classes of all "
-                "tasks compete: exp-replay (keeps some inputs of each task), joint (keeps all), or without old data "
-                "vcl-growing or ewc-growing"
+                f"task {task.name!r} has only the class {task.classes[0]!r}, and without task statistics "
+                f"{config.method} could not tell it from other tasks: set statistics.collect=true, learn it together "
+                "with another class, or choose a method in which the classes of all tasks compete, such as exp-replay"
             )

@@ -99,10 +99,10 @@ class Combination:
 def differences(costs: Tensor) -> Tensor:
     """How much better each task fits than each other one, on average over the networks that know both.
 
-    (K, T, B) -> (T, T, B); entry [a, b] is cost_b - cost_a.
+    (K, T, B) -> (T, T, B); entry [a, b] is cost_b - cost_a, zero where no network knows both.
     """
     if len(costs) == 1:
-        return costs[0].unsqueeze(0) - costs[0].unsqueeze(1)
+        return (costs[0].unsqueeze(0) - costs[0].unsqueeze(1)).nan_to_num_(0.0, torch.inf, -torch.inf)
     known = ~costs[:, :, :1].isnan().squeeze(2)  # (K, T)
     filled = costs.nan_to_num(0.0)
     total = torch.zeros(costs.shape[1], *costs.shape[1:], dtype=costs.dtype)  # (T, T, B)
@@ -115,7 +115,7 @@ def differences(costs: Tensor) -> Tensor:
 def against_others(costs: Tensor, task: int) -> Tensor:
     """How much better one task fits than each other one: row ``task`` of ``differences``; (K, T, B) -> (T, B)."""
     gaps = costs - costs[:, task : task + 1]  # NaN in networks that do not know both
-    return gaps[0] if len(gaps) == 1 else gaps.nanmean(0)
+    return gaps[0].nan_to_num(0.0, torch.inf, -torch.inf) if len(gaps) == 1 else gaps.nanmean(0)
 
 
 def updated(

@@ -160,17 +160,23 @@ class TaskEvidence:
     """The same, minus the distance to the task as a whole."""
     classes: bool = True
     """Whether the outputs are classes, not regression targets."""
+    lone: tuple[int, ...] = ()
+    """Tasks with a single class, of which their networks are certain for every input."""
 
     @property
     def num_tasks(self) -> int:
         """The number of tasks."""
         return len(self.inputs)
 
+    def _of_several(self, costs: Tensor) -> Tensor:
+        """Costs (T, N) of outputs, NaN for tasks with a single class: they are no evidence for or against these."""
+        return costs.index_fill(0, torch.tensor(self.lone), torch.nan) if self.lone else costs
+
     def terms(self) -> dict[str, Tensor]:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
         if self.classes:
-            terms |= {"entropy": self.entropies, "energy": self.energies}
+            terms |= {"entropy": self._of_several(self.entropies), "energy": self._of_several(self.energies)}
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
         of_layers = {f"own {layer}": values for layer, values in self.own.items()}
         return {**named, **of_layers, **{f"pooled {layer}": values for layer, values in self.pooled.items()}}
@@ -223,7 +229,13 @@ def gather(
         nearest=nearest,
         relative=relative,
         classes=classes,
+        lone=lone_tasks(heads) if classes else (),
     )
+
+
+def lone_tasks(heads: Sequence[slice]) -> tuple[int, ...]:
+    """The tasks with a single output."""
+    return tuple(task for task, head in enumerate(heads) if head.stop - head.start == 1)
 
 
 def _homes(space: Space, spaces: Sequence[Space]) -> list[int]:

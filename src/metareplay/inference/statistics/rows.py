@@ -25,6 +25,7 @@ def part_of(evidence: TaskEvidence, rows: slice) -> TaskEvidence:
         nearest=by_layer(evidence.nearest),
         relative=by_layer(evidence.relative),
         classes=evidence.classes,
+        lone=evidence.lone,
     )
 
 
@@ -48,4 +49,5 @@ def joined(parts: Sequence[TaskEvidence]) -> TaskEvidence:
         nearest=by_layer([part.nearest for part in parts]),
         relative=by_layer([part.relative for part in parts]),
         classes=parts[0].classes,
+        lone=parts[0].lone,
     )
