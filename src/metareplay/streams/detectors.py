@@ -1,6 +1,7 @@
 """Detectors of change: they see a signal in [0, 1], example by example, and say when it has risen."""
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol, final
 
 import torch
@@ -77,7 +78,7 @@ class AdwinDetector:
         return bool(self.adwin.drift_detected and self.adwin.estimation > before)
 
 
-DETECTORS = {"window": WindowDetector, "adwin": AdwinDetector}
+DETECTORS: Mapping[str, Callable[[Reference, StreamSettings], Detector]] = {"window": WindowDetector, "adwin": AdwinDetector}
 
 
 def change_point(values: Tensor, reference: Reference) -> int:
