@@ -12,7 +12,19 @@ PACKAGE = Path(__file__).parents[1] / "src" / "metareplay"
 # Folders and single files from the first layer to the last. A file imports only from layers above its own.
 LAYERS = (
     ("errors",),
-    ("arrays", "devices", "files", "heap", "optimisers", "column_blocks", "scaling", "seeding", "settings", "version"),
+    (
+        "arrays",
+        "devices",
+        "files",
+        "heap",
+        "locks",
+        "optimisers",
+        "column_blocks",
+        "scaling",
+        "seeding",
+        "settings",
+        "version",
+    ),
     ("parts",),
     ("data",),
     ("benchmarks",),

@@ -39,7 +39,10 @@ def inputs_and_targets(x: Inputs, y: Targets | None, shape: tuple[int, ...] | No
             raise DataError("a PyTorch dataset has its own targets; leave y out")
         x, y, _ = unpack(dataset)
     elif y is None:
-        raise DataError("targets are missing; give learn_task(X, y), or a PyTorch dataset of (input, target) pairs")
+        raise DataError(
+            "targets are missing: learning requires y to be passed, but the target y is None; give learn_task(X, y), "
+            "or a PyTorch dataset of (input, target) pairs"
+        )
     return to_inputs(x, shape), y
 
 
@@ -47,6 +50,8 @@ def dataset_in(x: Any) -> Any | None:
     """The map-style dataset that ``x`` is, or has as ``x.dataset`` like data loaders and experiences; else None."""
     if isinstance(x, Dataset):
         return x
+    if hasattr(x, "toarray") and hasattr(x, "nnz"):
+        raise DataError("the inputs are a sparse matrix, and sparse input is not supported; give X.toarray()")
     if isinstance(x, Tensor | np.ndarray | list | tuple | str | bytes | Mapping) or hasattr(x, "__array__"):
         return None
     if hasattr(x, "__len__") and hasattr(x, "__getitem__"):
@@ -113,20 +118,17 @@ def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
     """Inputs as float32 (N, ...), checked against the model's input shape; a dataset's targets are dropped."""
     if (dataset := dataset_in(x)) is not None:
         x = unpack(dataset).x
-    if isinstance(x, Tensor):
-        inputs = x.detach().cpu().float()
-    else:
-        try:
-            with np.errstate(over="ignore"):  # named below
-                inputs = torch.from_numpy(np.array(x, dtype=np.float32))
-        except (TypeError, ValueError) as error:
-            raise DataError(f"the inputs are not numbers ({error}); give N rows of equal shape") from error
+    inputs = _floats(x)
     if inputs.ndim < 2:
         raise DataError(
-            f"inputs have shape {tuple(inputs.shape)}; give one row per example, (N, 1) for one feature: reshape(-1, 1)"
+            f"inputs have shape {tuple(inputs.shape)}. Reshape your data: one row per example, (N, 1) for one feature "
+            "(reshape(-1, 1)), (1, D) for one example"
         )
     if len(inputs) == 0:
         raise DataError("there are no inputs (0 rows); give at least one example")
+    if inputs.numel() == 0:
+        shape_given = f"(shape={tuple(inputs.shape)})"
+        raise DataError(f"the inputs have 0 feature(s) {shape_given} while a minimum of 1 is required.")
     if shape is not None and tuple(inputs.shape[1:]) != shape:
         raise DataError(
             f"inputs have shape {tuple(inputs.shape[1:])} per example, "
@@ -135,6 +137,18 @@ def to_inputs(x: Inputs, shape: tuple[int, ...] | None) -> Tensor:
     if (fault := fault_in(inputs, x)) is not None:
         raise DataError(f"the inputs contain {fault}; clean the data first")
     return inputs
+
+
+def _floats(x: Any) -> Tensor:
+    """Real numbers as float32."""
+    try:
+        raw = x.detach().cpu() if isinstance(x, Tensor) else np.asarray(x)
+        if raw.is_complex() if isinstance(raw, Tensor) else np.iscomplexobj(raw):
+            raise TypeError("Complex data not supported")
+        with np.errstate(over="ignore"):  # whoever uses them names what is too large
+            return raw.float() if isinstance(raw, Tensor) else torch.from_numpy(np.array(raw, dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the inputs are not numbers ({error}); give N rows of equal shape") from error
 
 
 def fault_in(values: Tensor, source: Any) -> str | None:
@@ -154,6 +168,7 @@ def fault_in(values: Tensor, source: Any) -> str | None:
 
 def plain_labels(y: Any) -> list[Hashable]:
     """Class labels as plain hashable Python values."""
+    y = y if isinstance(y, Tensor) or not hasattr(y, "__array__") else np.asarray(y)
     if isinstance(y, Tensor | np.ndarray):
         if y.ndim != 1 and not (y.ndim == 2 and y.shape[1] == 1):
             raise DataError(f"labels have shape {tuple(y.shape)}; give one label per example, shape (N,)")
@@ -167,6 +182,8 @@ def plain_labels(y: Any) -> list[Hashable]:
             raise DataError(f"the label {value!r} in row {row} is not hashable; use strings, numbers or tuples")
         if isinstance(value, float) and value != value:
             raise DataError(f"the label in row {row} is missing (NaN); every example needs a label")
+        if value in (float("inf"), float("-inf")):
+            raise DataError(f"the label in row {row} is not a class: Input y contains infinity; correct or remove it")
     return values
 
 
@@ -179,7 +196,7 @@ def class_labels(y: Any, regression: str) -> list[Hashable]:
         example = next(iter(numbers)) if fraction is None else fraction
         raise DataError(
             f"the labels are {len(numbers)} different numbers such as {example:g}: are they measurements or classes? "
-            f"To predict numbers, use {regression}; if they are classes, give them as text or integers"
+            f"To predict numbers (continuous targets), use {regression}; if they are classes, give text or integers"
         )
     return labels
 

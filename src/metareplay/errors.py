@@ -27,7 +27,15 @@ class TrainingDiverged(MetaReplayError):  # noqa: N818 (a name others rely on)
     """The loss became NaN or infinite; the last good state is kept."""
 
 
-class DataWarning(UserWarning):
+class MetaReplayWarning(UserWarning):
+    """Base class of all warnings."""
+
+
+class TrainingWarning(MetaReplayWarning):
+    """A task was learned badly: its loss jumped or did not fall, or it is answered no better than by chance."""
+
+
+class DataWarning(MetaReplayWarning):
     """Data was used although something about it is unusual, such as a category that no task had."""
 
 

@@ -2,65 +2,80 @@
 
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.errors import MetaReplayError
 
 if TYPE_CHECKING:
     from yaml import YAMLError
 
-try:
-    import fcntl
-except ImportError:  # this system has no such locks
-    fcntl = None  # type: ignore[assignment]
+Content = bytes | str | Iterable[bytes | memoryview]
 
 
-LOCK = ".lock"
-"""The file that one process holds while it writes to a folder."""
-
-
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Lock a folder: a second process that wants to write there is refused. The lock ends with the process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("w") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(
-                    f"another process is writing to {folder}; wait for it, stop it, or choose another --out"
-                ) from error
-        try:
-            yield
-        finally:
-            (folder / LOCK).unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, content: bytes | str) -> Path:
+def write_atomically(path: Path, content: Content) -> Path:
     """Write a file in one step, even if interrupted: readers see the old content or the new, never a part of it."""
-    data = content.encode() if isinstance(content, str) else content
+    write_together({path: content})
+    return path
+
+
+def write_together(contents: Mapping[Path, Content]) -> None:
+    """Write files of one folder, each in one step; all are on the disk before the first takes its place."""
+    temporaries: dict[Path, str] = {}
+    path = next(iter(contents))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporaries[path] = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+            _fill(handle, content)
+            os.chmod(temporaries[path], 0o666 & ~_umask())
+        for path in contents:
+            os.replace(temporaries[path], path)
+            del temporaries[path]
+        for folder in {path.parent for path in contents}:
+            sync_folder(folder)
     except OSError as error:
         raise MetaReplayError(
             f"cannot write {path}: {error.strerror or error}; what was stored before is untouched"
         ) from error
-    return path
+    finally:
+        for temporary in temporaries.values():
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def _fill(handle: int, content: Content) -> None:
+    """Write to a new file, and wait until it is on the disk."""
+    with os.fdopen(handle, "wb") as file:
+        if isinstance(content, str | bytes):
+            content = (content.encode() if isinstance(content, str) else content,)
+        file.writelines(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until renames in a folder are on the disk; some file systems cannot."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def remove_left_overs(folder: Path, names: Iterable[str] = ("*",)) -> int:
+    """Remove temporary files of writers that were killed; returns their bytes. Only for the folder's one writer."""
+    freed = 0
+    for name in names:
+        for path in folder.glob(f".{name}.*.tmp"):
+            with suppress(OSError):
+                size = path.lstat().st_size
+                path.unlink()
+                freed += size
+    return freed
 
 
 def _umask() -> int:

@@ -3,6 +3,7 @@
 from math import log
 from typing import ClassVar, Protocol, final
 
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -34,6 +35,10 @@ class Likelihood(Protocol):
         """Mean uncertainty of the predictions for a batch: (S, B, C) -> scalar."""
         ...
 
+    def constant_nll(self, y: Tensor) -> float:
+        """The mean negative log-likelihood of the best constant answer to these targets."""
+        ...
+
 
 @final
 class Categorical:
@@ -55,6 +60,11 @@ class Categorical:
         log_p = log_sum - log(len(outputs))  # SM eq. pred:dist:mc
         return -(log_p.exp() * log_p).sum(-1).mean()  # (B, C) -> ()
 
+    def constant_nll(self, y: Tensor) -> float:
+        """The entropy of the class frequencies."""
+        frequencies = torch.bincount(y).double() / len(y)  # (N,) -> (C,)
+        return float(torch.special.entr(frequencies).sum())
+
 
 @final
 class Gaussian:
@@ -74,3 +84,7 @@ class Gaussian:
     def uncertainty(self, outputs: Tensor) -> Tensor:
         """The variance over weight samples."""
         return outputs.double().var(0, correction=0).sum(-1).mean()  # (S, B, D) -> ()
+
+    def constant_nll(self, y: Tensor) -> float:
+        """That of the mean."""
+        return float(y.double().var(0, correction=0).sum()) / (2 * self.scale**2)  # (N, D) -> ()

@@ -115,10 +115,18 @@ class ContinualModel:
             self.to(home)
 
     def _add_task(self, classes: int, generator: Generator, probe: Tensor | None) -> int:
+        head, auxiliary, outputs = self._outputs_of_next(classes)
+        network = build_seeded(self.factory, outputs, generator).eval()
+        return self._append(head, auxiliary, self._grown(network, outputs, generator, probe), generator)
+
+    def _outputs_of_next(self, classes: int) -> tuple[slice, slice, int]:
+        """The outputs of a new task, its auxiliary ones, and how many the network then has."""
         head = self._next_head(classes)
         auxiliary = slice(head.stop, head.stop + self.auxiliary_outputs.count(classes))
-        outputs = max(self.outputs, auxiliary.stop) if self.total_outputs is None else self.total_outputs
-        network = build_seeded(self.factory, outputs, generator).eval()
+        return head, auxiliary, max(self.outputs, auxiliary.stop) if self.total_outputs is None else self.total_outputs
+
+    def _grown(self, network: torch.nn.Module, outputs: int, generator: Generator, probe: Tensor | None) -> Start:
+        """Let theta grow to this network for one more task; returns where the task's theta starts."""
         spec = WeightSpec.of(network)
         if self.heads:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
@@ -141,8 +149,11 @@ class ContinualModel:
         elif self.old_positions is not None:
             self.task_map.grow(self.old_positions, start, generator=generator)
         self.network, self.spec, self.outputs = network, spec, outputs
+        return start
+
+    def _append(self, head: slice, auxiliary: slice, start: Start, generator: Generator) -> int:
         self.task_map.add_task(start, generator=generator)
-        self.task_buffers.add_task(network)
+        self.task_buffers.add_task(self.network)
         self.heads.append(head)
         self.auxiliary.append(auxiliary)
         return len(self.heads) - 1
@@ -167,8 +178,8 @@ class ContinualModel:
 
     def to(self, device: torch.device) -> None:
         """Move to this device."""
-        self.device = device
-        if self.heads:
+        moved, self.device = device != self.device, device
+        if self.heads and moved:
             self.network, self.task_map, self.introduced_by_task = (
                 self.network.to(device),
                 self.task_map.to(device),
@@ -280,12 +291,24 @@ class ContinualModel:
         """Start and stop of each task's outputs, as JSON-serialisable integers."""
         return [(head.start, head.stop) for head in self.heads]
 
+    def _regrow(self, heads: Sequence[tuple[int, int]]) -> None:
+        """Grow as the stored model grew, so that all sizes agree; a network that does not grow is built only once."""
+        generator, start = torch.Generator().manual_seed(0), None
+        for begin, end in heads:
+            head, auxiliary, outputs = self._outputs_of_next(end - begin)
+            if start is None or outputs > self.outputs:
+                start = self._grown(self.factory(outputs).eval(), outputs, generator, None)
+            self._append(head, auxiliary, start, generator)
+
     def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
         """Become the model that these heads and tensors come from; the current state is replaced."""
-        generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
         self.heads, self.auxiliary, self.outputs, self.task_buffers = [], [], 0, TaskBuffers(self.members)
-        for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
-            self.add_task(stop - start, generator=generator)
+        home, self.device = self.device, torch.device("cpu")
+        try:
+            with torch.random.fork_rng(devices=[]):  # every number drawn here is overwritten
+                self._regrow(heads)
+        finally:
+            self.to(home)
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
             raise CheckpointError(
                 f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration"

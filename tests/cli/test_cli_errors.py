@@ -40,7 +40,7 @@ USER_ERRORS: list[tuple[list[str], str]] = [
     (["list", "flowers"], "list 'flowers' is unknown; choose one of benchmarks, methods"),
     (["report", "OUT"], "OUT"),
     (["report", "OUT/none"], "there is no folder"),
-    (["tasks", "OUT"], "does not contain a model: model.json is missing"),
+    (["tasks", "OUT"], "does not contain a model: model.safetensors is missing"),
     (["predict", "OUT", "OUT/x.npy"], "does not contain a model"),
 ]
 
@@ -147,7 +147,7 @@ def test_an_archive_without_x(command: Command, model: Path, tmp_path: Path) -> 
         (["--task", "winter"], "task 'winter' is unknown; the model has learned 'spring'"),
         (["--criterion", "luck"], "criterion='luck' is unknown. Choose one of ent, conf, agree, ku"),
         (["--criterion", "agree"], "compares weight samples, but a point estimate has only one; choose ent, conf"),
-        (["--out", "MODEL/model.json/answers.csv"], "cannot write"),
+        (["--out", "MODEL/config.json/answers.csv"], "cannot write"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metareplay.errors import ConfigError
-from metareplay.files import LOCK, only_writer
+from metareplay.locks import LOCK, only_writer
 
 Command = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("no_report")

@@ -17,7 +17,7 @@ from metareplay.learner.methods import METHODS
 BENCHMARKS = {"modes-2d": modes_2d(), "regression-1d": regression_1d()}
 SMALL = {"hypernet.hidden": (6,), "hypernet.task_embedding_size": 3, "hypernet.chunk_embedding_size": 2}
 
-ONLY_CLASSES = {"ewc-growing", "ewc-shared", "vcl-growing"}
+ONLY_CLASSES = {method.name for method in METHODS.values() if method.for_regression is not None}
 """They refuse regression."""
 PAIRS = [
     (method, name)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.batches.base import Batch
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.build import build_matching, build_model, build_strategy
 from metareplay.learner.config import RunConfig, build_config
@@ -14,7 +15,7 @@ from metareplay.posteriors.divergences import known_penalties
 from metareplay.posteriors.priors.earlier import EarlierPriorSettings
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import FixedPriorSettings
-from metareplay.strategies.base import STRATEGIES, Strategy
+from metareplay.strategies.base import STRATEGIES, StepChange, Strategy
 from metareplay.strategies.replay_settings import ReplaySettings
 from metareplay.training.objective import Objective
 
@@ -56,6 +57,8 @@ def _configs() -> dict[str, RunConfig]:
 
 
 CONFIGS = _configs()
+WITHOUT_PENALTY = ("unbound", "joint", "prior-focused", "reservoir", "without-forgetting")
+"""The last one has a penalty once it has seen a batch."""
 TASKS = 3
 
 
@@ -67,8 +70,13 @@ def learned(name: str, rng: Generator, step: float = 0.1) -> tuple[ContinualMode
         model.add_task(classes, generator=rng)
         strategy.before_task(model, task)
         data = strategy.data_for(task, TaskData(torch.full((2, 2), float(task)), torch.zeros(2, dtype=torch.int64)))
-        for parameter in model.task_map.trained_parameters(task):
-            parameter.data += step * torch.randn(parameter.shape, generator=rng)
+        parameters = model.task_map.trained_parameters(task)
+        changes = [step * torch.randn(parameter.shape, generator=rng) for parameter in parameters]
+        for parameter, change in zip(parameters, changes, strict=True):
+            parameter.data += change
+        if strategy.sees_steps:
+            batch, down = Batch(data.x, data.y), [-change for change in changes]
+            strategy.after_step(model, task, StepChange([batch], parameters, down, changes), generator=rng)
         if task < TASKS - 1:
             with torch.no_grad():
                 strategy.after_task(model, task, data)
@@ -87,7 +95,7 @@ def test_every_known_strategy_is_here() -> None:
 def test_the_penalty_is_nothing_or_a_number_with_a_gradient(name: str, rng: Generator) -> None:
     model, strategy = learned(name, rng)
     penalty = strategy.penalty(model, TASKS - 1, generator=rng)
-    assert (penalty is None) == (CONFIGS[name].kind().strategy in ("unbound", "joint", "prior-focused"))
+    assert (penalty is None) == (CONFIGS[name].kind().strategy in WITHOUT_PENALTY)
     if penalty is not None:
         assert penalty.shape == ()
         assert float(penalty.detach()) > 0

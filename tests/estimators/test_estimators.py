@@ -120,7 +120,7 @@ def test_labels_of_every_kind(labels: list[Hashable], tmp_path: Path) -> None:
     assert model.score(x, given) == 1.0
     model.save(tmp_path)
     again = ContinualClassifier.load(tmp_path)
-    assert again.classes_ == model.classes_
+    assert again.classes_.tolist() == model.classes_.tolist()
     assert [type(label) for label in again.classes_] == [type(label) for label in model.classes_]
     assert again.predict(x).tolist() == given
 
@@ -129,7 +129,7 @@ def test_labels_of_every_kind(labels: list[Hashable], tmp_path: Path) -> None:
 def test_tasks_that_share_labels(method: str) -> None:
     model = classifier(method)
     model.learn_task(blobs(task=0)[0], ["cat", "dog"] * 30).learn_task(blobs(task=1)[0], ["dog", "emu"] * 30)
-    assert model.classes_ == ["cat", "dog", "emu"]
+    assert model.classes_.tolist() == ["cat", "dog", "emu"]
     answer = model.predict_full(blobs(task=1)[0])
     assert answer.probabilities.shape == (60, 3)
     np.testing.assert_allclose(answer.probabilities.sum(1), 1.0, rtol=1e-9)
@@ -210,7 +210,7 @@ def test_saving_again_replaces_the_model(tmp_path: Path) -> None:
     model.save(tmp_path)
     model.learn_task(*blobs(task=1)).save(tmp_path)
     assert ContinualClassifier.load(tmp_path).task_names == ["task-0", "task-1"]
-    assert len(list(tmp_path.glob("weights-*.safetensors"))) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "config.json", "README.md"}
 
 
 def test_without_standardisation_inputs_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_a_class_alone_competes_with_those_of_earlier_tasks(method: str, tmp_pat
     x, _ = blobs(task=1)
     model.learn_task(*blobs(), name="spring")
     model.learn_task(x, ["new"] * len(x), name="late")
-    assert model.classes_ == [0, 1, "new"]
+    assert model.classes_.tolist() == [0, 1, "new"]
     assert model.score(x, ["new"] * len(x)) > 0.9
     if method in ("exp-replay", "joint"):  # the others know no old inputs
         assert model.score(*blobs()) > 0.9
@@ -417,10 +417,8 @@ def test_a_label_that_cannot_be_stored_is_named(tmp_path: Path) -> None:
 
 
 def damage(folder: Path, how: str) -> None:
-    facts, weights = folder / "model.json", next(folder.glob("weights-*.safetensors"))
-    if how == "no facts":
-        facts.unlink()
-    elif how == "half the facts":
+    facts, weights = folder / "config.json", folder / "model.safetensors"
+    if how == "half the facts":
         facts.write_text(facts.read_text()[:100])
     elif how == "other format":
         facts.write_text(json.dumps({**json.loads(facts.read_text()), "format": "other"}))
@@ -437,7 +435,7 @@ def damage(folder: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["no facts", "half the facts", "other format", "no weights", "half the weights", "one bit", "other network"]
+    "how", ["half the facts", "other format", "no weights", "half the weights", "one bit", "other network"]
 )
 def test_a_damaged_model_is_refused(how: str, trained: ContinualClassifier, tmp_path: Path) -> None:
     trained.save(tmp_path)
@@ -516,9 +514,7 @@ def test_several_targets() -> None:
             call(x, x[:, 0])
 
 
-@pytest.mark.parametrize(
-    "method", [name for name in METHODS if name not in ("vcl-growing", "ewc-growing", "ewc-shared")]
-)
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.for_regression is None])
 def test_a_loaded_regressor_predicts_and_learns_on_the_same(method: str, tmp_path: Path) -> None:
     model, x = regressor(method), sine(0)[0]
     model.save(tmp_path)

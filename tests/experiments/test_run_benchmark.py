@@ -114,6 +114,6 @@ def test_estimators_take_what_streams_give() -> None:
     model = ContinualClassifier(method="sp-dirac", network="mlp-8", settings=FAST)
     model.learn_task(Experience())  # type: ignore[arg-type]
     model.learn_task(task(5, 2))
-    assert model.classes_ == [0, 1, 2, 3]
+    assert model.classes_.tolist() == [0, 1, 2, 3]
     with pytest.raises(ConfigError, match=r"data\.path is a setting of runs"):
         ContinualClassifier(settings={"data.path": "x"})

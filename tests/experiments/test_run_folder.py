@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def test_the_folder_holds_what_the_design_says(classified: Path) -> None:
     names = {path.name for path in classified.iterdir()}
     tensors = {"predictive.safetensors", "uncertainty.safetensors"}
     assert names == {"config.yaml", "results.json", "metrics.jsonl", "checkpoint", "model", "log.txt", *tensors}
-    assert {path.name for path in (classified / "model").iterdir()} > {"model.json"}
+    model = {"model.safetensors", "config.json", "README.md", "history.json"}
+    assert {path.name for path in (classified / "model").iterdir()} == model
     assert len(list((classified / "checkpoint").iterdir())) == 2
 
 
@@ -258,7 +260,7 @@ class FullDisk:
         self.left, self.fsync = writes, os.fsync
 
     def __call__(self, handle: int) -> None:
-        self.left -= 1
+        self.left -= not stat.S_ISDIR(os.fstat(handle).st_mode)
         if self.left < 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.fsync(handle)

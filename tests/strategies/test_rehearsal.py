@@ -252,7 +252,7 @@ def test_a_loaded_classifier_learns_on_as_if_it_had_never_been_stored(tmp_path: 
     again = ContinualClassifier.load(tmp_path)
     for each in (model, again):
         each.learn_task(x - 3, y + 4)
-    assert again.classes_ == [0, 1, 2, 3, 4, 5]
+    assert again.classes_.tolist() == [0, 1, 2, 3, 4, 5]
     assert np.array_equal(again.predict_proba(x), model.predict_proba(x))
 
 

@@ -86,7 +86,7 @@ def predict(
     read = read_inputs(inputs, estimator.inputs, estimator.input_shape, request)
     _tell([*(f"note: {note}" for note in read.notes), *(f"warning: {warning}" for warning in read.warnings)], err=True)
     answer = estimator.predict_full(read.x, task, criterion=criterion, batch_wise=batch_wise)
-    classes = estimator.classes_ if isinstance(estimator, ContinualClassifier) else []
+    classes = estimator.classes_.tolist() if isinstance(estimator, ContinualClassifier) else []
     columns = answer_columns(answer, classes, estimator.task_names, every_probability=probabilities == "all")
     lines = [] if read.labels is None else score_lines(estimator, answer, read.labels, read.tasks)
     content = writer(with_kept(columns, read.kept, read.files))

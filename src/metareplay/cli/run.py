@@ -200,7 +200,7 @@ def _one(console: "Console", plan: "Plan", *, resume: bool, tensorboard: bool, q
 def _several(
     console: "Console", plan: "Plan", seeds: range, *, jobs: int, resume: bool, tensorboard: bool, quiet: bool
 ) -> None:
-    from metareplay.cli.run_display import SeedBars, print_table, write_page
+    from metareplay.cli.run_display import SeedBars, print_table, print_warnings, write_page
     from metareplay.experiments.run_folder import RunFolder
     from metareplay.experiments.seeds import run_seeds, seed_plans, stop_on_signal
     from metareplay.files import write_atomically
@@ -215,4 +215,5 @@ def _several(
         )
     write_atomically(plan.folder / "summary.json", json.dumps(summarise(results), indent=1))
     print_table(console, plan.folder, results)
+    print_warnings(console, results)
     write_page(console, plan.folder)

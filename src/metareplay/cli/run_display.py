@@ -86,6 +86,14 @@ def print_table(console: Console, folder: Path, results: "Results | Sequence[Res
         console.print(seeds_table(results, batches=batches))
 
 
+def print_warnings(console: Console, results: "Sequence[Results]") -> None:
+    """Show what went wrong in runs that had no terminal of their own."""
+    for run in results:
+        for warning in run.warnings:
+            text = f"seed {run.seed}: warning: task {warning.task!r}: {warning.text}"
+            console.print(escape(text), highlight=False, soft_wrap=True)
+
+
 def write_page(console: Console, folder: Path) -> None:
     """Write the report and print its path."""
     from metareplay.report import write_report

@@ -1,5 +1,6 @@
 """What classifier and regressor share: learning, storing, and keeping track of their tasks."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -8,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
-from metareplay.arrays import Inputs, to_inputs
+from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
-from metareplay.data.frame_examples import plain_inputs
-from metareplay.errors import CheckpointError, ConfigError, DataError, NotTrainedError
+from metareplay.data.frame_examples import plain_inputs, scored_examples
+from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
+from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
+from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.inference.answers import Answer
-from metareplay.learner.config import build_config
+from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
@@ -21,12 +24,12 @@ from metareplay.nets.own import name_of
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
+from metareplay.training.watch import Notice
 
 Array = npt.NDArray[Any]
-TaskName = str | int
 
 
-class ContinualEstimator:
+class ContinualEstimator(SklearnManners):
     """The base of classifier and regressor."""
 
     problem: Problem
@@ -42,24 +45,44 @@ class ContinualEstimator:
         standardise: bool = True,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        settings = dict(settings or {})
-        method, network = settings.get("method", method), settings.get("network", network or self.default_network)
+        self.method, self.network, self.seed = method, network, seed
+        self.standardise, self.settings = standardise, settings
+        self.config = self._checked_config()
+        self._start_anew()
+
+    def _checked_config(self) -> RunConfig:
+        """The configuration that the arguments make."""
+        if not isinstance(self.settings, Mapping | None):
+            raise ConfigError(f"settings={self.settings!r} is not a mapping of settings to values; give a dict")
+        settings, default = dict(self.settings or {}), self.network or self.default_network
+        method, network = settings.get("method", self.method), settings.get("network", default)
         network = network if isinstance(network, str) else name_of(network)
-        of_runs = ("benchmark", "data_dir", "data_seed", "threads")
-        if wrong := [key for key in settings if key in of_runs or key.startswith("data.")]:
+        if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
             )
         own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
         defaults, _ = default_settings(own_data, method, network)
-        chosen = {**({} if seed is None else {"seed": seed}), **settings}
-        self.config = build_config(defaults, chosen, type(self).__name__)
-        self.standardise = standardise
+        chosen = {**({} if self.seed is None else {"seed": self.seed}), **settings}
+        return build_config(defaults, chosen, type(self).__name__)
+
+    def _start_anew(self) -> None:
+        """Be without tasks."""
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
         self.scaling = Scaling({})
         self.inputs: Mapping[str, Any] = {}
         """How files and data frames are turned into inputs, if the model learned from such."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Arguments and what was learned, as plain values: for ``copy.deepcopy`` and for scikit-learn's processes."""
+        learned = None if self.learner is None else learned_state(self.learner)
+        kept = {name: value for name, value in vars(self).items() if name not in ("config", "learner")}
+        return {**kept, "config": self.config.model_dump(mode="json"), "learner": learned}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        learner = None if state["learner"] is None else learner_of(state["learner"], self.problem)
+        vars(self).update({**state, "config": RunConfig.of(state["config"]), "learner": learner})
 
     def __repr__(self) -> str:
         config, kind = self.config, type(self).__name__
@@ -111,10 +134,11 @@ class ContinualEstimator:
             observer.stage_begins(Stage(0, 1, name), 0, trainer.iterations)
             for step in trainer:
                 observer.step(step)
+                _warn(name, step.notice)
             if new is None:
                 learner.finish_update(trainer)
             else:
-                learner.finish_task(new)
+                _warn(name, learner.finish_task(new))
         except BaseException:
             learner.restore(*before)
             raise
@@ -143,7 +167,7 @@ class ContinualEstimator:
 
     def _trained(self) -> ContinualLearner:
         if self.learner is None or not self.tasks:
-            raise NotTrainedError("no task has been learned yet; call learn_task(X, y) first")
+            raise not_fitted("no task has been learned yet; call learn_task(X, y) first")
         return self.learner
 
     def _task_index(self, task: TaskName) -> int:
@@ -158,7 +182,17 @@ class ContinualEstimator:
 
     def _inputs(self, x: Inputs) -> Tensor:
         shape = self._trained().input_shape
-        return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
+        with value_errors():
+            self._refuse_other_features(x)
+            return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
+
+    def _scored(self, x: Inputs, y: Targets | None) -> tuple[Tensor, Any]:
+        """Inputs in the user's units and raw targets, to score predictions with."""
+        shape = self._trained().input_shape
+        with value_errors():
+            self._refuse_other_features(x)
+            examples = scored_examples(x, y, self.inputs)
+            return inputs_and_targets(examples.x, examples.y, shape)
 
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""
@@ -191,13 +225,21 @@ class ContinualEstimator:
         problem = stored.learner.problem
         if problem != cls.problem:
             raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
-        estimator = cls(stored.learner.config.method, stored.learner.config.network, standardise=bool(stored.scaling))
-        estimator.config, estimator.learner, estimator.tasks = stored.learner.config, stored.learner, stored.tasks
+        config = stored.learner.config
+        estimator = cls(config.method, config.network, seed=config.seed, standardise=bool(stored.scaling))
+        estimator.settings = changed_settings(estimator.config, config) or None
+        estimator.config, estimator.learner, estimator.tasks = config, stored.learner, stored.tasks
         estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs
         return estimator
 
 
 _CLASSES = {"classification": "ContinualClassifier", "regression": "ContinualRegressor"}
+
+
+def _warn(task: str, notice: Notice | None) -> None:
+    """A warning that points to the user's call of ``learn_task``."""
+    if notice is not None:
+        warnings.warn(f"task {task!r}: {notice.text}", TrainingWarning, stacklevel=5)
 
 
 def _terminal_progress() -> LiveProgress:

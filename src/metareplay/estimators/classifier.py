@@ -10,7 +10,7 @@ from torch import Tensor
 
 from metareplay.arrays import Inputs, Targets, class_labels, inputs_and_targets, plain_labels
 from metareplay.benchmarks.base import Scenario, TaskInfo
-from metareplay.data.frame_examples import scored_examples, training_examples
+from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, TaskName
 from metareplay.estimators.streaming import (
@@ -80,8 +80,11 @@ class ContinualClassifier(StreamingEstimator):
         return self
 
     @property
-    def classes_(self) -> list[Hashable]:
+    def classes_(self) -> Array:
         """All labels of all tasks, in the order in which they were learned: the columns of probabilities."""
+        return _label_array(self._labels())
+
+    def _labels(self) -> list[Hashable]:
         return list(dict.fromkeys(label for task in self.tasks for label in task.classes))
 
     def predict_full(
@@ -99,13 +102,12 @@ class ContinualClassifier(StreamingEstimator):
         ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
         """
         answer = cast(ClassAnswer, self._answer(X, task, criterion, batch_wise))
-        columns = {label: column for column, label in enumerate(self.classes_)}
+        columns = {label: column for column, label in enumerate(self._labels())}
         places = torch.tensor([columns[label] for info in self.tasks for label in info.classes])
         by_label = torch.zeros(len(answer.task), len(columns), dtype=torch.float64)
         probabilities = by_label.index_add_(1, places, answer.probabilities)  # (N, classes of all tasks) -> (N, labels)
-        names = list(columns)
         return ClassPrediction(
-            _label_array([names[column] for column in probabilities.argmax(1).tolist()]),
+            self.classes_[probabilities.argmax(1).numpy()],
             self._names(answer),
             probabilities.numpy(),
             answer.total.numpy(),
@@ -147,12 +149,11 @@ class ContinualClassifier(StreamingEstimator):
         self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None
     ) -> float:
         """Accuracy: the fraction of correct labels."""
-        shape, examples = self._trained().input_shape, scored_examples(X, y, self.inputs)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
+        inputs, raw = self._scored(X, y)
         labels = plain_labels(raw)
         if len(labels) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")
-        known = set(self.classes_ if task is None else self.tasks[self._task_index(task)].classes)
+        known = set(self._labels() if task is None else self.tasks[self._task_index(task)].classes)
         if unknown := [label for label in dict.fromkeys(labels) if label not in known]:
             names = ", ".join(map(repr, sorted(known, key=str)[:20]))
             raise DataError(f"the label {unknown[0]!r} was never learned; known labels are {names}")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_real_targets
 from metareplay.benchmarks.base import Scenario, TaskInfo
-from metareplay.data.frame_examples import scored_examples, training_examples
+from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, TaskName
 from metareplay.estimators.streaming import StreamExamples, StreamingEstimator, strange
@@ -92,8 +92,7 @@ class ContinualRegressor(StreamingEstimator):
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""
-        shape, examples = self._trained().input_shape, scored_examples(X, y, self.inputs)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, shape)
+        inputs, raw = self._scored(X, y)
         targets = to_real_targets(raw).double().numpy()
         if len(targets) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")

@@ -82,6 +82,16 @@ class StatisticsFigures(_Record):
     both as shares of their variance; empty where the network is not followed."""
 
 
+class TaskWarning(_Record):
+    """What went wrong with a task, and what to try."""
+
+    task: str
+    """Its name."""
+    kind: str
+    """``jump`` (of the loss), ``flat`` (a loss that does not fall) or ``chance`` (answers no better than guesses)."""
+    text: str
+
+
 class Environment(BaseModel):
     """The software and hardware of a run."""
 
@@ -148,6 +158,7 @@ class Results(_Record):
     unknown: UnknownInputs | None = None
     statistics: StatisticsFigures | None = None
     parameters: ParameterCounts | None = None
+    warnings: list[TaskWarning] = []
     environment: Environment | None = None
     seconds: Seconds | None = None
     peak_memory_mib: float | None = None

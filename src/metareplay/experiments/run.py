@@ -20,15 +20,16 @@ from metareplay.experiments.run_folder import RunFolder
 from metareplay.experiments.scoring import assessed, peak_memory_mib, results_of, uncertainty_tensors
 from metareplay.experiments.state import RunState
 from metareplay.experiments.testing import TaskTests
-from metareplay.files import only_writer
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.learner.config import RunConfig
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.lone_class import refuse_lone_classes
-from metareplay.learner.store import save_model
+from metareplay.learner.store import HistoryEntry, save_model
+from metareplay.locks import only_writer
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
+from metareplay.training.watch import Notice
 
 
 class Interrupted(MetaReplayError):  # noqa: N818
@@ -123,7 +124,7 @@ class Run:
         else:
             trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
-        self.learner.finish_task(task.train)
+        self._warn(stage, self.learner.finish_task(task.train))
 
     def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""
@@ -169,6 +170,7 @@ class Run:
     def _note(self, stage: Stage, step: Step, metrics: TextIO) -> None:
         """Report a step to the observer, and at times to the log of metrics."""
         self.observer.step(step)
+        self._warn(stage, step.notice)
         if step.iteration % self.config.training.log_every == 0 or step.iteration in (1, step.iterations):
             terms = {name: float(value) for name, value in step.terms._asdict().items()}
             line = {"task": stage.number, "iteration": step.iteration, "loss": sum(terms.values()), **terms}
@@ -183,10 +185,22 @@ class Run:
         facts = {**self.learner.facts(), "training": training, **self.state.facts(), "metrics_bytes": size}
         self.checkpoints.write(self.state.serial, self.learner.tensors(training=training), facts)
 
-    def _save_model(self, tasks: int) -> None:
+    def _save_model(self, tasks: int, results: Results | None = None) -> None:
         """Write the model of the tasks learned so far, so that an interrupted run leaves a usable one."""
         infos, scaling = self.benchmark.task_infos()[:tasks], self.benchmark.scaling.tensors
-        save_model(self.folder.path / "model", self.learner, infos, scaling, self.benchmark.inputs)
+        folder, generation = self.folder.path / "model", tasks + (results is not None)
+        entry = None if results is None else self._entry(results)
+        inputs = self.benchmark.inputs
+        save_model(folder, self.learner, infos, scaling, inputs, entry=entry, generation=generation)
+
+    def _entry(self, results: Results) -> HistoryEntry:
+        """What the model's history says of the run."""
+        names = tuple(task.name for task in self.benchmark.task_infos())
+        known = {"TGiven-During": results.tgiven_during, "TGiven-Final": results.tgiven_final}
+        figures = {name: value for name, value in known.items() if value is not None}
+        facts = {"benchmark": self.benchmark.name, "seed": self.config.seed}
+        mark = self.config.data.fingerprint
+        return HistoryEntry(verb="run", tasks=names, fingerprint=mark, figures=figures, facts=facts)
 
     def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
@@ -218,7 +232,7 @@ class Run:
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
-        self._save_model(len(self.benchmark))
+        self._save_model(len(self.benchmark), results)
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
         self.folder.write_results(results)
@@ -233,6 +247,12 @@ class Run:
         if figures is None:  # a single task has no boundary
             return {"task_boundaries": None}
         return {"task_boundaries": {name: BoundaryThresholds(**values) for name, values in figures.items()}}
+
+    def _warn(self, stage: Stage, notice: Notice | None) -> None:
+        """Tell the user at once what goes wrong with a task, and remember it for the results."""
+        if notice is not None:
+            self.state.warnings.append({"task": stage.name, **notice._asdict()})
+            self._announce(f"warning: task {stage.name!r}: {notice.text}")
 
     def _announce(self, text: str) -> None:
         """Log a message, and show it."""

@@ -15,8 +15,9 @@ from torch import Tensor
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
-from metareplay.files import LOCK, write_atomically, yaml_problem
+from metareplay.files import write_atomically, yaml_problem
 from metareplay.learner.config import RunConfig, build_config
+from metareplay.locks import LOCK
 from metareplay.settings import flatten
 
 RUN_ENTRIES = frozenset(

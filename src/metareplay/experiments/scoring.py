@@ -20,6 +20,7 @@ from metareplay.experiments.results import (
     SquaredErrors,
     StatisticsFigures,
     TaskProbabilities,
+    TaskWarning,
     UnknownInputs,
 )
 from metareplay.experiments.state import RunState
@@ -59,6 +60,7 @@ def results_of(
         before_fine_tuning=None if state.before is None else FinalFigures.model_validate(state.before),
         task_confusion={name: result.confusion for name, result in inferred.items()},
         parameters=ParameterCounts.model_validate(predictor.model.parameter_counts()),
+        warnings=[TaskWarning.model_validate(warning) for warning in state.warnings],
         environment=environment(config.threads),
     )
 

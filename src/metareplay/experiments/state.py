@@ -23,6 +23,8 @@ class RunState:
     """All tasks' scores after fine-tuning."""
     reliability: list[list[list[float]]] | None = None
     """What a reliability diagram shows of each task (T, 3, bins), as last tested; None for regression."""
+    warnings: list[dict[str, str]] = field(default_factory=list)
+    """What went wrong with single tasks."""
     seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0})
     serial: int = 0
     """The number of the last checkpoint."""

@@ -2,7 +2,17 @@
 
 from metareplay.posteriors.families import dirac, flow, gaussian, implicit, laplace, mixture, radial
 from metareplay.posteriors.matching import avb, direct, ssge
-from metareplay.strategies import baselines, coresets, ewc, posterior_replay, prior_focused, rehearsal
+from metareplay.strategies import (
+    baselines,
+    coresets,
+    ewc,
+    posterior_replay,
+    prior_focused,
+    rehearsal,
+    reservoir,
+    synaptic_intelligence,
+    without_forgetting,
+)
 from metareplay.task_maps import direct as direct_maps
 from metareplay.task_maps import generated
 
@@ -11,4 +21,5 @@ BUILT_IN = (
     *(direct, ssge, avb),
     *(direct_maps, generated),
     *(posterior_replay, coresets, prior_focused, ewc, rehearsal, baselines),
+    *(synaptic_intelligence, reservoir, without_forgetting),
 )

@@ -14,6 +14,7 @@ from metareplay.benchmarks.base import Problem, Scenario, TaskData
 from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
+from metareplay.learner.chance import at_chance
 from metareplay.learner.config import RunConfig
 from metareplay.learner.held_out import split
 from metareplay.model import ContinualModel
@@ -22,6 +23,7 @@ from metareplay.seeding import generator_for
 from metareplay.strategies.base import Strategy, Update, current_state
 from metareplay.training.loop import Job, TaskTrainer
 from metareplay.training.objective import Objective
+from metareplay.training.watch import Notice
 
 MEMORY = "memory."
 """Prefix of the names of the strategy's state."""
@@ -75,12 +77,16 @@ class ContinualLearner:
             raise
         return self.trainer
 
-    def finish_task(self, train: TaskData) -> None:
-        """Store what will tell the task just trained from others, while its data are available."""
-        task = self.num_tasks - 1
+    def finish_task(self, train: TaskData) -> Notice | None:
+        """Store what will tell the task just trained from others, while its data are available.
+
+        Returns a notice if the task is answered no better than by chance.
+        """
+        task, classes = self.num_tasks - 1, self.problem == "classification"
         used, held_out = self._split(task, train)
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
+        return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
 
     def finish_update(self, trainer: TaskTrainer) -> None:
         """Let what is stored about the tasks follow an update of their posteriors."""
@@ -156,7 +162,10 @@ class ContinualLearner:
         data = self.strategy.data_for(task, self._with_columns(task, used))
         job = Job(task, self._batches(task, data), self._matching(seed, task))
         noise = generator_for(seed, "noise", task)
-        return TaskTrainer(self.model, self.strategy, [job], data, config.training, Objective.of(config), noise=noise)
+        watched = not any(config.training.auxiliary)  # these have targets of their own
+        return TaskTrainer(
+            self.model, self.strategy, [job], data, config.training, Objective.of(config), noise=noise, watched=watched
+        )
 
     def _batches(self, task: int, data: TaskData) -> Batches:
         """What the task learns from, with what its auxiliary outputs learn from."""

@@ -197,6 +197,37 @@ _register(
     *("shared", "dirac", "rehearsal", "one network that replays a few stored inputs of old tasks"),
     outputs="growing",
 )
+_LIKE_FINE_TUNING = ("fine-tuning",)
+_register(
+    "si",
+    *("shared", "dirac", "synaptic-intelligence", "synaptic intelligence, a head per task"),
+    lenders=_LIKE_FINE_TUNING,
+)
+_register(
+    "si-growing",
+    *("shared", "dirac", "synaptic-intelligence", "synaptic intelligence with one growing softmax"),
+    outputs="growing",
+    lenders=("si", *_LIKE_FINE_TUNING),
+    for_regression="si",
+)
+_register(
+    "er",
+    *("shared", "dirac", "reservoir", "one network that replays labelled examples from a memory of fixed size"),
+    outputs="growing",
+    lenders=_LIKE_FINE_TUNING,
+)
+_register(
+    "der++",
+    *("shared", "dirac", "dark-reservoir", "er that also keeps the outputs its examples had: dark experience replay"),
+    outputs="growing",
+    lenders=_LIKE_FINE_TUNING,
+)
+_register(
+    "lwf",
+    *("shared", "dirac", "without-forgetting", "learning without forgetting: new inputs labelled by the old network"),
+    outputs="growing",
+    lenders=_LIKE_FINE_TUNING,
+)
 _register(
     "fine-tuning",
     *("shared", "dirac", "unbound", "one network trained sequentially, with no measure against forgetting"),

@@ -1,22 +1,33 @@
-"""A learned model on disk: ``model.json`` and a safetensors file, replaced together or not at all."""
+"""A learned model on disk, in the layout of the Hugging Face hub; see docs/model_files.md."""
 
-import json
-import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
-from metareplay.files import write_atomically
 from metareplay.learner.config import build_config
+from metareplay.learner.first_format import FACTS, read_first_format, remove_first_format
+from metareplay.learner.generations import MODEL, compact, read_generation, read_history, write_generation, writing
+from metareplay.learner.history import HistoryEntry
 from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.model_file import ModelFile, refuse_not_finite
+from metareplay.nets.own import name_of
 from metareplay.settings import flatten
-from metareplay.training.checkpoint import read_tensors, tensors_checksum, write_tensors
 
-FORMAT = "metareplay-model-1"
+__all__ = [
+    "HistoryEntry",
+    "StoredModel",
+    "compact",
+    "find_model",
+    "load_model",
+    "read_history",
+    "restore_generation",
+    "save_model",
+    "writing",
+]
 
 
 class StoredModel(NamedTuple):
@@ -28,6 +39,8 @@ class StoredModel(NamedTuple):
     scaling: dict[str, Tensor]
     inputs: dict[str, Any]
     """How a row or an image of a user's files becomes an input; empty if the model did not learn from files."""
+    generation: int
+    """Counts how often the model was stored; 0 for a model of version 0.1."""
 
 
 def save_model(
@@ -36,47 +49,97 @@ def save_model(
     tasks: Sequence[TaskInfo],
     scaling: Mapping[str, Tensor],
     inputs: Mapping[str, Any] | None = None,
-) -> None:
-    """Write a model. An older one in the folder stays intact until the new one is complete."""
+    *,
+    entry: HistoryEntry | None = None,
+    keep_previous: bool = False,
+    generation: int | None = None,
+) -> int:
+    """Write a model and return its generation. An older one in the folder stays intact until the new one is complete.
+
+    ``entry`` is added to the history. ``keep_previous`` keeps the older model in ``versions/``. ``generation`` is for
+    runs, which write the same bytes whether or not they were interrupted; else it is one more than the last.
+    """
     described = [{"name": task.name, "classes": [encode_label(label) for label in task.classes]} for task in tasks]
     tensors = {**learner.tensors(training=False), **{f"scaling.{name}": tensor for name, tensor in scaling.items()}}
-    weights = f"weights-{tensors_checksum(tensors):08x}.safetensors"
     facts = {
-        "format": FORMAT,
         "problem": learner.problem,
         "scenario": learner.scenario.value,
         "input_shape": list(learner.input_shape),
         "inputs": dict(inputs or {}),
         "tasks": described,
         **learner.facts(),
-        "weights": weights,
         "config": learner.config.dump(),
     }
-    write_tensors(folder / weights, tensors, {"model": FORMAT})
-    write_atomically(folder / "model.json", json.dumps(facts, indent=1))
-    for old in folder.glob("weights-*.safetensors"):
-        if old.name != weights and re.fullmatch(r"weights-[0-9a-f]{8}\.safetensors", old.name):
-            old.unlink(missing_ok=True)
+    refuse_not_finite(tensors, "the model")
+    with writing(folder):
+        number = write_generation(
+            folder, tensors, facts, entry=entry, keep_previous=keep_previous, generation=generation
+        )
+        remove_first_format(folder)
+    return number
 
 
-def load_model(folder: Path, settings: Mapping[str, Any] | None = None) -> StoredModel:
-    """Read a model from ``save_model`` or from a run's folder; inference ``settings`` replace the stored ones."""
+def load_model(
+    folder: Path,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    network: Callable[..., nn.Module] | None = None,
+    generation: int | None = None,
+) -> StoredModel:
+    """Read a model from ``save_model`` or from a run's folder; inference ``settings`` replace the stored ones.
+
+    ``network`` is the function that builds a network of the user's own; ``generation`` an earlier one that was kept.
+    """
     if fixed := [key for key in settings or {} if not key.startswith("inference.")]:
         raise ConfigError(
             f"{fixed[0]} of a learned model cannot be changed; only inference.* settings can. Learn it again instead"
         )
-    folder = folder / "model" if (folder / "model" / "model.json").is_file() else folder
-    facts = _read_facts(folder / "model.json")
+    folder = find_model(folder)
+    stored = read_generation(folder, generation) if (folder / MODEL).is_file() else read_first_format(folder)
     try:
-        return _build(folder, facts, settings or {})
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{folder / 'model.json'} is damaged: {type(error).__name__} {error}") from error
+        return _build(folder, stored, settings or {}, network)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"the model in {folder} is damaged: {type(error).__name__} {error}") from error
 
 
-def _build(folder: Path, facts: Mapping[str, Any], settings: Mapping[str, Any]) -> StoredModel:
-    tensors = read_tensors(folder / facts["weights"]).tensors
-    config = build_config({}, flatten(facts["config"]), str(folder / "model.json"), stored=True)
+def restore_generation(folder: Path, generation: int, entry: HistoryEntry) -> int:
+    """Make an earlier generation that was kept the newest one; the present one is kept. Returns its new number."""
+    with writing(folder):
+        stored = read_generation(folder, generation)
+        return write_generation(folder, stored.tensors, stored.facts, entry=entry, keep_previous=True)
+
+
+def find_model(folder: Path) -> Path:
+    """The folder of the model itself, of which ``folder`` may be the run; refused if there is none."""
+    for place in (folder / "model", folder):
+        if _is_model(place):
+            return place
+    seeds = [path for path in folder.glob("seed-*") if _is_model(path / "model")]
+    first = min(seeds, key=lambda path: (len(path.name), path.name), default=None)
+    advice = "pass the folder that save() or a run wrote"
+    if first is not None:
+        advice = f"it holds runs of several seeds, so pass the folder of one, e.g. {first}"
+    elif (folder / "config.yaml").is_file():
+        advice = "the run in it has not finished its first task; continue it with --resume"
+    raise CheckpointError(f"{folder} does not contain a model: {MODEL} is missing; {advice}")
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / MODEL).is_file() or (folder / FACTS).is_file()
+
+
+def _build(
+    folder: Path, stored: ModelFile, settings: Mapping[str, Any], network: Callable[..., nn.Module] | None
+) -> StoredModel:
+    facts, tensors = stored
+    values = flatten(facts["config"]) | ({} if network is None else {"network": name_of(network)})
+    config = build_config({}, values, str(folder), stored=True)
     config = build_config(flatten(config.model_dump()), settings, "settings") if settings else config
+    tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]
+    if len(tasks) != len(facts["heads"]):
+        raise CheckpointError(
+            f"the model in {folder} is damaged: it names {len(tasks)} tasks, but has outputs for {len(facts['heads'])}"
+        )
     learner = ContinualLearner(
         config,
         facts["problem"],
@@ -85,28 +148,8 @@ def _build(folder: Path, facts: Mapping[str, Any], settings: Mapping[str, Any]) 
         total_outputs=facts.get("total_outputs"),
     )
     learner.restore(facts, tensors)
-    tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]
     scaling = {name.removeprefix("scaling."): tensor for name, tensor in tensors.items() if name.startswith("scaling.")}
-    return StoredModel(folder, learner, tasks, scaling, dict(facts.get("inputs", {})))
-
-
-def _read_facts(path: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError as error:
-        seeds = [folder for folder in path.parent.glob("seed-*") if (folder / "model" / "model.json").is_file()]
-        first = min(seeds, key=lambda folder: (len(folder.name), folder.name), default=None)
-        advice = "pass the folder that save() or a run wrote"
-        if first is not None:
-            advice = f"it holds runs of several seeds, so pass the folder of one, e.g. {first}"
-        elif (path.parent / "config.yaml").is_file():
-            advice = "the run in it has not finished its first task; continue it with --resume"
-        raise CheckpointError(f"{path.parent} does not contain a model: model.json is missing; {advice}") from error
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error}); it is damaged or not a metareplay model") from error
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is not a model of this version of metareplay (its format is not {FORMAT})")
-    return facts
+    return StoredModel(folder, learner, tasks, scaling, dict(facts.get("inputs", {})), facts["generation"])
 
 
 def encode_label(label: Hashable) -> Any:

@@ -32,8 +32,9 @@ class TaskBuffers:
 
     def add_task(self, network: nn.Module) -> None:
         """Add a task; the other tasks' buffers grow if the network's have."""
-        self.start = self.initial(network)
-        self.tasks = [[grown(old, self.start) for old in sets] for sets in self.tasks]
+        before, self.start = _shapes(self.start), self.initial(network)
+        if _shapes(self.start) != before:
+            self.tasks = [[grown(old, self.start) for old in sets] for sets in self.tasks]
         self.tasks.append([dict(self.start) for _ in range(self.members)])
 
     def per_task(self) -> int:
@@ -88,6 +89,10 @@ class TaskBuffers:
             for sets in self.tasks if owner == START else [self.tasks[int(owner)]]:
                 for buffers, value in zip(sets, members.expand(self.members, *members.shape[1:]), strict=True):
                     buffers[name] = value
+
+
+def _shapes(buffers: Buffers) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in buffers.items()}
 
 
 def grown(old: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> Buffers:

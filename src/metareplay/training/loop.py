@@ -17,6 +17,7 @@ from metareplay.strategies.base import LossTerms, StepChange, Strategy
 from metareplay.training.objective import Objective
 from metareplay.training.schedule import LearningRate
 from metareplay.training.settings import TrainingSettings
+from metareplay.training.watch import LossWatch, Notice
 
 ADVICE = "Try a smaller training.learning_rate, set training.clip_norm, or look for extreme inputs"
 
@@ -28,6 +29,8 @@ class Step(NamedTuple):
     """Steps done so far."""
     iterations: int
     terms: LossTerms
+    notice: Notice | None = None
+    """What has just been seen to go wrong."""
 
 
 class Job(NamedTuple):
@@ -57,6 +60,7 @@ class TaskTrainer:
         objective: Objective,
         *,
         noise: Generator,
+        watched: bool = False,
     ) -> None:
         self.model, self.strategy, self.jobs, self.examples = model, strategy, list(jobs), examples
         self.settings, self.objective, self.noise = settings, objective, noise
@@ -69,6 +73,9 @@ class TaskTrainer:
         """Loss and uncertainty of each iteration's batch, (I, 2); sm:sec:task:boundary:detection."""
         self.optimiser = adam(self.parameters, settings.learning_rate)
         self.rate = LearningRate(settings, self.optimiser, self.jobs[0].batches.batches_per_epoch, self.iterations)
+        self.watch = LossWatch(model.likelihood.constant_nll(examples.y), self.iterations) if watched else None
+        self.nll = torch.zeros(())
+        """The mean NLL of the last batch of the first job's own data."""
 
     def __iter__(self) -> Iterator[Step]:
         while self.iteration < self.iterations:
@@ -76,7 +83,8 @@ class TaskTrainer:
             self.iteration += 1
             if self.iteration == self.iterations:
                 self._check_parameters()
-            yield Step(self.iteration, self.iterations, terms)
+            notice = None if self.watch is None else self.watch.after_step(float(self.nll))
+            yield Step(self.iteration, self.iterations, terms, notice)
         with torch.no_grad():
             for job in self.jobs:
                 self.strategy.after_task(self.model, job.task, self.examples)
@@ -168,6 +176,7 @@ class TaskTrainer:
             outputs = outputs[..., model.training_columns(job.task, auxiliary=job.auxiliary)]
             nll = model.likelihood.nll(outputs, y.to(model.device))
             if number == 0 and job is self.jobs[0]:
+                self.nll = nll.detach()
                 self._record(nll, outputs)
             losses.append(nll if weight == 1 else weight * nll)
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
@@ -189,6 +198,8 @@ class TaskTrainer:
         stored["noise"] = self.noise.get_state()
         stored["iteration"] = torch.tensor(self.iteration)
         stored |= {f"rate.{name}": tensor for name, tensor in self.rate.tensors().items()}
+        if self.watch is not None:
+            stored |= {f"watch.{name}": tensor for name, tensor in self.watch.tensors().items()}
         stored |= {f"optimiser.{name}": tensor for name, tensor in optimiser_tensors(self.optimiser).items()}
         return stored
 
@@ -202,6 +213,8 @@ class TaskTrainer:
         self.noise.set_state(tensors["noise"])
         self.iteration = int(tensors["iteration"])
         self.rate.restore(_under("rate.", tensors))
+        if self.watch is not None:
+            self.watch.restore(_under("watch.", tensors))
         restore_optimiser(self.optimiser, _under("optimiser.", tensors))
 
 

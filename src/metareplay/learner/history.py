@@ -1,0 +1,58 @@
+"""What happened to a stored model, step by step: ``history.json``, apart from the model's own bytes."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from metareplay.errors import CheckpointError
+
+HISTORY = "history.json"
+
+
+class HistoryEntry(BaseModel):
+    """One change of a stored model. Generation and date are filled in when it is stored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    verb: str
+    """What was done: learn, add-task, update-task, remove-task, ..."""
+    tasks: tuple[str, ...] = ()
+    """The names of the tasks concerned."""
+    examples: int | None = None
+    fingerprint: str | None = None
+    """Of the data."""
+    figures: dict[str, float] = {}
+    """Such as held-out accuracy."""
+    facts: dict[str, Any] = {}
+    """Anything else that JSON can hold."""
+    generation: int = 0
+    date: str = ""
+    """In UTC, as 2026-01-31T12:00:00Z."""
+
+    def dated(self, generation: int) -> "HistoryEntry":
+        """The entry as it is stored."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self.model_copy(update={"generation": generation, "date": self.date or now})
+
+
+def read_entries(folder: Path) -> list[HistoryEntry]:
+    """All entries of the file; none if there is no file."""
+    path = folder / HISTORY
+    try:
+        return [HistoryEntry.model_validate(entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, RecursionError, ValidationError) as error:
+        words = str(error).splitlines()[0]
+        raise CheckpointError(
+            f"{path} is damaged ({words}); repair it, or remove it to go without a history"
+        ) from error
+
+
+def history_text(entries: Sequence[HistoryEntry]) -> str:
+    """The content of the file."""
+    return json.dumps([entry.model_dump(mode="json") for entry in entries], indent=1) + "\n"

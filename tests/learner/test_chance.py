@@ -1,0 +1,75 @@
+"""Tasks that are answered no better than by chance are warned about: by estimators, and in the results of runs."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from metareplay import ContinualClassifier, ContinualRegressor
+from metareplay.benchmarks import stream_benchmark
+from metareplay.errors import MetaReplayWarning, TrainingWarning
+from metareplay.experiments.run_benchmark import run_benchmark
+
+QUICK = {"training.iterations": 150, "training.learning_rate": 0.01, "inference.samples": 5}
+NEVER = {**QUICK, "training.learning_rate": 1e-9}
+
+
+def points(count: int = 80, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, 3))
+
+
+@pytest.mark.parametrize("count", [80, 300])
+def test_a_classifier_that_learns_nothing_warns(count: int) -> None:
+    x = points(count)
+    with pytest.warns(TrainingWarning) as found:
+        ContinualClassifier("pr-dirac", "mlp-4", settings=NEVER).learn_task(x, x[:, 0] > 0, name="may")
+    texts = [str(warning.message) for warning in found]
+    where = "training" if count < 200 else "held-out"
+    assert any("task 'may'" in text and "no better than by chance" in text and where in text for text in texts)
+    assert issubclass(found[0].category, MetaReplayWarning)
+    assert found[0].filename == __file__  # it points to the user's call
+
+
+def test_what_is_learned_is_not_warned_about() -> None:
+    x = points()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ContinualClassifier("pr-dirac", "mlp-8", settings=QUICK)
+        model.learn_task(x, x[:, 0] > 0).learn_task(x, ["alone"] * len(x))
+        rare = np.arange(80) < 6  # accuracy is not what counts: always "common" would be right for 92 %
+        model.learn_task(x + 4 * rare[:, None], np.where(rare, "rare", "common"))
+        ContinualRegressor("pr-dirac", "mlp-8", settings=QUICK).learn_task(x, x[:, 0])
+
+
+def test_a_regressor_no_better_than_the_mean_warns() -> None:
+    x = points()
+    with pytest.warns(TrainingWarning, match="no better than by the mean: R² is"):
+        ContinualRegressor("pr-dirac", "mlp-4", settings=NEVER).learn_task(x, -x[:, 0])
+
+
+def test_a_model_is_left_unchanged_if_a_warning_is_made_an_error() -> None:
+    x = points()
+    model = ContinualClassifier("pr-dirac", "mlp-4", settings=NEVER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TrainingWarning):
+            model.learn_task(x, x[:, 0] > 0)
+    assert model.task_names == []
+
+
+def test_a_run_says_so_in_its_log_and_results(tmp_path: Path) -> None:
+    x = torch.tensor(points(), dtype=torch.float32)
+    stream = [torch.utils.data.TensorDataset(x, (x[:, task] > 0).long()) for task in range(2)]
+    results = run_benchmark(
+        stream_benchmark(stream), tmp_path / "run", method="pr-dirac", network="mlp-4", settings=NEVER
+    )
+    assert {(warning.task, warning.kind) for warning in results.warnings} >= {
+        ("task-0", "chance"),
+        ("task-1", "chance"),
+    }
+    stored = json.loads((tmp_path / "run" / "results.json").read_text())["warnings"]
+    assert stored == [warning.model_dump() for warning in results.warnings]
+    assert stored[-1]["text"] in (tmp_path / "run" / "log.txt").read_text()
