@@ -142,7 +142,7 @@ class ContinualClassifier(StreamingEstimator):
         classes, labels = len(self.tasks[task].classes), cast(list[Hashable], examples.y)
         return strange(answer.known) | {
             "uncertainty": entropy_share(torch.from_numpy(answer.total), classes),
-            "loss": label_signals(labels, self.classes_, torch.from_numpy(answer.probabilities)),
+            "loss": label_signals(labels, list(self.classes_), torch.from_numpy(answer.probabilities)),
         }
 
     def score(

@@ -78,7 +78,10 @@ class AdwinDetector:
         return bool(self.adwin.drift_detected and self.adwin.estimation > before)
 
 
-DETECTORS: Mapping[str, Callable[[Reference, StreamSettings], Detector]] = {"window": WindowDetector, "adwin": AdwinDetector}
+DETECTORS: Mapping[str, Callable[[Reference, StreamSettings], Detector]] = {
+    "window": WindowDetector,
+    "adwin": AdwinDetector,
+}
 
 
 def change_point(values: Tensor, reference: Reference) -> int:
