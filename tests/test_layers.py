@@ -19,6 +19,7 @@ LAYERS = (
         "heap",
         "locks",
         "optimisers",
+        "permissions",
         "column_blocks",
         "scaling",
         "seeding",
@@ -45,6 +46,7 @@ LAYERS = (
     ("experiments",),
     ("report",),
     ("paper",),
+    ("serve",),
     ("cli",),
     ("__main__",),
 )

@@ -54,5 +54,6 @@ def tiny() -> list[str]:
         "training.checkpoint_every=3",
         "inference.samples=3",
         "inference.batch_wise=20",
+        "report.references=false",
     )
     return ["--quiet", *(word for setting in settings for word in ("--set", setting))]

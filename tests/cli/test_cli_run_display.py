@@ -43,7 +43,8 @@ def test_batches_are_shown_where_every_task_has_a_whole_one(inputs: int, shown: 
         print_table(console, folder, results)
         text = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("Batches of 100 %" in text) == shown
-        assert "TInfer-Final stats (default)" in text
+        assert "Task inferred (TInfer-Final)" in text
+        assert " stats (default)" in text
 
 
 def test_a_folder_without_arrays_shows_all_figures(tmp_path: Path) -> None:

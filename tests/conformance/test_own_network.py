@@ -21,6 +21,7 @@ from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.methods import METHODS
 from metareplay.learner.store import load_model
+from metareplay.nets import own
 from metareplay.training.checkpoint import CheckpointFolder
 from metareplay.training.loop import Step
 from metareplay.training.progress import NullObserver
@@ -74,6 +75,7 @@ def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "path", [*sys.path])
+        patch.setattr(own, "is_permitted", lambda name: True)
         yield
 
 

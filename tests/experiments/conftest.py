@@ -19,6 +19,7 @@ TINY: dict[str, Any] = {
     "training.log_every": 1,
     "inference.samples": 3,
     "inference.batch_wise": 20,
+    "report.references": False,
 }
 
 

@@ -65,8 +65,10 @@ def test_weight_samples_are_drawn_for_the_chosen_task_alone(
     assert asked == [(task, len(x)) for task in range(TASKS)]  # criteria by samples ask every task
 
 
-def test_the_answer_is_that_of_the_chosen_task(predictor: AnyPredictor, x: Tensor) -> None:
-    answer = predictor.predict(x)
+def test_the_answer_by_a_criterion_without_probabilities_is_that_of_the_chosen_task(
+    predictor: AnyPredictor, x: Tensor
+) -> None:
+    answer = predictor.predict(x, criterion="pca")
     assert answer.scores is not None
     assert torch.equal(answer.scores.argmin(0), answer.task)
     names = ("mean", "std") if isinstance(predictor, RealPredictor) else ("probabilities", "total", "aleatoric")

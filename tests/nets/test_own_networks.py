@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.errors import ConfigError
+from metareplay.nets import own
 from metareplay.nets.own import check_growth, check_outputs, load_function, name_of
 from metareplay.nets.registry import network_factory, network_part
 from metareplay.nets.weights import WeightSpec
@@ -66,6 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a module of networks and one that cannot be imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(own, "is_permitted", lambda name: True)
     for name in ("own_networks_here", "fails_here", "needs_here", "package_here", "package_here.inner"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     (tmp_path / "own_networks_here.py").write_text(CODE)

@@ -110,10 +110,10 @@ def test_everything_foreign_is_escaped(
 
 def test_tables_can_be_sorted(report: Report, make_lean_run: MakeRun, make_results: Results, tmp_path: Path) -> None:
     page = report([make_lean_run("run", make_results("pr-dirac"))], tmp_path / "report.html")
-    assert page.count("table", **{"class": "sortable"}) == 2  # criteria and tasks
+    assert page.count("table", **{"class": "sortable many"}) == 2  # criteria and tasks
     assert page.count("th", scope="col", **{"aria-sort": "none"}) == page.count("button", type="button") == 8
     assert "table.sortable thead button" in page.text
-    cells = re.findall(r'<td data-sort="([^"]*)">([^<]*)', page.text)
+    cells = re.findall(r'<td data-sort="([^"]*)"[^>]*>([^<]*)', page.text)
     numbers = [(float(sort), float(text)) for sort, text in cells if re.fullmatch(r"-?\d+\.\d\d", text)]
     assert len(numbers) == 4 + 2 * 3 + 5 * 3
     assert all(sort == pytest.approx(text, abs=0.006) for sort, text in numbers)
@@ -129,7 +129,7 @@ def test_regression_shows_errors_and_its_picture(
     results = make_regression_results()
     folder = make_lean_run("run", results)
     without = report([folder], tmp_path / "report.html")
-    assert f"{results['mse']['tinfer_final']:.3g}" in without.visible
+    assert f"{results['mse']['tinfer_final'] ** 0.5:.3g}" in without.visible
     assert "Share of inputs assigned to the right task" in without.visible
     assert "TGiven-During" in without.visible
     assert "Forgetting" not in without.visible
@@ -199,9 +199,10 @@ def test_methods_are_compared(
     page = report([tmp_path / "runs"], tmp_path / "report.html")
     assert "2 methods on split-digits" in page.visible
     assert "4 runs." in page.visible
-    assert '<td data-sort="95.5" class="best">95.50 <span class="error">± 0.50</span></td>' in page.text
-    assert '<td data-sort="80.0">80.00 <span class="error">± 0.00</span></td>' in page.text
-    assert '<td data-sort="">—</td>' in page.text
+    known = 'data-label="Task known"'
+    assert f'<td data-sort="95.5" class="best" {known}>95.50 <span class="error">± 0.50</span></td>' in page.text
+    assert f'<td data-sort="80.0" {known}>80.00 <span class="error">± 0.00</span></td>' in page.text
+    assert re.search('<td data-sort="" data-label="[^"]*">—</td>', page.text)
     assert page.count("details", **{"class": "panel method"}) == 2
 
 
@@ -224,7 +225,7 @@ def test_benchmarks_are_compared_apart(
     page = report(folders, tmp_path / "report.html")
     assert "2 methods on split-digits, regression-1d" in page.visible
     assert (
-        page.text.index("TInfer ent") < page.text.index("<h2>regression-1d</h2>") < page.text.index("MSE TInfer-Final")
+        page.text.index("TInfer-Final, ent") < page.text.index("<h2>regression-1d</h2>") < page.text.index("RMSE, task")
     )
 
 
@@ -267,7 +268,9 @@ def in_order(text: str, *words: str) -> bool:
 
 def test_the_default_leads_the_page(page_with_statistics: Any) -> None:
     page = page_with_statistics
-    assert in_order(page.visible, "TInfer-Final (stats)", "Batch-wise (stats)", "TGiven-Final", "Forgetting")
+    assert in_order(
+        page.visible, "Task inferred TInfer-Final, stats", "100 at once", "Task known TGiven-Final", "Forgetting"
+    )
     assert in_order(page.visible, "Unknown inputs 0.875 AUROC", "(mixed rows)", "6.00 % are falsely rejected")
     assert in_order(page.visible, "Task probabilities 1.25 %", "Statistics: 6 KiB per task")
     rows = re.findall(r"<tr[^>]*><th[^>]*>(?:<[^>]*>)*([^<]*)", page.text[page.text.index("Task inferred by, %") :])
@@ -302,7 +305,7 @@ def test_each_task_says_how_far_it_can_be_relied_on(page_with_statistics: Any) -
 
 
 def test_runs_of_earlier_versions_have_no_empty_sections(page: Any) -> None:
-    assert "TInfer-Final (ent)" in page.visible
+    assert "Task inferred TInfer-Final, ent" in page.visible
     for words in ("Is it any of them?", "Unknown inputs", "Task probabilities", "Rejected, %", "default", "KiB"):
         assert words not in page.visible
 
@@ -319,7 +322,7 @@ def test_figures_for_batches_need_tests_of_their_size(
         add_uncertainty_arrays(folder)
         page = report([folder], tmp_path / "report.html")
         assert (f"Batches of {size}" in page.visible) == shown
-        assert ("Batch-wise (ent)" in page.visible) == shown
+        assert (f"{size} at once" in page.visible) == shown
 
 
 def test_regression_shows_every_criterion(
@@ -331,8 +334,9 @@ def test_regression_shows_every_criterion(
 ) -> None:
     results = add_statistics(make_regression_results(task_confusion=None))
     page = report([make_lean_run("run", results)], tmp_path / "report.html")
-    assert in_order(page.visible, "MSE TInfer-Final (stats) 0.00555", "Right task", "MSE TGiven-Final")
-    assert in_order(page.visible, "Task inferred by", "MSE", "stats default 0.00555", "variance", "pca", "7.77")
+    first = "RMSE, task inferred root of MSE TInfer-Final, stats 0.0745"  # the root of 0.00555
+    assert in_order(page.visible, first, "Right task", "RMSE, task known")
+    assert in_order(page.visible, "Task inferred by", "RMSE", "stats default 0.0745", "variance", "pca", "2.79")
     assert "Batches" not in page.visible
 
 
@@ -350,15 +354,15 @@ def test_methods_are_compared_by_one_criterion_and_exceptions_are_named(
     folders.append(make_lean_run("exp-replay", make_lean_results("exp-replay", **softmax)))
     page = report(folders, tmp_path / "report.html")
     mean = sum(results["tinfer_final"]["stats"] for results in stats) / 2
-    assert "Highest TInfer-Final (stats) 99.99 % exp-replay" in page.visible
+    assert "Highest: task inferred TInfer-Final, stats 99.99 % exp-replay" in page.visible
     assert "or, where a run has no such figure, by ent (vcl) or softmax (exp-replay)." in page.visible
     assert in_order(page.visible, "Comparison", "pr-bbb", "vcl by ent", "exp-replay by softmax")
     rows = dict(re.findall(r"<tr><th[^>]*>([\w-]+)</th>(.*?)</tr>", page.text))
     assert f">{mean:.2f} " in rows["pr-bbb"]
     assert '<span class="meaning">by ent</span>' in page.text
     assert '99.99<span class="meaning">by softmax</span>' in page.text
-    assert "pca: the inputs alone, no network, as a reference." in page.visible
-    assert in_order(page.visible, "Accuracy with the task inferred, by every criterion", "TInfer stats", "TInfer ent")
+    assert "Inputs alone: by pca, no network." in page.visible
+    assert in_order(page.visible, "Accuracy with the task inferred, by every criterion", "stats", "ent", "softmax")
 
 
 def test_many_tasks_are_folded_in_every_table(

@@ -2,6 +2,7 @@
 
 from typing import cast
 
+import pytest
 import torch
 
 from metareplay.benchmarks.base import Scenario, TaskData
@@ -32,6 +33,7 @@ def exact(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     return (x * y).sum(0) / NOISE**2 / precision, precision.rsqrt()
 
 
+@pytest.mark.slow
 def test_learning_a_part_and_updating_with_the_rest_is_bayes_rule() -> None:
     rng = torch.Generator().manual_seed(0)
     which = torch.arange(36) % WEIGHTS

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import Generator, Tensor
 
@@ -66,6 +67,7 @@ def fitted(target: Density, weights: int, scale: float, steps: int, rng: Generat
     return Flow(*(tensor.detach() for tensor in (mean, rho.exp(), own * layers.units)), layers)
 
 
+@pytest.mark.slow
 def test_a_correlated_gaussian_is_recovered(rng: Generator) -> None:
     covariance = torch.tensor([[1.0, 0.8, 0.0], [0.8, 1.0, -0.3], [0.0, -0.3, 0.5]])
     mean = torch.tensor([1.0, -1.0, 0.5])
@@ -78,6 +80,7 @@ def test_a_correlated_gaussian_is_recovered(rng: Generator) -> None:
     assert float(monte_carlo_kl(flow, exact, 20_000, generator=rng)) < 0.15
 
 
+@pytest.mark.slow
 def test_two_modes_are_found_where_a_gaussian_finds_one(rng: Generator) -> None:
     """The product of two weights is seen: w1 w2 = 2, so (w1, w2) and (-w1, -w2) explain it equally well."""
     target = Density(lambda w: -0.5 * ((w[..., 0] * w[..., 1] - 2) / 0.8) ** 2 - 0.5 * w.square().sum(-1) / 4)

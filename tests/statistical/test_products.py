@@ -67,6 +67,7 @@ class Formed:
         return weights + self.q.noise_std * torch.randn(weights.shape, generator=generator)
 
 
+@pytest.mark.slow
 def test_noise_of_full_support_has_the_same_mean_and_no_more_variance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over 1,500 draws of each the means differ by their standard errors."""
     monkeypatch.setattr("metareplay.posteriors.families.implicit.FEW_WEIGHTS", 0)
@@ -128,6 +129,7 @@ def test_with_noise_the_gradient_is_the_mean_over_what_the_products_do_not_tell(
     torch.testing.assert_close(actual[1], mean, rtol=1e-3, atol=1e-3 * float(mean.abs().max()))
 
 
+@pytest.mark.slow
 def test_noisy_products_have_the_law_of_those_of_noisy_samples() -> None:
     """Means and covariances of all products over 20,000 draws of 3 samples of 60 weights, two of them collinear."""
     samples = torch.randn(3, 60, generator=Generator().manual_seed(5), dtype=torch.float64)

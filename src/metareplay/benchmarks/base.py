@@ -1,6 +1,6 @@
 """A benchmark is a stream of tasks that can be iterated, indexed and sliced."""
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, overload
@@ -59,6 +59,13 @@ class TaskInfo(NamedTuple):
 
     name: str
     classes: tuple[Hashable, ...] = ()
+
+
+def label_columns(tasks: Sequence[TaskInfo]) -> tuple[list[Hashable], list[int]]:
+    """All labels in the order in which they were learned, and for each class of each task the place of its label."""
+    places: dict[Hashable, int] = {}
+    columns = [places.setdefault(label, len(places)) for task in tasks for label in task.classes]
+    return list(places), columns
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def figure(
             help="A file ending in .svg, .pdf or .png, or a folder for all three. Default: figures in the first folder."
         ),
     ] = None,
+    trust_network: TrustNetwork = None,
     theme: Annotated[ThemeName, typer.Option(help="Colours of text and axes.")] = ThemeName.LIGHT,
 ) -> None:
     """Write the files and say where they are."""

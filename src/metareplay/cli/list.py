@@ -13,6 +13,8 @@ HELP = """List benchmarks, methods, parts, networks, criteria, settings, tables,
 
   metareplay list methods
 
+  metareplay list methods --advice                       which to take when
+
   metareplay list settings
 
   metareplay list all --markdown
@@ -45,10 +47,14 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 def list_(
     what: Annotated[str, typer.Argument(help=f"One of {', '.join(KINDS)}; or all.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, with more columns.")] = False,
+    advice: Annotated[bool, typer.Option("--advice", help="With methods: which of them to take when.")] = False,
 ) -> None:
     """Print a table."""
     if what not in (*KINDS, "all"):
         raise ConfigError(f"list {what!r} is unknown; choose one of {', '.join(KINDS)}, or all")
+    if advice:
+        _print_advice(what, markdown)
+        return
     kinds = REFERENCE if what == "all" else (what,)
     if markdown:
         lines = [ABOUT] if what == "all" else []
@@ -56,6 +62,24 @@ def list_(
         return
     for kind in kinds:
         _print(*entries(kind), title=kind if what == "all" else None)
+
+
+def _print_advice(what: str, markdown: bool) -> None:
+    from metareplay.cli.advice import advice_table
+
+    if what != "methods":
+        raise ConfigError(f"there is advice on methods only, not on {what}; write: metareplay list methods --advice")
+    header, rows = advice_table()
+    if markdown:
+        typer.echo(_markdown(header, rows, named=False))
+        return
+    from rich.console import Console
+    from rich.padding import Padding
+
+    console = Console()
+    for situation, methods, why in rows:
+        console.print(f"{situation}: [bold]{methods}[/]", highlight=False)
+        console.print(Padding(why, (0, 0, 1, 4)), highlight=False)
 
 
 def _print(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], title: str | None) -> None:
@@ -169,11 +193,11 @@ def _settings() -> Iterator[str]:
         yield _markdown(header, [tuple(fact) for fact in group.settings])
 
 
-def _markdown(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """A table; what stands in the first column is a name."""
+def _markdown(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, named: bool = True) -> str:
+    """A table; what stands in the first column is a name, unless ``named`` is false."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
-    named = [(f"`{row[0]}`", *row[1:]) for row in rows]
-    return "\n".join([line(header), f"|{'---|' * len(header)}", *map(line, named)])
+    lines = [(f"`{row[0]}`" if named else row[0], *row[1:]) for row in rows]
+    return "\n".join([line(header), f"|{'---|' * len(header)}", *map(line, lines)])

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from metareplay.cli import figure, predict, report, reproduce, run, tasks
+from metareplay.cli import figure, predict, report, reproduce, run, serve, tasks
 from metareplay.cli import list as list_command
 from metareplay.errors import MetaReplayError
 from metareplay.version import __version__
@@ -24,6 +24,7 @@ app.command("figure", help=figure.HELP)(figure.figure)
 app.command("list", help=list_command.HELP)(list_command.list_)
 app.command("predict", help=predict.HELP)(predict.predict)
 app.command("tasks", help=tasks.HELP)(tasks.tasks)
+app.command("serve", help=serve.HELP)(serve.serve)
 
 
 @app.callback(invoke_without_command=True)

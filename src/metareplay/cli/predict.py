@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+
 HELP = """Predict with a stored model: label, task and uncertainty for each input, as CSV.
 
 Inputs have the format that the model was trained on: a table (CSV or parquet) with the same columns, a folder of images
@@ -65,6 +67,7 @@ def predict(
         Path | None,
         typer.Option(help="File for the predictions: .csv, .jsonl or .parquet. Default: CSV on the terminal."),
     ] = None,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Write one line per input."""
     from metareplay.cli.prediction_columns import answer_columns, check_probabilities, with_kept

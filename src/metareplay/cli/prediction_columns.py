@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from metareplay.data.labels import distinct_names
 from metareplay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ def answer_columns(
         return [
             OutputColumn("mean", answer.mean.tolist()),
             OutputColumn("std", answer.std.tolist()),
+            *(
+                OutputColumn(name, values.tolist())
+                for name, values in (("lower", answer.lower), ("upper", answer.upper))
+                if values is not None
+            ),
             OutputColumn("task", answer.task, exact=True),
             *_task_columns(answer, tasks, every_probability),
         ]
@@ -57,7 +63,7 @@ def answer_columns(
     ]
     if every_probability:
         values = answer.probabilities.T.tolist()  # (N, labels) -> (labels, N)
-        columns += [OutputColumn(f"p({name})", row) for name, row in zip(_distinct(classes), values, strict=True)]
+        columns += [OutputColumn(f"p({name})", row) for name, row in zip(distinct_names(classes), values, strict=True)]
     return columns
 
 
@@ -83,9 +89,3 @@ def with_kept(
     for name, values in kept.items():
         before.append(OutputColumn(f"input_{name}" if name in taken else name, values, exact=True))
     return [*before, *columns]
-
-
-def _distinct(labels: Sequence[Hashable]) -> list[str]:
-    """Labels as text; with quotation marks where a number and a word look the same."""
-    names = [str(label) for label in labels]
-    return names if len(set(names)) == len(names) else [repr(label) for label in labels]

@@ -60,4 +60,8 @@ def _error(answer: "RealPrediction", labels: Labels, rows: np.ndarray) -> str:
         raise DataError(f"--score: the labels in {labels.source} are not numbers ({error})") from error
     squared, spread = float(((given - answer.mean[rows]) ** 2).mean()), float(given.var())
     r2 = f", R2 {1 - squared / spread:.4f}" if spread > 0 else ""
-    return f"root mean squared error: {squared**0.5:.6g}{r2} of {_rows(len(given))} (labels: {labels.source})"
+    inside = ""
+    if answer.lower is not None and answer.upper is not None:
+        share = np.mean((answer.lower[rows] <= given) & (given <= answer.upper[rows]))
+        inside = f"; {100 * share:.1f} % between lower and upper"
+    return f"root mean squared error: {squared**0.5:.6g}{r2} of {_rows(len(given))} (labels: {labels.source}){inside}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def run(
             help="The paper's settings, even where this project has cheaper ones (marked in: list recipes).",
         ),
     ] = False,
+    trust_network: TrustNetwork = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
 ) -> None:
     """Train and test."""

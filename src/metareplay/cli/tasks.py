@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+
 HELP = """Show the tasks that a stored model has learned.
 
 [bold]Example[/]
@@ -14,7 +16,10 @@ HELP = """Show the tasks that a stored model has learned.
 """
 
 
-def tasks(model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")]) -> None:
+def tasks(
+    model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
+    trust_network: TrustNetwork = None,
+) -> None:
     """Print a table of tasks and classes, and of what is stored about each task."""
     from rich.console import Console
     from rich.table import Table

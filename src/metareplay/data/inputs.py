@@ -58,19 +58,23 @@ def read_inputs(path: Path, known: Mapping[str, Any], shape: tuple[int, ...], re
     The path ``-`` stands for a table on standard input.
     """
     if str(path) == STDIN:
-        inputs = _text_table(sys.stdin.buffer.read(), "standard input", known, request)
+        inputs = text_inputs(sys.stdin.buffer.read(), "standard input", known, request)
     elif not path.exists():
         raise DataError(f"{path} does not exist")
     elif path.suffix.lower() in (".npy", ".npz"):
         inputs = _arrays(path, known, request)
     elif path.suffix.lower() in CSV_SUFFIXES:
-        inputs = _text_table(_content(path), str(path), known, request)
+        inputs = text_inputs(_content(path), str(path), known, request)
     elif path.suffix.lower() in TABLE_SUFFIXES:
-        inputs = _of_table(read_table(path, keep=request.keep), known, request)
+        inputs = table_inputs(read_table(path, keep=request.keep), known, request)
     else:
         inputs = _images(path, known, request)
-    x = inputs.x
-    return replace(inputs, x=x.reshape(len(x), *shape)) if x.ndim == 2 and x.shape[1] == int(np.prod(shape)) else inputs
+    return replace(inputs, x=in_shape(inputs.x, shape))
+
+
+def in_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Flat rows (N, D) in the shape of the model's inputs, if they have as many numbers; else as they are."""
+    return x.reshape(len(x), *shape) if x.ndim == 2 and x.shape[1] == int(np.prod(shape)) else x
 
 
 def _content(path: Path) -> bytes:
@@ -87,15 +91,16 @@ def _arrays(path: Path, known: Mapping[str, Any], request: Request) -> Inputs:
     return Inputs(as_inputs(x, path).numpy() if known and x.dtype == np.uint8 else x, labels=labels)
 
 
-def _text_table(content: bytes, name: str, known: Mapping[str, Any], request: Request) -> Inputs:
+def text_inputs(content: bytes, name: str, known: Mapping[str, Any], request: Request = ONLY_INPUTS) -> Inputs:
     """A table as text: columns by name, or numbers in order if the model knows no names."""
     if known.get("kind") != "table" and not request.keep and not request.labels:
         return Inputs(read_numbers(content, name))
     form = TextFormat(known.get("decimal"), None, known.get("encoding") if _not_utf8(content) else None)
-    return _of_table(csv_table(content, name, form, request.keep), known, request)
+    return table_inputs(csv_table(content, name, form, request.keep), known, request)
 
 
-def _of_table(table: Table, known: Mapping[str, Any], request: Request) -> Inputs:
+def table_inputs(table: Table, known: Mapping[str, Any], request: Request = ONLY_INPUTS) -> Inputs:
+    """The inputs in a table's columns, and what else is asked for."""
     for name in request.keep:
         table.column(name, "--keep names it")
     labels = labels_of_table(table, known, request) if request.labels else None
@@ -112,7 +117,7 @@ def _encoded(table: Table, names: Sequence[str], known: Mapping[str, Any]) -> En
         return Encoded(filled(x, known), warnings)
     images = [name for name in names if table.columns[name].kind == "image"]
     if len(images) == 1 and known.get("kind") == "images":
-        return Encoded(_pixels(table.columns[images[0]].values.tolist(), table.where, known), ())
+        return Encoded(pixel_inputs(table.columns[images[0]].values.tolist(), table.where, known), ())
     return encode_columns(table, [{"name": name} for name in names], gaps=False)
 
 
@@ -163,11 +168,11 @@ def _images(path: Path, known: Mapping[str, Any], request: Request) -> Inputs:
     if not files:
         raise DataError(f"{path} holds no images ({', '.join(IMAGE_SUFFIXES[:3])}, ...)")
     names = [str(file.relative_to(path) if path.is_dir() else file.name) for file in files]
-    pixels = _pixels(files, lambda index: str(files[index]), known)
+    pixels = pixel_inputs(files, lambda index: str(files[index]), known)
     return Inputs(pixels, names, labels=labels_of_folders(files) if request.labels else None)
 
 
-def _pixels(images: Any, name: Any, known: Mapping[str, Any]) -> np.ndarray:
+def pixel_inputs(images: Any, name: Any, known: Mapping[str, Any]) -> np.ndarray:
     """Pixels as in the training data: the same colour mode, and resized only if those were."""
     height, width = (int(side) for side in known["size"])
     pixels, _ = read_pixels(images, name, (height, width) if known.get("resize") else None, str(known["mode"]))

@@ -38,6 +38,12 @@ def spelled(label: Hashable) -> str:
     return str(label)
 
 
+def distinct_names(labels: Sequence[Hashable]) -> list[str]:
+    """Labels as text; with quotation marks where a number and a word look the same."""
+    names = [str(label) for label in labels]
+    return names if len(set(names)) == len(names) else [repr(label) for label in labels]
+
+
 def labels_of_table(table: Table, known: Mapping[str, Any], request: Request) -> Labels:
     """The labels in a column; an error that names the columns if there is none."""
     if request.label is not None:

@@ -13,6 +13,7 @@ from metareplay.data.base import Examples, Place, encode_labels
 from metareplay.data.cells import DETECTED, TextFormat
 from metareplay.data.columns import Table, joined
 from metareplay.data.example_cache import through_cache
+from metareplay.data.inside import refuse_outside
 from metareplay.data.readers.arrays import read_arrays
 from metareplay.data.readers.arrow import read_parquet_table
 from metareplay.data.readers.cifar import Version, cifar_files, read_cifar, refuse_pickled
@@ -99,16 +100,19 @@ def _source(path: Path, settings: DataSettings) -> Source:
     if pairs := idx_files(path):
         _no_test_path(path, test)
         _no_columns(path, settings)
+        refuse_outside(path, pairs.values())
         return Source(list(pairs.values()), partial(_idx, path, pairs))
     if any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
         _no_test_path(path, test)
         files = sorted(file for file in path.rglob("*") if file.is_file())
+        refuse_outside(path, files)
         return Source(files, lambda: examples_of(read_saved(path), settings))
     tables = sorted(
         file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix.lower() in TABLE_SUFFIXES
     )
     if tables and not image_files(path):
         _no_test_path(path, test)
+        refuse_outside(path, tables)
         return Source(tables, lambda: examples_of(_tables(path, tables, settings.text_format), settings))
     _no_columns(path, settings)
     files = [*image_files(path), *(image_files(test) if test is not None and test.is_dir() else [])]

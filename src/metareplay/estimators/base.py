@@ -7,10 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor, nn
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
-from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
+from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
 from metareplay.data.frame_examples import plain_inputs, scored_examples
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
@@ -21,6 +22,7 @@ from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.own import name_of
+from metareplay.permissions import permit
 from metareplay.scaling import Scaling
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import LiveProgress, NullObserver, Observer, Stage
@@ -57,6 +59,7 @@ class ContinualEstimator(SklearnManners):
         settings, default = dict(self.settings or {}), self.network or self.default_network
         method, network = settings.get("method", self.method), settings.get("network", default)
         network = network if isinstance(network, str) else name_of(network)
+        permit(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
@@ -197,7 +200,10 @@ class ContinualEstimator(SklearnManners):
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""
         learner, index = self._trained(), None if task is None else self._task_index(task)
-        return learner.predictor.predict(self._inputs(x), index, criterion=criterion, batch_wise=batch_wise)
+        labels = torch.tensor(label_columns(self.tasks)[1]) if self.problem == "classification" else None
+        return learner.predictor.predict(
+            self._inputs(x), index, criterion=criterion, batch_wise=batch_wise, labels=labels
+        )
 
     def _task_answer(self, answer: Answer) -> tuple[Array | None, Array | None]:
         """Probabilities of the tasks (N, T), and whether inputs are known (N,)."""
@@ -212,12 +218,19 @@ class ContinualEstimator(SklearnManners):
         save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
 
     @classmethod
-    def load(cls, folder: str | Path, *, settings: Mapping[str, Any] | None = None) -> Self:
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        network: Callable[..., nn.Module] | None = None,
+    ) -> Self:
         """Load a model written by ``save`` or ``metareplay run``; it makes the same predictions, bit for bit.
 
-        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``.
+        ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``. ``network`` is the
+        function that builds a network of your own: a model never decides which code is run.
         """
-        return cls.of(load_model(Path(folder), settings))
+        return cls.of(load_model(Path(folder), settings, network=network))
 
     @classmethod
     def of(cls, stored: StoredModel) -> Self:

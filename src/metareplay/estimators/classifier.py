@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from metareplay.arrays import Inputs, Targets, class_labels, inputs_and_targets, plain_labels
-from metareplay.benchmarks.base import Scenario, TaskInfo
+from metareplay.benchmarks.base import Scenario, TaskInfo, label_columns
 from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, TaskName
@@ -21,6 +21,7 @@ from metareplay.estimators.streaming import (
     strange,
 )
 from metareplay.inference.answers import ClassAnswer
+from metareplay.inference.mixing import by_label
 from metareplay.learner.lone_class import refuse_lone_classes
 
 
@@ -31,13 +32,14 @@ class ClassPrediction:
     labels: Array
     task: list[str]
     probabilities: Array
-    """One column per label of ``ContinualClassifier.classes_``; labels of other tasks than the chosen one have zero."""
+    """One column per label of ``ContinualClassifier.classes_``: calibrated, and summed over tasks if the task was not
+    given. By a criterion without probabilities only the chosen task answers, and labels of other tasks have zero."""
     total: Array
-    """Total uncertainty: the entropy of the posterior predictive."""
+    """Total uncertainty: the entropy of these probabilities."""
     aleatoric: Array
-    """The part inherent in the data: the mean entropy of the individual networks."""
+    """The part inherent in the data: the mean entropy of the individual networks, over tasks if none was given."""
     epistemic: Array
-    """The part that more data would remove: how much the networks differ (zero for point estimates)."""
+    """The rest, which more data would remove: how much networks and tasks differ, and how strange the input is."""
     task_probabilities: Array | None = None
     """Calibrated, one column per task in the order of ``task_names``; None if the task was given, or was inferred by a
     criterion without probabilities."""
@@ -85,7 +87,7 @@ class ContinualClassifier(StreamingEstimator):
         return _label_array(self._labels())
 
     def _labels(self) -> list[Hashable]:
-        return list(dict.fromkeys(label for task in self.tasks for label in task.classes))
+        return label_columns(self.tasks)[0]
 
     def predict_full(
         self,
@@ -102,10 +104,8 @@ class ContinualClassifier(StreamingEstimator):
         ``batch_wise=N`` infers one task for every N successive inputs, which are known to belong together.
         """
         answer = cast(ClassAnswer, self._answer(X, task, criterion, batch_wise))
-        columns = {label: column for column, label in enumerate(self._labels())}
-        places = torch.tensor([columns[label] for info in self.tasks for label in info.classes])
-        by_label = torch.zeros(len(answer.task), len(columns), dtype=torch.float64)
-        probabilities = by_label.index_add_(1, places, answer.probabilities)  # (N, classes of all tasks) -> (N, labels)
+        columns = torch.tensor(label_columns(self.tasks)[1])
+        probabilities = by_label(answer.probabilities, columns)  # (N, classes of all tasks) -> (N, labels)
         return ClassPrediction(
             self.classes_[probabilities.argmax(1).numpy()],
             self._names(answer),

@@ -21,13 +21,20 @@ class RealPrediction:
 
     mean: Array
     std: Array
-    """Standard deviation over weight samples: how little the model knows here (epistemic)."""
+    """Standard deviation of targets: of their noise, over weight samples, and over tasks if none was given. Models
+    without calibration do not know the noise."""
     task: list[str]
     task_probabilities: Array | None = None
     """Calibrated, one column per task in the order of ``task_names``; None if the task was given, or was inferred by a
     criterion without probabilities."""
     known: Array | None = None
     """Whether each input resembles those of its task (bool); None for models without task statistics."""
+    epistemic: Array | None = None
+    """The part of ``std`` without noise: how little the model knows here."""
+    lower: Array | None = None
+    """The lower end of the interval that contains 95 % of targets (``inference.coverage``); None for models without
+    calibration."""
+    upper: Array | None = None
 
 
 @final
@@ -68,10 +75,16 @@ class ContinualRegressor(StreamingEstimator):
     def predict_full(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None
     ) -> RealPrediction:
-        """Mean, standard deviation and task for each input; the task is inferred unless it is given."""
+        """Mean, standard deviation, interval and task for each input; the task is inferred unless it is given."""
         answer = cast(RealAnswer, self._answer(X, task, criterion, batch_wise))
-        mean, std = (_without_single_column(part.numpy()) for part in self.scaling.undo_y(answer.mean, answer.std))
-        return RealPrediction(mean, std, self._names(answer), *self._task_answer(answer))
+        undo = self.scaling.undo_y
+        mean, std = (_without_single_column(part.numpy()) for part in undo(answer.mean, answer.std))
+        epistemic = _without_single_column(undo(answer.mean, answer.epistemic)[1].numpy())
+        ends = [
+            None if end is None else _without_single_column(undo(end, answer.std)[0].numpy())
+            for end in (answer.lower, answer.upper)
+        ]
+        return RealPrediction(mean, std, self._names(answer), *self._task_answer(answer), epistemic, *ends)
 
     def predict(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None

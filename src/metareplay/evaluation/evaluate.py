@@ -1,14 +1,16 @@
 """Evaluation: accuracy with the task given, during and after training; task inference; regression errors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from metareplay.benchmarks.base import Scenario, TaskData
+from metareplay.benchmarks.base import Scenario, TaskData, TaskInfo, label_columns
+from metareplay.evaluation.answers import shared_labels
 from metareplay.evaluation.measures import measure_for
-from metareplay.evaluation.uncertainty import count_scores
+from metareplay.evaluation.uncertainty import count_scores, reliability
+from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.predictor import AnyPredictor, ClassPredictor
 from metareplay.inference.task_inference import choose_tasks
 
@@ -29,6 +31,8 @@ class Inference(NamedTuple):
     """Accuracy (a wrong task is a wrong answer, unless all tasks share their classes) or mean squared error."""
     right_task: float
     batch_wise: float | None
+    label_score: float | None
+    """Accuracy of labels, whichever task they came from; None unless tasks share labels."""
     confusion: list[list[float]]
     """Row: the true task; column: how often each task was inferred, in percent."""
     counts: Tensor
@@ -41,21 +45,36 @@ class Row(NamedTuple):
     score: float
     right_task: float
     batch_wise: float
+    label_score: float | None
     shares: list[float]
     counts: Tensor
 
 
 class Evaluator:
-    """Scores a predictor on test data; ``target_scale`` is what targets were divided by (D,), if they were scaled."""
+    """Scores a predictor on test data; ``target_scale`` is what targets were divided by (D,), if they were scaled.
 
-    def __init__(self, predictor: AnyPredictor, *, target_scale: Tensor | None = None) -> None:
+    ``tasks`` says which labels tasks share.
+    """
+
+    def __init__(
+        self, predictor: AnyPredictor, *, target_scale: Tensor | None = None, tasks: Sequence[TaskInfo] = ()
+    ) -> None:
         self.predictor, self.measure = predictor, measure_for(predictor.problem, target_scale)
+        places = torch.tensor(label_columns(tasks)[1]) if shared_labels(tasks) else None
+        self._labels = None if places is None else places.split([len(task.classes) for task in tasks])
+        """Of each task's classes, where tasks share labels."""
 
     def tested(self, task: int, test: TaskData) -> Tested:
         """Score and calibration with the task given."""
-        statistics = self.predictor.statistics(test.x, [task], self.measure.statistics)[0]
-        values = self.measure.values(statistics, test.y)
-        return Tested(float(values.mean()), self.measure.reliability(statistics, values))
+        predictor = self.predictor
+        if not isinstance(predictor, ClassPredictor) or not predictor.calibrated:
+            statistics = predictor.statistics(test.x, [task], self.measure.statistics)[0]
+            values = self.measure.values(statistics, test.y)
+            return Tested(float(values.mean()), self.measure.reliability(statistics, values))
+        statistics, answer = predictor.tested(test.x, task, self.measure.statistics)
+        confidence, chosen = answer.probabilities.max(1)
+        right = chosen == test.y + predictor.columns()[task].start
+        return Tested(float(self.measure.values(statistics, test.y).mean()), reliability(confidence, right))
 
     def given(self, task: int, test: TaskData) -> float:
         """Accuracy in percent, or mean squared error, with the task given."""
@@ -73,16 +92,28 @@ class Evaluator:
             tasks = range(predictor.model.num_tasks)
             statistics = predictor.statistics(test.x, tasks, self.measure.statistics, contests)
             values = torch.stack([self.measure.values(of_task, test.y) for of_task in statistics])  # (T, N)
+            hits = self._label_hits(statistics, test.y, true)
             for contest in contests:
-                rows[contest.criterion.name].append(self._row(predictor.scores(contest, statistics), values, true))
+                rows[contest.criterion.name].append(
+                    self._row(predictor.scores(contest, statistics), values, true, hits)
+                )
         return {name: self._summary(task_rows) for name, task_rows in rows.items()}
 
-    def _row(self, scores: Tensor, values: Tensor, true: int) -> Row:
+    def _label_hits(self, statistics: Sequence[Mapping[str, Tensor]], y: Tensor, true: int) -> Tensor | None:
+        """100 where a task's class has the right label (T, N); None unless tasks share labels."""
+        if self._labels is None:
+            return None
+        classes = [of_task[LOG_PREDICTIVE].argmax(-1) for of_task in statistics]  # T times (N,)
+        labels = torch.stack([of_task[chosen] for of_task, chosen in zip(self._labels, classes, strict=False)])
+        return 100.0 * (labels == self._labels[true][y]).double()  # (T, N)
+
+    def _row(self, scores: Tensor, values: Tensor, true: int, hits: Tensor | None) -> Row:
         chosen = choose_tasks(scores)  # (T, N) -> (N,)
         chosen_batch_wise = choose_tasks(scores, self.predictor.settings.batch_wise)  # (T, N) -> (N,)
         shares = 100.0 * torch.bincount(chosen, minlength=len(scores)).double() / scores.shape[1]
         score, batch_wise = self._score(values, chosen, true), self._score(values, chosen_batch_wise, true)
-        return Row(score, float(shares[true]), batch_wise, shares.tolist(), count_scores(scores))
+        label_score = None if hits is None else float(hits.gather(0, chosen.unsqueeze(0)).mean())
+        return Row(score, float(shares[true]), batch_wise, label_score, shares.tolist(), count_scores(scores))
 
     def _score(self, values: Tensor, chosen: Tensor, true: int) -> float:
         chosen_values = values.gather(0, chosen.unsqueeze(0)).squeeze(0)  # (T, N) -> (N,)
@@ -99,7 +130,9 @@ class Evaluator:
             own[true] = row.counts[true]
         counts = torch.stack([own, total - own])  # (2, T, bins)
         score, right = mean([row.score for row in rows]), mean([row.right_task for row in rows])
-        return Inference(score, right, batch_wise, [row.shares for row in rows], counts)
+        labels = [row.label_score for row in rows if row.label_score is not None]
+        label_score = mean(labels) if labels else None
+        return Inference(score, right, batch_wise, label_score, [row.shares for row in rows], counts)
 
     def shared_softmax(self, tests: Sequence[TaskData]) -> float | None:
         """Accuracy over all classes at once, if one softmax spans all tasks; otherwise None."""

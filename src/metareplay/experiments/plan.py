@@ -17,6 +17,7 @@ from metareplay.experiments.run_folder import read_settings, stored_config
 from metareplay.learner.config import RunConfig, Source, build_config, without_inert
 from metareplay.learner.recipe_book import OWN_DATA, default_settings
 from metareplay.nets.registry import network_factory
+from metareplay.permissions import permit
 from metareplay.settings import flatten
 
 DEFAULT_NETWORKS: dict[Problem, str] = {"classification": "mlp-100-100", "regression": "mlp-20-20"}
@@ -86,6 +87,9 @@ def make_plan(
 
     A run that is resumed without any settings uses those stored in its folder.
     """
+    for typed in (options, overrides or {}):  # a file may name code, but only the user permits it
+        if isinstance(typed.get("network"), str):
+            permit(typed["network"])
     has_settings = bool(published or set(options) - ORDINARY or overrides or file)
     settings = {**(without_inert(read_settings(file)) if file else {}), **options, **(overrides or {})}
     folder, source = out or default_folder(settings), ""

@@ -73,6 +73,23 @@ class UnknownInputs(_Record):
     """Test inputs against strangers made from them, by kind."""
 
 
+class AnswerFigures(_Record):
+    """How good the answers themselves are, as a user gets them, with the task inferred unless a name says otherwise."""
+
+    label_accuracy: float | None = None
+    """Right labels, whatever the task, in percent."""
+    calibration_error: float | None = None
+    """Of the probabilities of labels, in percent."""
+    rmse_given: float | None = None
+    """Root mean squared error of a regression, with the task given."""
+    r2_given: float | None = None
+    coverage_given: float | None = None
+    """Targets within their intervals, with the task given, in percent."""
+    rmse: float | None = None
+    r2: float | None = None
+    coverage: float | None = None
+
+
 class StatisticsFigures(_Record):
     """What is stored about the tasks."""
 
@@ -90,6 +107,51 @@ class TaskWarning(_Record):
     kind: str
     """``jump`` (of the loss), ``flat`` (a loss that does not fall) or ``chance`` (answers no better than guesses)."""
     text: str
+
+
+class Reference(_Record):
+    """A simple model that was trained beside the run, as a yardstick."""
+
+    model: str
+    """Which one, in words."""
+    score: float
+    """Accuracy on all tasks in percent, or mean squared error; the model is never told the task."""
+    known: float | None = None
+    """Accuracy if its answer has to be one of the task's own classes."""
+    by_task: list[float] = []
+    rows: int
+    """Training rows used,"""
+    of_rows: int
+    """of how many."""
+
+
+class References(_Record):
+    """What simple models reach on the same test inputs."""
+
+    joint: Reference | None = None
+    """Trained on all tasks' data at once."""
+    last_task: Reference | None = None
+    """Trained on the last task's data alone."""
+
+
+class Chance(_Record):
+    """What a constant answer reaches: accuracy of the most frequent label in percent, or variance of the targets."""
+
+    known: float | None = None
+    """The most frequent label, or the mean target, of the input's own task."""
+    inferred: float | None = None
+    """Of all tasks together."""
+    by_task: list[float] = []
+
+
+class LabelFigures(_Record):
+    """Which label was taken for which."""
+
+    labels: list[str] = []
+    confusion: list[list[int]] = []
+    """Row: the true label, column: the answer; numbers of test inputs. The task is inferred by the default."""
+    task_known: bool = False
+    """Whether the task was given, because it is known at test time."""
 
 
 class Environment(BaseModel):
@@ -144,7 +206,11 @@ class Results(_Record):
     mse: SquaredErrors | None = None
     task_inference_accuracy: dict[str, float | None] | None = None
     """Share of inputs assigned to the right task, by criterion."""
+    label_accuracy: dict[str, float | None] | None = None
+    """Share of right labels, whichever task they came from, by criterion; only where tasks share labels. That by the
+    default criterion is of answers that mix all probable tasks."""
     calibration_error: float | None = None
+    """Of probabilities with the task known."""
     batch_wise_size: int | None = None
     tgiven_matrix: list[list[float | None]] | None = None
     """Row: after which task; column: which task."""
@@ -154,9 +220,14 @@ class Results(_Record):
     """By criterion; row: the true task, column: how often each task was inferred, in percent."""
     default_criterion: str | None = None
     """How a task is inferred unless a criterion is named."""
+    answers: AnswerFigures | None = None
     task_probabilities: TaskProbabilities | None = None
     unknown: UnknownInputs | None = None
     statistics: StatisticsFigures | None = None
+    labels: LabelFigures | None = None
+    chance: Chance | None = None
+    references: References | None = None
+    """None if they were switched off (``report.references``)."""
     parameters: ParameterCounts | None = None
     warnings: list[TaskWarning] = []
     environment: Environment | None = None

@@ -10,14 +10,17 @@ import torch
 
 from metareplay.benchmarks.base import Benchmark, Task, TaskData
 from metareplay.errors import MetaReplayError
+from metareplay.evaluation.answers import AnswerQuality, answer_quality
 from metareplay.evaluation.assess import assess
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.curves import predictive_picture
+from metareplay.experiments.labels import chance, label_figures
 from metareplay.experiments.plan import Plan
+from metareplay.experiments.references import train_references
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
-from metareplay.experiments.scoring import assessed, peak_memory_mib, results_of, uncertainty_tensors
+from metareplay.experiments.scoring import answered, assessed, peak_memory_mib, results_of, uncertainty_tensors
 from metareplay.experiments.state import RunState
 from metareplay.experiments.testing import TaskTests
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
@@ -55,7 +58,11 @@ class Run:
         self.plan, self.config, self.benchmark, self.folder = plan, plan.config, plan.benchmark, RunFolder(plan.folder)
         self.observer, self.should_stop = observer or NullObserver(), should_stop
         self.learner = new_learner(plan.config, self.benchmark)
-        self.evaluator = Evaluator(self.learner.predictor, target_scale=self.benchmark.scaling.tensors.get("y_scale"))
+        self.evaluator = Evaluator(
+            self.learner.predictor,
+            target_scale=self.benchmark.scaling.tensors.get("y_scale"),
+            tasks=self.benchmark.task_infos(),
+        )
         self.checkpoints = CheckpointFolder(plan.folder / "checkpoint", plan.config.fingerprint())
         self.state = RunState()
 
@@ -226,18 +233,31 @@ class Run:
         predictor = self.learner.predictor
         results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=predictor)
         assessment = assess(predictor, tests, seed=self.config.seed)
-        results = assessed(results, assessment)
+        results = assessed(answered(results, self._answer_quality(tests)), assessment)
+        results = results.model_copy(
+            update={
+                "labels": label_figures(predictor, self.benchmark, tests, seed=self.config.seed),
+                "chance": chance(self.benchmark, tests),
+            }
+        )
         self.state.seconds["evaluate"] += time.perf_counter() - began
         seconds = Seconds(**{name: round(value, 3) for name, value in self.state.seconds.items()})
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
+        if self.config.report.references:
+            references = train_references(self.benchmark, tests, seed=self.config.seed)
+            results = results.model_copy(update={"references": references})
         self._save_model(len(self.benchmark), results)
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
         self.folder.write_results(results)
         self.folder.log("finished")
         return results
+
+    def _answer_quality(self, tests: Sequence[TaskData]) -> AnswerQuality | None:
+        scale = self.benchmark.scaling.tensors.get("y_scale")
+        return answer_quality(self.learner.predictor, tests, self.benchmark.task_infos(), scale)
 
     def _boundaries(self) -> dict[str, dict[str, BoundaryThresholds] | None]:
         """Which thresholds would have detected the task boundaries, if the signals were recorded."""

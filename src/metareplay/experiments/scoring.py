@@ -2,17 +2,20 @@
 
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from metareplay.benchmarks.base import Problem
+from metareplay.evaluation.answers import AnswerQuality
 from metareplay.evaluation.assess import Assessment
 from metareplay.evaluation.evaluate import Inference, backward_transfer, during, final
 from metareplay.evaluation.uncertainty import EDGES
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import (
+    AnswerFigures,
     Environment,
     FinalFigures,
     ParameterCounts,
@@ -53,6 +56,7 @@ def results_of(
         default_criterion=default,
         statistics=_statistics(predictor),
         task_inference_accuracy={name: result.right_task for name, result in inferred.items()},
+        label_accuracy=_label_accuracy(inferred),
         calibration_error=state.calibration_error(),
         batch_wise_size=config.inference.batch_wise,
         tgiven_matrix=[list[float | None](row) for row in state.matrix],
@@ -106,6 +110,21 @@ def _statistics(predictor: AnyPredictor) -> StatisticsFigures | None:
         return None
     drift = [{layer: list(shares) for layer, shares in of_task.items()} for of_task in keeper.drift()]
     return StatisticsFigures(bytes_by_task=keeper.sizes(), drift=drift)
+
+
+def _label_accuracy(inferred: Mapping[str, Inference]) -> dict[str, float | None] | None:
+    scores = {name: result.label_score for name, result in inferred.items()}
+    return scores if any(score is not None for score in scores.values()) else None
+
+
+def answered(results: Results, quality: AnswerQuality | None) -> Results:
+    """With the quality of answers, which also is the label accuracy by the default criterion."""
+    if quality is None:
+        return results
+    labels, default = results.label_accuracy, results.default_criterion
+    if labels is not None and default is not None:
+        labels = {**labels, default: quality.label_accuracy}
+    return results.model_copy(update={"answers": AnswerFigures(**asdict(quality)), "label_accuracy": labels})
 
 
 def assessed(results: Results, assessment: Assessment | None) -> Results:

@@ -19,6 +19,7 @@ from metareplay.experiments.run import Interrupted, Run
 from metareplay.experiments.run_folder import finished_results
 from metareplay.files import write_atomically
 from metareplay.learner.config import build_config
+from metareplay.permissions import permit
 from metareplay.settings import Settings, flatten
 from metareplay.training.progress import Observer
 
@@ -47,7 +48,8 @@ class Request(Settings):
     """The id of the parent process."""
 
     def plan(self, folder: Path) -> Plan:
-        """The plan that the parent process made."""
+        """The plan that the parent process made, which also permitted its network."""
+        permit(str(self.config.get("network")))
         config = build_config({}, flatten(self.config), str(folder / REQUEST))
         benchmark = None if self.tasks is None else load_benchmark(self.tasks, config.data.fingerprint)
         return Plan.of(config, folder, benchmark=benchmark, source=self.source)

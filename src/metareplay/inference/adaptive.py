@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from metareplay.inference.criteria.base import Contest
-from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive
+from metareplay.inference.predictive import WeightSamples, log_predictive
 
 Statistic = Callable[[Tensor], Tensor]
 """A statistic of a task's predictions: log-likelihoods (S, B, C) -> (B, ...)."""
@@ -42,7 +42,7 @@ class _DrawnSamples:
 
     def draw(self, steps: Sequence[int], x: Tensor) -> None:
         """Draw more weight samples for these inputs."""
-        new = [log_likelihoods(self.samples.draw(step, x[self.rows])) for step in steps]
+        new = [self.samples.draw_log_likelihoods(step, x[self.rows]) for step in steps]
         self.log_probs = torch.cat([self.log_probs, *new]) if self.log_probs.numel() else torch.cat(new)
 
     def restrict(self, still_open: Tensor) -> None:

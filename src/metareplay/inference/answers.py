@@ -29,15 +29,15 @@ class ClassAnswer(Answer):
     """An answer with classes; uncertainties are entropies in nats."""
 
     probabilities: Tensor
-    """A column for every class of every task, in task order (N, C); zero for classes of tasks that were not chosen."""
+    """A column for every class of every task, in task order (N, C): p(task and class | x)."""
     total: Tensor
-    """Total uncertainty, the entropy of the posterior predictive (N,)."""
+    """Total uncertainty, the entropy of the posterior predictive over distinct labels (N,)."""
     aleatoric: Tensor
-    """The part inherent in the data: the mean entropy of the individual networks (N,)."""
+    """The part inherent in the data: the mean entropy of the individual networks of all tasks (N,)."""
 
     @property
     def epistemic(self) -> Tensor:
-        """The part that more data would remove: how much the networks differ (N,)."""
+        """The part that more data would remove: how much networks and tasks differ, and how strange inputs are (N,)."""
         return (self.total - self.aleatoric).clamp_min(0.0)  # SM eq. entropy:decomposition
 
 
@@ -48,4 +48,10 @@ class RealAnswer(Answer):
     mean: Tensor
     """(N, D)"""
     std: Tensor
-    """Standard deviation over weight samples (N, D): how little the model knows here."""
+    """Standard deviation of targets (N, D): of noise, over weight samples, and over tasks; without the noise, if the
+    model is not calibrated."""
+    epistemic: Tensor
+    """Standard deviation of predictions over weight samples and tasks (N, D): how little the model knows here."""
+    lower: Tensor | None = None
+    """The lower end of the interval that contains a share ``inference.coverage`` of targets (N, D)."""
+    upper: Tensor | None = None

@@ -1,5 +1,6 @@
 """The posterior predictive: outputs for weight samples of a task's posterior [Henning2021, SM eq. pred:dist:mc]."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from math import ceil, log
 
@@ -30,6 +31,9 @@ class WeightSamples:
     up.
     """
 
+    convert: Callable[[Tensor], Tensor] | None = None
+    """Outputs -> log p(y | w, x), if not as usual."""
+
     def __init__(
         self,
         model: ContinualModel,
@@ -40,8 +44,10 @@ class WeightSamples:
         columns: slice,
         batch_size: int = 500,
         autocast: bool = False,
+        convert: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.model, self.generator, self.columns = model, generator, columns
+        self.convert = convert
         self.batch_size, self.autocast = batch_size, autocast
         self.posterior, self.buffers = model.posterior(task), model.buffers(task)
         members = members_of(self.posterior)[1]
@@ -61,6 +67,10 @@ class WeightSamples:
             runs = (run_flat(lent, spec, weights, batch.to(device), self.buffers) for batch in batches)
             parts = [outputs[..., self.columns].to(weights.dtype).cpu() for outputs in runs]
         return torch.cat(parts, dim=1)  # (S, N, C)
+
+    def draw_log_likelihoods(self, samples: int, x: Tensor) -> Tensor:
+        """log p(y | w, x) (S, N, C) for the next weight samples."""
+        return (self.convert or log_likelihoods)(self.draw(samples, x))
 
     def _noise(self, x: Tensor) -> AbstractContextManager[None]:
         """A few networks draw random numbers when they predict; without inputs there is nothing to draw."""

@@ -4,21 +4,32 @@ Estimators, evaluation, the command line and figures all use it. A prediction ch
 threads.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, final
 
 import torch
 from torch import Tensor
 
-from metareplay.benchmarks.base import Problem
+from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.errors import ConfigError
 from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_statistics
 from metareplay.inference.answers import ClassAnswer, RealAnswer
-from metareplay.inference.base import SCORED_AT_ONCE, Assigned, Predictor, Statistics
+from metareplay.inference.base import Assigned, Context, Predictor, Statistics
+from metareplay.inference.calibration.classes import ClassCalibration
+from metareplay.inference.calibration.strange import unknown_share
+from metareplay.inference.calibration.taking import CALIBRATION, SAMPLES, class_calibration, target_calibration
+from metareplay.inference.calibration.targets import TargetCalibration
 from metareplay.inference.criteria.agreement import expected_entropy
 from metareplay.inference.criteria.base import Contest, Criterion
 from metareplay.inference.criteria.entropy import total_entropy
+from metareplay.inference.mixing import by_label, entropy
+from metareplay.inference.networks import SCORED_AT_ONCE
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive
+from metareplay.inference.statistics.evidence import Stored
+from metareplay.seeding import generator_for
+
+SAMPLE_VARIANCE = "variance over weight samples"
 
 
 @final
@@ -33,51 +44,99 @@ class ClassPredictor(Predictor[ClassAnswer]):
     }
 
     def _statistics(
-        self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]
+        self,
+        x: Tensor,
+        tasks: Sequence[int],
+        wanted: Mapping[str, Statistic],
+        contests: Sequence[Contest],
+        *,
+        calibrated: bool,
+        samples: int | None,
     ) -> list[Statistics]:
         settings = self.settings
+        convert = [self._corrected(task).log_likelihoods if calibrated else log_likelihoods for task in tasks]
         if settings.adaptive is None:
-            return [_log_likelihood_statistics(self.outputs(x, task), wanted) for task in tasks]
-        samples = [self._samples(task) for task in tasks]
-        return adaptive_statistics(samples, x, {LOG_PREDICTIVE: log_predictive, **wanted}, contests, settings.adaptive)
+            return [
+                _log_likelihood_statistics(self.outputs(x, task, samples=samples), wanted, of_task)
+                for task, of_task in zip(tasks, convert, strict=True)
+            ]
+        drawn = [self._samples(task, of_task, samples) for task, of_task in zip(tasks, convert, strict=True)]
+        return adaptive_statistics(drawn, x, {LOG_PREDICTIVE: log_predictive, **wanted}, contests, settings.adaptive)
 
-    def _samples(self, task: int) -> WeightSamples:
+    def _samples(self, task: int, convert: Callable[[Tensor], Tensor], samples: int | None) -> WeightSamples:
         settings = self.settings
         return WeightSamples(
             self.model,
             task,
-            settings.samples,
+            samples or settings.samples,
             generator=self._generator(task),
             columns=self.model.heads[task],
             batch_size=settings.batch_size,
             autocast=settings.autocast,
+            convert=convert,
         )
 
-    def _columns(self) -> list[slice]:
+    def _calibration(self, task: int, used: TaskData, held_out: TaskData) -> Stored:
+        head, generator = self.model.heads[task], generator_for(self.seed, CALIBRATION, task)
+        outputs_of = partial(self.outputs, task=task, samples=min(SAMPLES, self.settings.samples))
+        return class_calibration(outputs_of, used, held_out, head.stop - head.start, generator=generator).tensors()
+
+    def _corrected(self, task: int) -> ClassCalibration:
+        return ClassCalibration.stored(self.task_statistics.of(CALIBRATION, self.model.num_tasks)[task])
+
+    def tested(self, x: Tensor, task: int, wanted: Mapping[str, Statistic]) -> tuple[Statistics, ClassAnswer]:
+        """Statistics of a given task's raw predictions, and the calibrated answer, from the same weight samples."""
+        convert = self._corrected(task).log_likelihoods  # of log-likelihoods as well as of outputs
+
+        def corrected(statistic: Statistic) -> Statistic:
+            return lambda log_probs: statistic(convert(log_probs))
+
+        own = {f"{task} {name}": corrected(statistic) for name, statistic in self.wanted.items()}
+        raw = self.statistics(x, [task], {**wanted, **own})[0]
+        chosen, of_answer = torch.full((len(x),), task), {name: raw[f"{task} {name}"] for name in self.wanted}
+        share = torch.ones(len(x), dtype=torch.float64)
+        unknown = unknown_share(self.keeper.strangeness_to(task, x))
+        context = Context(chosen, alone=True, unknown=unknown)
+        return raw, self._answer([Assigned(task, torch.arange(len(x)), of_answer, share)], context)
+
+    def columns(self) -> list[slice]:
         """The columns of each task's classes when the classes of all tasks are concatenated."""
         stops = torch.tensor([head.stop - head.start for head in self.model.heads]).cumsum(0).tolist()
         return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
 
-    def _answer(self, assigned: Sequence[Assigned], count: int) -> ClassAnswer:
-        columns = self._columns()
+    def _answer(self, assigned: Sequence[Assigned], context: Context) -> ClassAnswer:
+        columns, count = self.columns(), len(context.chosen)
         probabilities = torch.zeros(count, columns[-1].stop, dtype=torch.float64)  # (N, C)
-        for task, rows, statistics in assigned:
-            probabilities[rows, columns[task]] = statistics[LOG_PREDICTIVE].exp()  # (n, C_t) into (N, C)
-        return ClassAnswer(
-            task=_tasks(assigned, count),
-            probabilities=probabilities,
-            total=_in_order(assigned, "total", count),
-            aleatoric=_in_order(assigned, "aleatoric", count),
-        )
+        for task, rows, statistics, share in assigned:
+            of_task = statistics[LOG_PREDICTIVE].exp()  # p(y | x, task); (n, C_t)
+            probabilities[rows, columns[task]] += share.unsqueeze(1) * of_task
+        aleatoric = _in_order(assigned, "aleatoric", count)
+        if context.unknown is None:
+            total = _in_order(assigned, "total", count)
+        else:
+            unknown = context.unknown.unsqueeze(1)  # (N, 1)
+            probabilities = probabilities + unknown * (self._prior(context) - probabilities)
+            total = entropy(by_label(probabilities, context.labels))
+            aleatoric = torch.minimum((1 - context.unknown) * aleatoric, total)
+        return ClassAnswer(task=context.chosen, probabilities=probabilities, total=total, aleatoric=aleatoric)
 
-    def _one_softmax_answer(self, x: Tensor) -> ClassAnswer:
+    def _prior(self, context: Context) -> Tensor:
+        """Class frequencies, known without looking at the inputs: of the task that answers, or of all (N, C)."""
+        columns = self.columns()
+        prior = torch.zeros(len(columns), columns[-1].stop, dtype=torch.float64)  # (T, C)
+        for task, of_task in enumerate(columns):
+            prior[task, of_task] = self._corrected(task).prior
+        return prior[context.chosen] if context.alone else prior.mean(0, keepdim=True)
+
+    def _one_softmax_answer(self, x: Tensor, labels: Tensor | None) -> ClassAnswer:
         last = self.model.num_tasks - 1  # the task is unknown: batch-norm statistics are those of the last one
         known = self.model.heads[last].stop  # outputs reserved for later tasks are not classes yet
-        statistics = _log_likelihood_statistics(self.outputs(x, last, every_output=True)[..., :known], self.wanted)
+        wanted = self.wanted if labels is None else {**self.wanted, **_of_labels(labels)}
+        statistics = _log_likelihood_statistics(self.outputs(x, last, every_output=True)[..., :known], wanted)
         probabilities = statistics[LOG_PREDICTIVE].exp()  # (N, C)
-        stops = torch.tensor([column.stop for column in self._columns()])
+        stops = torch.tensor([column.stop for column in self.columns()])
         task = torch.bucketize(probabilities.argmax(1), stops, right=True)  # the task whose class it is; (N,)
-        by_task = torch.stack([probabilities[:, column].sum(1) for column in self._columns()], dim=1)  # (N, T)
+        by_task = torch.stack([probabilities[:, column].sum(1) for column in self.columns()], dim=1)  # (N, T)
         return ClassAnswer(
             task=task,
             task_probabilities=by_task,
@@ -88,12 +147,23 @@ class ClassPredictor(Predictor[ClassAnswer]):
         )
 
 
+def _of_labels(labels: Tensor) -> dict[str, Statistic]:
+    """Uncertainties about labels that several classes share."""
+
+    def merged(statistic: Statistic) -> Statistic:
+        return lambda log_probs: statistic(
+            by_label(log_probs.exp().flatten(0, 1), labels).log().unflatten(0, log_probs.shape[:2])
+        )
+
+    return {"total": merged(total_entropy), "aleatoric": merged(expected_entropy)}
+
+
 def _mean(outputs: Tensor) -> Tensor:
     return outputs.double().mean(0)  # (S, N, D) -> (N, D)
 
 
-def _std(outputs: Tensor) -> Tensor:
-    return outputs.double().std(0, correction=0)  # (S, N, D) -> (N, D)
+def _variance(outputs: Tensor) -> Tensor:
+    return outputs.double().var(0, correction=0)  # (S, N, D) -> (N, D)
 
 
 @final
@@ -101,20 +171,54 @@ class RealPredictor(Predictor[RealAnswer]):
     """Predicts real targets."""
 
     problem = "regression"
-    wanted: ClassVar[Mapping[str, Statistic]] = {"mean": _mean, "std": _std}
+    wanted: ClassVar[Mapping[str, Statistic]] = {"mean": _mean, SAMPLE_VARIANCE: _variance}
 
     def _statistics(
-        self, x: Tensor, tasks: Sequence[int], wanted: Mapping[str, Statistic], contests: Sequence[Contest]
+        self,
+        x: Tensor,
+        tasks: Sequence[int],
+        wanted: Mapping[str, Statistic],
+        contests: Sequence[Contest],
+        *,
+        calibrated: bool,
+        samples: int | None,
     ) -> list[Statistics]:
-        outputs = (self.outputs(x, task) for task in tasks)  # (S, N, D) each
+        outputs = (self.outputs(x, task, samples=samples) for task in tasks)  # (S, N, D) each
         return [{name: statistic(values) for name, statistic in wanted.items()} for values in outputs]
 
-    def _answer(self, assigned: Sequence[Assigned], count: int) -> RealAnswer:
-        mean, std = _in_order(assigned, "mean", count), _in_order(assigned, "std", count)
-        return RealAnswer(task=_tasks(assigned, count), mean=mean, std=std)
+    def _calibration(self, task: int, used: TaskData, held_out: TaskData) -> Stored:
+        outputs_of = partial(self.outputs, task=task, samples=min(SAMPLES, self.settings.samples))
+        generator = generator_for(self.seed, CALIBRATION, task)
+        return target_calibration(outputs_of, used, held_out, generator=generator).tensors()
+
+    def _answer(self, assigned: Sequence[Assigned], context: Context) -> RealAnswer:
+        count = len(context.chosen)
+        mean = _in_order(assigned, "mean", count)  # (N, D)
+        epistemic = _in_order(assigned, SAMPLE_VARIANCE, count) + _between(assigned, mean)  # law of total variance
+        if context.unknown is None:
+            return RealAnswer(task=context.chosen, mean=mean, std=epistemic.sqrt(), epistemic=epistemic.sqrt())
+        stored = self.task_statistics.of(CALIBRATION, self.model.num_tasks)
+        corrections = [TargetCalibration.stored(of_task) for of_task in stored]
+        unknown = context.unknown.unsqueeze(1)  # (N, 1)
+        noise, reach, beyond = torch.zeros_like(mean), torch.zeros_like(mean), torch.zeros_like(mean)
+        for task, rows, _, share in assigned:
+            correction, weight = corrections[task], share.unsqueeze(1)  # (n, 1)
+            noise[rows] += weight * correction.noise.square()
+            reach[rows] += weight * correction.reach(self.settings.coverage)
+            beyond[rows] += weight * (correction.spread.square() + (mean[rows] - correction.centre).square())
+        epistemic = epistemic + unknown * beyond
+        std = (epistemic + noise).sqrt()
+        interval = {"lower": mean - reach * std, "upper": mean + reach * std}
+        return RealAnswer(task=context.chosen, mean=mean, std=std, epistemic=epistemic.sqrt(), **interval)
 
     def predict(
-        self, x: Tensor, task: int | None = None, *, criterion: str | None = None, batch_wise: int | None = None
+        self,
+        x: Tensor,
+        task: int | None = None,
+        *,
+        criterion: str | None = None,
+        batch_wise: int | None = None,
+        labels: Tensor | None = None,
     ) -> RealAnswer:
         """As ``Predictor.predict``; tasks that share one network need not be told apart: it answers as the last one."""
         if task is None and criterion is None and self.one_answer:
@@ -137,7 +241,7 @@ class RealPredictor(Predictor[RealAnswer]):
                 "name the task, or use a method with separate weights for each task, such as pr-bbb"
             )
 
-    def _one_softmax_answer(self, x: Tensor) -> RealAnswer:
+    def _one_softmax_answer(self, x: Tensor, labels: Tensor | None) -> RealAnswer:
         raise ConfigError("a softmax over all tasks does not apply to regression; choose a method without one")
 
 
@@ -145,30 +249,30 @@ AnyPredictor = ClassPredictor | RealPredictor
 PREDICTORS: Mapping[Problem, type[AnyPredictor]] = {"classification": ClassPredictor, "regression": RealPredictor}
 
 
-def _tasks(assigned: Sequence[Assigned], count: int) -> Tensor:
-    """The task of each input (N,)."""
-    tasks = torch.zeros(count, dtype=torch.int64)
-    for task, rows, _ in assigned:
-        tasks[rows] = task
-    return tasks
-
-
 def _in_order(assigned: Sequence[Assigned], name: str, count: int) -> Tensor:
-    """A statistic of the assigned tasks, in the order of the inputs (N, ...)."""
-    if not assigned:
-        return torch.zeros(0, dtype=torch.float64)
+    """The mean of a statistic over the tasks that were asked, in the order of the inputs (N, ...)."""
     first = assigned[0].statistics[name]
     values = torch.zeros(count, *first.shape[1:], dtype=first.dtype)
-    for _, rows, statistics in assigned:
-        values[rows] = statistics[name]
+    for _, rows, statistics, share in assigned:
+        values[rows] += share.reshape(-1, *(1 for _ in first.shape[1:])) * statistics[name]
     return values
 
 
-def _log_likelihood_statistics(outputs: Tensor, wanted: Mapping[str, Statistic]) -> Statistics:
+def _between(assigned: Sequence[Assigned], mean: Tensor) -> Tensor:
+    """The variance of the tasks' means around the mean of all (N, D)."""
+    total = torch.zeros_like(mean)
+    for _, rows, statistics, share in assigned:
+        total[rows] += share.unsqueeze(1) * (statistics["mean"] - mean[rows]).square()
+    return total
+
+
+def _log_likelihood_statistics(
+    outputs: Tensor, wanted: Mapping[str, Statistic], convert: Callable[[Tensor], Tensor] = log_likelihoods
+) -> Statistics:
     """Statistics of the log-likelihoods of outputs (S, N, C), a few inputs at a time."""
     parts: dict[str, list[Tensor]] = {name: [] for name in wanted}
     for part in outputs.split(SCORED_AT_ONCE, dim=1):
-        log_probs = log_likelihoods(part)
+        log_probs = convert(part)
         for name, statistic in wanted.items():
             parts[name].append(statistic(log_probs))
     return {name: torch.cat(values) for name, values in parts.items()}

@@ -24,6 +24,12 @@ class InferenceSettings(Settings):
         False,
         description="compute networks in bfloat16: faster only on processors that support it, much slower elsewhere",
     )
+    calibrate: bool = Field(
+        True,
+        description="with the task unknown, mix the answers of all probable tasks; calibrate probabilities and "
+        "intervals on examples that training did not use; false: the chosen task's raw answer, as published",
+    )
+    coverage: float = Field(0.95, gt=0, lt=1, description="share of targets that prediction intervals contain")
     test_inputs: int | None = Field(
         None, ge=1, description="test inputs of each task that a run uses, chosen by data_seed; null: all"
     )

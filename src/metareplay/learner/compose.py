@@ -14,6 +14,7 @@ from metareplay.inference.criteria import CRITERIA
 from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.learner.methods import METHODS, OUTPUTS, Method, settings_of
+from metareplay.learner.report_settings import ReportSettings
 from metareplay.likelihoods import LikelihoodSettings
 from metareplay.nets.base import NETWORKS, NetworkPart
 from metareplay.nets.registry import network_kind
@@ -33,6 +34,7 @@ ALWAYS: tuple[type[Settings], ...] = (
     StatisticsSettings,
     TaskSettings,
     DataSettings,
+    ReportSettings,
 )
 """Settings that every method has."""
 

@@ -22,6 +22,7 @@ from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.learner.allowed import refused_value
 from metareplay.learner.compose import ALWAYS, KINDS, components, composed, is_default, most_derived, parts_of, refusal
 from metareplay.learner.methods import Method, method_named
+from metareplay.learner.report_settings import ReportSettings
 from metareplay.nets.registry import network_kind, network_part
 from metareplay.settings import Part, Settings, flatten, key_of, nest
 from metareplay.training.settings import TrainingSettings
@@ -60,6 +61,7 @@ class RunConfig(Settings):
     training: TrainingSettings = TrainingSettings()
     inference: InferenceSettings = InferenceSettings()
     statistics: StatisticsSettings = StatisticsSettings()
+    report: ReportSettings = ReportSettings()
 
     components: ClassVar[tuple[type[Settings], ...]] = ()
     """The settings classes that this one is composed of."""
@@ -141,6 +143,7 @@ PASSIVE_KEYS = frozenset(
         "training.log_every",
         "training.checkpoint_every",
         "inference.batch_size",
+        "report.references",
     }
 )
 """Settings that do not change what a run computes."""

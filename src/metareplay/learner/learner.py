@@ -86,6 +86,7 @@ class ContinualLearner:
         used, held_out = self._split(task, train)
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
+        self.predictor.calibrate(task, used, held_out)
         return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
 
     def finish_update(self, trainer: TaskTrainer) -> None:

@@ -103,7 +103,7 @@ def default_settings(
     )
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
     if published:
-        base["statistics.held_out"] = 0.0  # as the paper, train on all examples
+        base |= {"statistics.held_out": 0.0, "inference.calibrate": False}  # as the paper, train on all examples
     if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
         base["training.augmentation"] = BENCHMARKS[benchmark].augmentation
     if recipe is None:

@@ -15,6 +15,7 @@ from metareplay.learner.history import HistoryEntry
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.model_file import ModelFile, refuse_not_finite
 from metareplay.nets.own import name_of
+from metareplay.permissions import permit
 from metareplay.settings import flatten
 
 __all__ = [
@@ -88,7 +89,8 @@ def load_model(
 ) -> StoredModel:
     """Read a model from ``save_model`` or from a run's folder; inference ``settings`` replace the stored ones.
 
-    ``network`` is the function that builds a network of the user's own; ``generation`` an earlier one that was kept.
+    ``network`` is the function that builds a network of the user's own: none is imported because a file names it.
+    ``generation`` is an earlier one that was kept.
     """
     if fixed := [key for key in settings or {} if not key.startswith("inference.")]:
         raise ConfigError(
@@ -132,7 +134,10 @@ def _build(
     folder: Path, stored: ModelFile, settings: Mapping[str, Any], network: Callable[..., nn.Module] | None
 ) -> StoredModel:
     facts, tensors = stored
-    values = flatten(facts["config"]) | ({} if network is None else {"network": name_of(network)})
+    values = flatten(facts["config"])
+    if network is not None:
+        values["network"] = name_of(network)
+        permit(values["network"])
     config = build_config({}, values, str(folder), stored=True)
     config = build_config(flatten(config.model_dump()), settings, "settings") if settings else config
     tasks = [TaskInfo(task["name"], tuple(decode_label(label) for label in task["classes"])) for task in facts["tasks"]]

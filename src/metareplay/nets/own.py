@@ -2,8 +2,10 @@
 
 import importlib
 import inspect
+import json
 import sys
 from collections.abc import Callable, Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,20 @@ from torch.func import functional_call
 from metareplay.errors import ConfigError
 from metareplay.nets.base import NetworkFactory, NetworkPart, register_network
 from metareplay.nets.weights import Buffers, WeightSpec
+from metareplay.permissions import is_permitted
 from metareplay.settings import Composition
 
+STORED = ("model.safetensors", "config.yaml", "metrics.jsonl")
 HOW = (
     "write package.module:function, with a function of (input_shape, outputs) or of (outputs) that returns an nn.Module"
 )
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """The function or class with this name; modules in the current folder are found too."""
+    """The function or class with this name, which the user must have permitted; the current folder is searched too.
+
+    Nothing is imported from the folder of a model or a run.
+    """
     module_name, _, function_name = name.partition(":")
     if (
         not module_name
@@ -30,7 +37,15 @@ def load_function(name: str) -> Callable[..., Any]:
         or not all(part.isidentifier() for part in module_name.split("."))
     ):
         raise ConfigError(f"network={name!r} does not name a function; {HOW}")
-    if (here := str(Path.cwd())) not in sys.path:
+    if not is_permitted(name):
+        raise ConfigError(
+            f"network={name!r} is code that a stored model or configuration names, and opening one never runs code; "
+            f"if you know and trust it, say so: --trust-network {name}, or load(..., network=function) in Python"
+        )
+    here = str(Path.cwd())
+    if module_name not in sys.modules:
+        _refuse_stored_code(name, module_name, [*sys.path, here])
+    if here not in sys.path and stored_folder(Path(here)) is None:
         sys.path.append(here)
         importlib.invalidate_caches()
     try:
@@ -52,6 +67,42 @@ def load_function(name: str) -> Callable[..., Any]:
     if not (inspect.isfunction(function) or inspect.isclass(function)):
         raise ConfigError(f"network={name!r} is a {type(function).__name__}, not a Python function or class; {HOW}")
     return function
+
+
+def _refuse_stored_code(name: str, module_name: str, path: list[str]) -> None:
+    """Refuse a module that lies in the folder of a model or a run; finding it imports nothing."""
+    found: str | None = None
+    parts = module_name.split(".")
+    for count in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:count]), path)
+        if spec is None:
+            return  # not a file: whoever imports it says so
+        path = list(spec.submodule_search_locations or [])
+        for place in (spec.origin, *path):
+            if place is not None and (folder := stored_folder(Path(place))) is not None:
+                found = str(folder)
+    if found is not None:
+        raise ConfigError(
+            f"network={name!r}: the module lies in {found}, the folder of a model or a run, where no code is searched; "
+            "move it elsewhere if you trust it"
+        )
+
+
+def stored_folder(path: Path) -> Path | None:
+    """The folder of a model or a run that a path lies in."""
+    for folder in (path := Path(path).resolve(), *path.parents):
+        names = {name for name in STORED if (folder / name).exists()}
+        if names & {"model.safetensors"} or names >= {"config.yaml", "metrics.jsonl"} or _is_first_format(folder):
+            return folder
+    return None
+
+
+def _is_first_format(folder: Path) -> bool:
+    """Whether this is the folder of a model of version 0.1."""
+    try:
+        return str(json.loads((folder / "model.json").read_text())["format"]).startswith("metareplay")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -13,7 +13,7 @@ from metareplay.experiments.results import Results, SquaredErrors
 Number = Callable[[Results], float | None]
 """One figure of a run, None if it does not apply."""
 
-Kind = Literal["percent", "mse", "seconds"]
+Kind = Literal["percent", "mse", "seconds", "share"]
 
 MISSING = "—"
 
@@ -36,6 +36,11 @@ def right_task(criterion: str) -> Number:
     return lambda results: (results.task_inference_accuracy or {}).get(criterion)
 
 
+def right_label(criterion: str) -> Number:
+    """Share of right labels, whichever task they came from; only where tasks share labels."""
+    return lambda results: (results.label_accuracy or {}).get(criterion)
+
+
 def inferred_error(criterion: str) -> Number:
     """Squared error after the last task, with the task inferred; earlier versions stored it by variance alone."""
 
@@ -54,27 +59,30 @@ def training_seconds(results: Results) -> float | None:
 
 
 class Measure(NamedTuple):
-    """A figure of a run: how to get it, its label, its format and its meaning."""
+    """A figure of a run: how to get it, its label in plain words, its format, its meaning, the paper's name for it."""
 
     number: Number
     label: str
     kind: Kind
     meaning: str
     higher_is_better: bool = True
+    gloss: str = ""
 
 
 TASK_GIVEN = (
     Measure(
         lambda results: results.tgiven_during,
-        "TGiven-During",
+        "Task known, when learned",
         "percent",
         "Accuracy on each task right after learning it, with the task known.",
+        gloss="TGiven-During",
     ),
     Measure(
         lambda results: results.tgiven_final,
-        "TGiven-Final",
+        "Task known",
         "percent",
         "Accuracy on all tasks after the last one, with the task known.",
+        gloss="TGiven-Final",
     ),
     Measure(
         lambda results: results.forgetting,
@@ -96,31 +104,61 @@ CALIBRATION = Measure(
     "percent",
     "Mean gap between confidence and accuracy, task known (15 bins); 0 is best.",
     False,
+    "ECE",
 )
 MSE = (
     Measure(
         lambda results: (results.mse or SquaredErrors()).tgiven_during,
-        "MSE TGiven-During",
+        "MSE, task known, when learned",
         "mse",
         "Squared error on each task right after learning it, task known.",
         False,
+        "MSE TGiven-During",
     ),
     Measure(
         lambda results: (results.mse or SquaredErrors()).tgiven_final,
-        "MSE TGiven-Final",
+        "MSE, task known",
         "mse",
         "Squared error on all tasks after the last one, task known.",
         False,
+        "MSE TGiven-Final",
     ),
     Measure(
         inferred_error(VARIANCE),
-        "MSE TInfer-Final",
+        "MSE, task inferred",
         "mse",
         "Squared error after the last task, with the task inferred.",
         False,
+        "MSE TInfer-Final",
     ),
 )
 """As the paper defines them: the task is inferred by variance."""
+
+
+def root(number: Number) -> Number:
+    """The root of a squared error, in the units of the targets."""
+    return lambda results: None if (error := number(results)) is None else math.sqrt(error)
+
+
+def explained(number: Number) -> Number:
+    """R²: the share of the targets' variance, over all tasks, that a squared error leaves explained."""
+
+    def share(results: Results) -> float | None:
+        error, variance = number(results), results.chance.inferred if results.chance else None
+        return None if error is None or not variance else 1.0 - error / variance
+
+    return share
+
+
+RMSE = tuple(
+    measure._replace(
+        number=root(measure.number),
+        label=measure.label.replace("MSE", "RMSE"),
+        meaning=measure.meaning.replace("Squared error", "Root mean squared error, in the units of the targets,"),
+        gloss=f"root of {measure.gloss}",
+    )
+    for measure in MSE
+)
 
 
 class Estimate(NamedTuple):
@@ -153,6 +191,8 @@ def show_number(value: float, kind: Kind) -> str:
     """A number as tables show it: percentages with two decimals, errors with three digits, seconds with one decimal."""
     if kind == "mse":
         return f"{value:.3g}"
+    if kind == "share":
+        return f"{value:.3f}"
     text = f"{value:.1f}" if kind == "seconds" else f"{value:.2f}"
     return text[1:] if float(text) == 0 and text.startswith("-") else text
 

@@ -1,19 +1,21 @@
 """The methods of one benchmark side by side: cards, a figure and tables, all by the same criterion."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from metareplay.report import html
 from metareplay.report.base import (
     MISSING,
-    MSE,
+    RMSE,
     TASK_GIVEN,
     Estimate,
     Kind,
     Measure,
+    Number,
     estimate,
     mean_and_error,
     right_task,
+    root,
     tinfer,
 )
 from metareplay.report.criteria import TITLES, criteria_of, headline_criterion, headline_measure, inferred
@@ -21,10 +23,11 @@ from metareplay.report.figures.canvas import PAGE, inline_svg
 from metareplay.report.figures.comparison import comparison_figure
 from metareplay.report.pictures import predictive_pictures
 from metareplay.report.runs import Group
+from metareplay.report.yardsticks import reference_rows
 
 REFERENCE = "pca"
 """Shown beside every method: what inputs alone tell, without any network."""
-_REFERENCE = "TInfer pca"
+_REFERENCE = "Inputs alone"
 
 
 def comparison(groups: Sequence[Group], name: str) -> str:
@@ -77,23 +80,48 @@ def _table(groups: Sequence[Group], common: str | None) -> str:
         own = _exception(group, common) or ""
         cells = [html.estimate_cell(values[i], m.kind, best=i in best) for m, values, best in columns]
         cells = [
-            cell._replace(meaning=f"by {own}") if own and "TInfer-Final" in m.label and cell.sort else cell
+            cell._replace(meaning=f"by {own}") if own and "TInfer-Final" in m.gloss and cell.sort else cell
             for cell, m in zip(cells, measures, strict=True)
         ]
         names = [html.text_cell(group.label), html.Cell(str(len(group.runs)), str(len(group.runs)))]
         rows.append([*names, *cells, _memory(group), *([html.text_cell(group.first.network)] if networks else [])])
-    headers = ("Method", "Seeds", *(m.label for m in measures), "Memory ×", *(["Network"] if networks else []))
+    memory = any(_saves(group) for group in groups)
+    rows = [row if memory else [*row[: 2 + len(measures)], *row[3 + len(measures) :]] for row in rows]
+    labels = [m.label for m in measures]
+    headers = ("Method", "Seeds", *labels, *(["Memory ×"] if memory else []), *(["Network"] if networks else []))
     note = "" if _regression(groups) else "Percentages. "
-    note += "Blue: the best mean of a column."
-    note += (
-        " pca: the inputs alone, no network, as a reference." if any(m.label == _REFERENCE for m in measures) else ""
+    note += "Blue: the best mean of a column. "
+    note += "; ".join(f"{m.label}: the paper's {m.gloss}" for m in measures if m.gloss and m.label != _REFERENCE) + "."
+    note += " Inputs alone: by pca, no network." if _REFERENCE in labels else ""
+    note += " Memory: numbers trained for all tasks, as a multiple of one task's posterior." if memory else ""
+    simple = [*_simple_rows(groups, measures, len(headers))]
+    content = html.grouped_table(
+        headers, [("", rows), *([("For comparison", simple)] if simple else [])], sortable=True, css="dense"
     )
-    note += " Memory: numbers trained for all tasks, as a multiple of one task's posterior."
-    return f'{html.table(headers, rows, sortable=True)}<p class="note">{escape(note)}</p>'
+    return f'{content}<p class="note">{escape(note)}</p>'
+
+
+def _simple(groups: Sequence[Group]) -> list[tuple[str, Estimate | None, Estimate | None]]:
+    """What simple models reach on these data, from the method whose runs know most of them."""
+    return max((reference_rows(group.results) for group in groups), key=len)
+
+
+def _simple_rows(groups: Sequence[Group], measures: Sequence[Measure], width: int) -> Iterator[list[html.Cell]]:
+    """Simple models and guessing, in the columns of the headline."""
+    for label, inferred_figure, known_figure in _simple(groups):
+        cells = [html.text_cell(label), html.Cell("")]
+        for measure in measures:
+            value = None
+            if "TInfer-Final" in measure.gloss:
+                value = inferred_figure
+            elif measure in (TASK_GIVEN[1], RMSE[1]):
+                value = known_figure
+            cells.append(html.estimate_cell(value, measure.kind) if value is not None else html.Cell(""))
+        yield [*cells, *[html.Cell("")] * (width - len(cells))]
 
 
 def _criteria_table(groups: Sequence[Group]) -> str:
-    """TInfer-Final of every method by every criterion, folded away."""
+    """Figures of every method with the task inferred by every criterion (TInfer-Final), folded away."""
     regression = _regression(groups)
     names = criteria_of([run for group in groups for run in group.results])
     if len(names) < 2:
@@ -101,7 +129,7 @@ def _criteria_table(groups: Sequence[Group]) -> str:
     kind: Kind = "mse" if regression else "percent"
     columns = []
     for name in names:
-        values = [estimate(group.results, inferred(name, regression=regression)) for group in groups]
+        values = [estimate(group.results, _inferred(name, regression)) for group in groups]
         columns.append((values, _best(values, Measure(tinfer(name), name, kind, "", not regression))))
     rows = [
         [
@@ -110,10 +138,10 @@ def _criteria_table(groups: Sequence[Group]) -> str:
         ]
         for i, group in enumerate(groups)
     ]
-    headers = ("Method", *(f"TInfer {name}" for name in names))
-    table = html.table(headers, rows, sortable=True).replace('class="panel scroll"', 'class="scroll"')
+    headers = ("Method", *names)
+    table = html.inside(html.table(headers, rows, sortable=True, css="dense"))
     meanings = "; ".join(f"{name}: {TITLES[name]}" for name in names if name in TITLES)
-    title = f"{'Squared error' if regression else 'Accuracy'} with the task inferred, by every criterion"
+    title = f"{'RMSE' if regression else 'Accuracy'} with the task inferred, by every criterion"
     return html.details(title, f'{table}<p class="note">{escape(meanings)}.</p>' if meanings else table)
 
 
@@ -130,14 +158,15 @@ def _winners(groups: Sequence[Group], common: str | None) -> str:
                 f" and {len(best) - 3} more" if len(best) > 3 else ""
             )
             order = "Highest" if measure.higher_is_better else "Lowest"
-            cards.append(html.Card(f"{order} {measure.label}", mean, unit.strip(), names))
+            label = f"{order}: {measure.label[0].lower() if measure.label[1].islower() else measure.label[0]}"
+            cards.append(html.Card(label + measure.label[1:], mean, unit.strip(), names, measure.gloss))
     return html.cards(cards) if cards else ""
 
 
 def _headline_measures(groups: Sequence[Group], common: str | None) -> list[Measure]:
     regression = _regression(groups)
     by_default = [headline_measure(common, regression=regression)] if common else []
-    return [*by_default, MSE[1]] if regression else [*by_default, *TASK_GIVEN[1:3]]
+    return [*by_default, RMSE[1]] if regression else [*by_default, *TASK_GIVEN[1:3]]
 
 
 def _measures(groups: Sequence[Group], common: str | None) -> list[Measure]:
@@ -145,29 +174,38 @@ def _measures(groups: Sequence[Group], common: str | None) -> list[Measure]:
     regression = _regression(groups)
     by_default = [headline_measure(common, regression=regression)] if common else []
     kind: Kind = "mse" if regression else "percent"
-    inputs_alone = Measure(inferred(REFERENCE, regression=regression), _REFERENCE, kind, "", not regression)
+    inputs_alone = Measure(_inferred(REFERENCE, regression), _REFERENCE, kind, "", not regression)
     measures = by_default if common == REFERENCE else [*by_default, inputs_alone]
     if regression:
         right = [Measure(right_task(common), "Right task, %", "percent", "")] if common else []
-        measures = [*measures, *right, *MSE[:2]]
+        measures = [*measures, *right, *RMSE[:2]]
     else:
         measures = [*measures, *TASK_GIVEN[:3]]
     return [m for m in measures if any(estimate(group.results, m.number) for group in groups)]
 
 
+def _inferred(name: str, regression: bool) -> Number:
+    number = inferred(name, regression=regression)
+    return root(number) if regression else number
+
+
 def _drawing(groups: Sequence[Group], common: str | None, prefix: str) -> str:
+    """The same figures as in the cards and the table, with lines for the joint model and for guessing."""
     regression = _regression(groups)
-    given, by_default = (MSE if regression else TASK_GIVEN)[1], headline_measure(common, regression=regression)
+    given, by_default = (RMSE if regression else TASK_GIVEN)[1], headline_measure(common, regression=regression)
+    names = {given: "task known (TGiven)", by_default: "task inferred (TInfer)"}
     rows: dict[str, dict[str, Estimate | None]] = {}
     for group in groups:
         own = _exception(group, common)
         name = f"{group.label} by {own}" if own else group.label
         label = name if name not in rows else f"{name}, {group.first.network}"
-        rows[label] = {m.label: estimate(group.results, m.number) for m in (given, by_default)}
+        rows[label] = {names[m]: estimate(group.results, m.number) for m in (given, by_default)}
+    lines = {label: figure.mean for label, figure, _ in _simple(groups) if figure is not None}
     drawn = comparison_figure(
-        rows, label="mean squared error" if regression else "accuracy in %", log=regression, theme=PAGE
+        rows, label="RMSE" if regression else "accuracy in %", log=regression, lines=lines, theme=PAGE
     )
-    caption = f"After the last task, with the task known (TGiven) and inferred (TInfer).{_how_inferred(groups, common)}"
+    caption = f"After the last task, with the task known and with the task inferred.{_how_inferred(groups, common)}"
+    caption += " Dotted: simple models and guessing, task unknown." if lines else ""
     return html.figure(inline_svg(drawn, prefix, escape(caption)), "Comparison", caption, wide=True)
 
 
@@ -177,6 +215,13 @@ def _best(values: Sequence[Estimate | None], measure: Measure) -> set[int]:
         return set()
     target = (max if measure.higher_is_better else min)(means.values())
     return {i for i, mean in means.items() if mean == target}
+
+
+def _saves(group: Group) -> bool:
+    """Whether a method stores less than a posterior for each task."""
+    counts = group.first.parameters
+    whole = counts.posterior if counts else None
+    return bool(counts and counts.trained and whole and counts.trained / whole <= group.first.num_tasks)
 
 
 def _memory(group: Group) -> html.Cell:

@@ -5,7 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from metareplay.experiments.results import Results
-from metareplay.report.base import VARIANCE, Measure, Number, estimate, inferred_error, right_task, tinfer
+from metareplay.report.base import (
+    VARIANCE,
+    Measure,
+    Number,
+    estimate,
+    inferred_error,
+    right_label,
+    right_task,
+    root,
+    tinfer,
+)
 
 PAPER: dict[str, str] = {
     "ent": "the task whose prediction has the lowest entropy",
@@ -65,20 +75,27 @@ def headline_criterion(runs: Sequence[Results]) -> str | None:
 
 
 def headline_number(common: str | None) -> Number:
-    """A run's figure by the common criterion or, if it has none, by its own."""
+    """A run's figure by the common criterion or, if it has none, by its own; right labels where tasks share them."""
 
     def number(results: Results) -> float | None:
         name = common if common is not None and _has(results, common) else headline_criterion([results])
-        return None if name is None else inferred(name, regression=results.regression)(results)
+        if name is None:
+            return None
+        labels = right_label(name)(results)
+        return inferred(name, regression=results.regression)(results) if labels is None else labels
 
     return number
 
 
 def headline_measure(common: str | None, *, regression: bool) -> Measure:
-    """TInfer-Final by the common criterion or, for a run that does not have it, by its own."""
-    label = f"{'MSE ' if regression else ''}TInfer-Final{f' ({common})' if common else ''}"
-    meaning = f"{'Squared error' if regression else 'Accuracy'} after the last task, with the task inferred."
-    return Measure(headline_number(common), label, "mse" if regression else "percent", meaning, not regression)
+    """The figure with the task inferred by the common criterion or, for a run that does not have it, by its own."""
+    number, by = headline_number(common), f", {common}" if common else ""
+    if regression:
+        meaning = "Root mean squared error, in the units of the targets, after the last task, with the task inferred."
+        gloss = f"root of MSE TInfer-Final{by}"
+        return Measure(root(number), "RMSE, task inferred", "mse", meaning, False, gloss)
+    meaning = "Accuracy after the last task, with the task inferred."
+    return Measure(number, "Task inferred", "percent", meaning, gloss=f"TInfer-Final{by}")
 
 
 def grouped(criteria: Sequence[str], default: str | None) -> list[tuple[str, list[str]]]:

@@ -20,6 +20,8 @@ class Cell(NamedTuple):
     best: bool = False
     meaning: str = ""
     badge: str = ""
+    gloss: str = ""
+    """The paper's name."""
 
 
 class Card(NamedTuple):
@@ -29,6 +31,18 @@ class Card(NamedTuple):
     value: str
     unit: str
     meaning: str
+    gloss: str = ""
+    """The paper's name."""
+
+
+class Bar(NamedTuple):
+    """One bar of a chart: its length in percent of the whole, what is written at it, and whether it is the method."""
+
+    label: str
+    length: float
+    text: str
+    remark: str = ""
+    own: bool = False
 
 
 def estimate_cell(value: Estimate | None, kind: Kind, *, best: bool = False) -> Cell:
@@ -44,8 +58,8 @@ def number_cell(value: float, kind: Kind) -> Cell:
     return Cell(show_number(value, kind), repr(float(value))) if math.isfinite(value) else Cell(MISSING)
 
 
-def text_cell(text: str, meaning: str = "", badge: str = "") -> Cell:
-    return Cell(text, text, meaning=meaning, badge=badge)
+def text_cell(text: str, meaning: str = "", badge: str = "", gloss: str = "") -> Cell:
+    return Cell(text, text, meaning=meaning, badge=badge, gloss=gloss)
 
 
 Rows = Iterable[Sequence[Cell]]
@@ -59,24 +73,43 @@ def table(headers: Sequence[str], rows: Rows, *, sortable: bool = False, css: st
 def grouped_table(
     headers: Sequence[str], groups: Iterable[tuple[str, Rows]], *, sortable: bool = False, css: str = ""
 ) -> str:
-    """The same with rows in groups that have titles and are sorted apart; a group without a title is not headed."""
+    """The same with rows in groups that have titles and are sorted apart; a group without a title is not headed.
+
+    On a phone the rows of a table with many columns are shown as lists.
+    """
     heads = "".join(_head(header, sortable) for header in headers)
-    bodies = "".join(_group(title, rows, len(headers)) for title, rows in groups)
-    classes = " ".join(filter(None, ("sortable" if sortable else "", css)))
+    bodies = "".join(_group(title, rows, headers) for title, rows in groups)
+    classes = " ".join(filter(None, ("sortable" if sortable else "", "many" if len(headers) > 3 else "", css)))
     names = f' class="{classes}"' if classes else ""
     content = f"<thead><tr>{heads}</tr></thead>{bodies}"
     return f'<div class="panel scroll"><table{names}>{content}</table></div>'
 
 
-def _group(title: str, rows: Rows, columns: int) -> str:
-    head = f'<tr class="group"><th scope="rowgroup" colspan="{columns}">{escape(title)}</th></tr>\n' if title else ""
-    body = "\n".join(f"<tr>{_cell(row[0], 'th')}{''.join(_cell(cell, 'td') for cell in row[1:])}</tr>" for row in rows)
-    return f"<tbody>\n{head}{body}\n</tbody>"
+def _group(title: str, rows: Rows, headers: Sequence[str]) -> str:
+    head = f'<tr class="group"><th scope="rowgroup" colspan="{len(headers)}">{escape(title)}</th></tr>\n'
+    lines = []
+    for first, *cells in rows:
+        values = "".join(_cell(cell, "td", header) for cell, header in zip(cells, headers[1:], strict=True))
+        lines.append(f"<tr>{_cell(first, 'th')}{values}</tr>")
+    body = "\n".join(lines)
+    return f"<tbody>\n{head if title else ''}{body}\n</tbody>"
+
+
+def inside(table: str) -> str:
+    """A table for a box that has a frame already."""
+    return table.replace('class="panel scroll"', 'class="scroll"')
 
 
 def cards(items: Iterable[Card]) -> str:
     """Headline figures as cards."""
     return f'<ul class="cards">{"".join(_card(item) for item in items)}</ul>'
+
+
+def bars(title: str, unit: str, rows: Iterable[Bar]) -> str:
+    """A chart of horizontal bars, with what they measure."""
+    lines = "".join(_bar(row) for row in rows)
+    words = f"<figcaption><b>{escape(title)}</b> {escape(unit)}</figcaption>"
+    return f'<figure class="panel">{words}<ul class="bars">{lines}</ul></figure>\n'
 
 
 def figure(svg: str, title: str, caption: str, *, wide: bool = False) -> str:
@@ -134,22 +167,37 @@ def _head(header: str, sortable: bool) -> str:
     return f'<th scope="col" aria-sort="none"><button type="button">{escape(header)}</button></th>'
 
 
-def _cell(cell: Cell, tag: str) -> str:
+def _cell(cell: Cell, tag: str, header: str = "") -> str:
     css = "best" if cell.best else "long" if tag == "th" and len(cell.text) > _LONG else ""
     attributes = (
         f' data-sort="{escape(cell.sort)}"'
         + (f' class="{css}"' if css else "")
         + (' scope="row"' if tag == "th" else "")
+        + (f' data-label="{escape(header)}"' if header and cell.text else "")
     )
     error = f' <span class="error">± {escape(cell.error)}</span>' if cell.error else ""
     meaning = f'<span class="meaning">{escape(cell.meaning)}</span>' if cell.meaning else ""
     badge = f' <span class="badge">{escape(cell.badge)}</span>' if cell.badge else ""
+    badge += f' <span class="gloss">{escape(cell.gloss)}</span>' if cell.gloss else ""
     return f"<{tag}{attributes}>{escape(cell.text)}{badge}{error}{meaning}</{tag}>"
 
 
 def _card(card: Card) -> str:
     unit = f" <small>{escape(card.unit)}</small>" if card.unit else ""
+    gloss = f' <span class="gloss">{escape(card.gloss)}</span>' if card.gloss else ""
     return (
-        f'<li><span class="label">{escape(card.label)}</span><span class="value">{escape(card.value)}{unit}</span>'
+        f'<li><span class="label">{escape(card.label)}</span>{gloss}'
+        f'<span class="value">{escape(card.value)}{unit}</span>'
         f'<span class="why">{escape(card.meaning)}</span></li>'
+    )
+
+
+def _bar(bar: Bar) -> str:
+    remark = f"<small>{escape(bar.remark)}</small>" if bar.remark else ""
+    own = ' class="own"' if bar.own else ""
+    length = min(max(bar.length, 0.0), 100.0)
+    return (
+        f'<li{own}><span class="what">{escape(bar.label)} {remark}</span>'
+        f'<span class="track"><span style="width:{length:.2f}%"></span></span>'
+        f'<span class="number">{escape(bar.text)}</span></li>'
     )

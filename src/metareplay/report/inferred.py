@@ -4,12 +4,28 @@ import math
 from html import escape
 
 from metareplay.report import html
-from metareplay.report.base import MISSING, batch_wise, estimate, inferred_error, right_task, task_names, tinfer
+from metareplay.report.base import (
+    MISSING,
+    Kind,
+    Number,
+    batch_wise,
+    estimate,
+    explained,
+    inferred_error,
+    right_label,
+    right_task,
+    root,
+    task_names,
+    tinfer,
+)
 from metareplay.report.criteria import REMARKS, TITLES, criteria_of, grouped, stated_default
 from metareplay.report.pictures import confusion_pictures, strangeness_picture
 from metareplay.report.reliance import Column, columns_by_task
 from metareplay.report.runs import Group
 from metareplay.report.sections import MOST_ROWS
+
+KINDS: dict[str, Kind] = {"RMSE": "mse", "R²": "share"}
+"""Formats of columns that are not percentages."""
 
 
 def which_task(group: Group, prefix: str) -> str:
@@ -27,7 +43,16 @@ def which_task(group: Group, prefix: str) -> str:
     if pictures := "".join(others):
         title = f"Tasks inferred by the other criteria ({len(others) - 1})"
         content += html.details(title, f'<div class="figures">{pictures}</div>')
-    return f"<h3>Which task is it?</h3>{content}"
+    note = _guessing(group) if criteria else ""
+    return f"<h3>Which task is it?</h3>{content}{note}"
+
+
+def _guessing(group: Group) -> str:
+    """What the figures are to be compared with, and what the paper calls them."""
+    words = [f"Right task: guessing reaches {100 / group.first.num_tasks:.0f} %."]
+    if not group.regression:
+        words.insert(0, "Each input: accuracy with the task inferred from that input alone, the paper's TInfer-Final.")
+    return f'<p class="note">{escape(" ".join(words))}</p>'
 
 
 def known_or_unknown(group: Group, prefix: str) -> str:
@@ -42,10 +67,10 @@ def _criteria_table(group: Group, criteria: list[str]) -> str:
     runs, default = group.results, stated_default(group.results)
     size = group.first.batch_wise_size
     if group.regression:
-        columns = [(inferred_error, "MSE"), (right_task, "Right task, %")]
+        columns = [(_root_error, "RMSE"), (_explained_error, "R²"), (right_task, "Right task, %")]
     else:
         batches = [(batch_wise, f"Batches of {size}" if size else "Batches")] if group.batch_wise else []
-        columns = [(tinfer, "Each input"), *batches, (right_task, "Right task")]
+        columns = [(tinfer, "Each input"), (right_label, "Right label"), *batches, (right_task, "Right task")]
     columns = [
         (figure, label)
         for figure, label in columns
@@ -57,7 +82,7 @@ def _criteria_table(group: Group, criteria: list[str]) -> str:
             [
                 html.text_cell(name, badge="default" if name == default else REMARKS.get(name, "")),
                 *(
-                    html.estimate_cell(estimate(runs, figure(name)), "mse" if label == "MSE" else "percent")
+                    html.estimate_cell(estimate(runs, figure(name)), KINDS.get(label, "percent"))
                     for figure, label in columns
                 ),
             ]
@@ -66,8 +91,16 @@ def _criteria_table(group: Group, criteria: list[str]) -> str:
         groups.append((title, rows))
     if len(groups) == 1 or default is not None:
         groups[0] = ("", groups[0][1])  # the default has its mark, a single group needs no title
-    head = "Task inferred by" if group.regression else "Task inferred by, %"
+    head = "Task inferred by" if group.regression else "Task inferred by, %"  # TInfer-Final of the paper
     return html.grouped_table((head, *(label for _, label in columns)), groups, sortable=True)
+
+
+def _root_error(criterion: str) -> Number:
+    return root(inferred_error(criterion))
+
+
+def _explained_error(criterion: str) -> Number:
+    return explained(inferred_error(criterion))
 
 
 def _reliance_table(group: Group) -> str:
@@ -84,7 +117,7 @@ def _reliance_table(group: Group) -> str:
     note = f'<p class="note">{meanings}.</p>'
     if len(rows) > MOST_ROWS:
         title = f"How far each of the {len(rows)} tasks can be relied on"
-        return html.details(title, table.replace('class="panel scroll"', 'class="scroll"') + note)
+        return html.details(title, html.inside(table) + note)
     return table + note
 
 

@@ -9,12 +9,15 @@ from metareplay.files import write_atomically
 from metareplay.report import html
 from metareplay.report.comparison import comparison
 from metareplay.report.inferred import known_or_unknown, which_task
+from metareplay.report.labels import which_label
 from metareplay.report.pictures import pictures, predictive_pictures
 from metareplay.report.runs import Group, find_runs, group_runs
 from metareplay.report.sections import description, headline, how_to_repeat, results_table
+from metareplay.report.verdict import verdict
+from metareplay.report.yardsticks import beside_simple_models
 
 _FOOTER = (
-    "Written by metareplay. TGiven: the task is known at test time; TInfer: it is inferred from the input. "
+    "Written by metareplay. In grey the paper's names: TGiven, the task is known at test time; TInfer, it is inferred. "
     "The page holds everything it shows and fetches nothing."
 )
 
@@ -50,8 +53,11 @@ def _single(group: Group) -> tuple[str, str, str]:
 
 def _method(group: Group, prefix: str) -> str:
     parts = (
+        verdict(group),
         headline(group),
+        beside_simple_models(group),
         predictive_pictures([group], prefix),
+        which_label(group, prefix),
         which_task(group, prefix),
         known_or_unknown(group, prefix),
         results_table(group),

@@ -9,7 +9,7 @@ from metareplay.report.figures.drawings import DRAWINGS, Drawing
 from metareplay.report.runs import Group
 
 PREDICTIVE = ("regression", "boundaries", "maps", "samples")
-INFERRED = ("confusion", "strangeness")
+INFERRED = ("confusion", "labels", "strangeness")
 
 
 def pictures(group: Group, prefix: str) -> str:
@@ -25,6 +25,11 @@ def pictures(group: Group, prefix: str) -> str:
 def confusion_pictures(group: Group, prefix: str) -> list[str]:
     """Which task was taken for which, by criterion, that of the headline first."""
     return [_picture(drawing, prefix) for drawing in DRAWINGS["confusion"].draw([group], PAGE)]
+
+
+def label_picture(group: Group, prefix: str) -> str:
+    """Which label was taken for which."""
+    return "".join(_picture(drawing, prefix) for drawing in DRAWINGS["labels"].draw([group], PAGE))
 
 
 def strangeness_picture(group: Group, prefix: str) -> str:

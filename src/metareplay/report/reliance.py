@@ -29,6 +29,19 @@ def task_calibration_error(results: Results) -> float | None:
     return None if results.task_probabilities is None else results.task_probabilities.calibration_error
 
 
+def label_calibration_error(results: Results) -> float | None:
+    """Of the probabilities of labels, with the task inferred, in percent."""
+    return None if results.answers is None else results.answers.calibration_error
+
+
+def interval_coverage(results: Results) -> float | None:
+    """Targets within their prediction intervals, with the task inferred if it can be, in percent."""
+    answers = results.answers
+    if answers is None:
+        return None
+    return answers.coverage_given if answers.coverage is None else answers.coverage
+
+
 def false_rejections(results: Results) -> float | None:
     """Test inputs taken for unknown, in percent, mean over tasks."""
     shares = results.unknown.false_rejections if results.unknown else []
@@ -49,8 +62,13 @@ def aurocs(runs: Sequence[Results]) -> dict[str, Estimate]:
 
 
 def reliance_line(runs: Sequence[Results]) -> str | None:
-    """Calibration of task probabilities, false rejections and AUROC in one line; None if there are none."""
+    """Calibration of labels, intervals and tasks, false rejections and AUROC in one line; None if there are none."""
     parts = []
+    labels, inside = estimate(runs, label_calibration_error), estimate(runs, interval_coverage)
+    if labels is not None:
+        parts.append(f"calibration error of labels {show(labels, 'percent')} %")
+    if inside is not None:
+        parts.append(f"{show(inside, 'percent')} % of targets within their intervals")
     calibration, rejected = estimate(runs, task_calibration_error), estimate(runs, false_rejections)
     if calibration is not None:
         parts.append(f"calibration error of task probabilities {show(calibration, 'percent')} %")

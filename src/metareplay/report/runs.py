@@ -17,7 +17,7 @@ from metareplay.experiments.results import FILE, Results, read_results
 from metareplay.files import yaml_problem
 
 _NOT_A_RUN = {"model", "checkpoint"}
-_NO_VARIANT = {"seed", "seeds", "out", "data_dir", "jobs"}  # keys in which runs of one method may differ
+_NO_VARIANT = {"seed", "seeds", "out", "data_dir", "jobs", "references"}  # keys in which runs of one method may differ
 
 Tensors = dict[str, NDArray[np.floating]]
 Setting = tuple[tuple[str, str], ...]

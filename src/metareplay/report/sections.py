@@ -13,15 +13,19 @@ from metareplay.report import html
 from metareplay.report.base import (
     CALIBRATION,
     MSE,
+    RMSE,
     TASK_GIVEN,
     Estimate,
     Kind,
+    Measure,
     Number,
     batch_wise,
     estimate,
+    explained,
     fine_tuned_row,
     mean_and_error,
     mean_matrix,
+    right_label,
     right_task,
     show,
     show_bytes,
@@ -29,9 +33,17 @@ from metareplay.report.base import (
     task_names,
     training_seconds,
 )
-from metareplay.report.criteria import TITLES, headline_criterion, headline_measure
-from metareplay.report.reliance import aurocs, bytes_per_task, false_rejections, task_calibration_error
+from metareplay.report.criteria import TITLES, headline_criterion, headline_measure, headline_number
+from metareplay.report.reliance import (
+    aurocs,
+    bytes_per_task,
+    false_rejections,
+    interval_coverage,
+    label_calibration_error,
+    task_calibration_error,
+)
 from metareplay.report.runs import Group
+from metareplay.report.yardsticks import yardsticks
 
 SCENARIOS = {
     "task": "each task has its own classes and is known at test time",
@@ -47,26 +59,48 @@ def headline(group: Group) -> str:
     """The cards at the top: results, what they can be relied on for, and costs."""
     runs, regression = group.results, group.regression
     name = headline_criterion(runs)
-    given = MSE[1:2] if regression else TASK_GIVEN[1:3]
-    items = [_card(estimate(runs, m.number), m.label, m.kind, m.meaning) for m in given]
+    given = RMSE[1:2] if regression else TASK_GIVEN[1:3] if group.first.num_tasks > 1 else TASK_GIVEN[1:2]
+    items = [_measured(runs, m) for m in given]
+    if regression:
+        items.append(_explained(runs, name))
     if name is not None:
         items = [*_inferred_cards(group, name), *items]
     return html.cards(item for item in (*items, *_reliance_cards(runs), *_costs(group)) if item is not None)
+
+
+def _measured(runs: Sequence[Results], measure: Measure, meaning: str = "") -> html.Card | None:
+    value = estimate(runs, measure.number)
+    return _card(value, measure.label, measure.kind, meaning or measure.meaning, measure.gloss)
+
+
+def _explained(runs: Sequence[Results], name: str | None) -> html.Card | None:
+    """R² with the task known, and inferred."""
+    inferred = estimate(runs, explained(headline_number(name))) if name else None
+    also = "" if inferred is None else f" With the task inferred: {show(inferred, 'share')}."
+    meaning = f"Share of the targets' variance, over all tasks, that is explained with the task known.{also}"
+    return _card(estimate(runs, explained(MSE[1].number)), "R²", "share", meaning)
 
 
 def _inferred_cards(group: Group, name: str) -> list[html.Card | None]:
     """Figures with the task inferred by the headline's criterion."""
     runs, regression = group.results, group.regression
     measure = headline_measure(name, regression=regression)
-    what = "Squared error" if regression else "Accuracy"
+    what = "Root mean squared error" if regression else "Accuracy"
     how = f"{what} after the last task, task unknown: {TITLES.get(name, name)}."
-    cards = [_card(estimate(runs, measure.number), measure.label, measure.kind, how)]
-    if regression:
+    if estimate(runs, right_label(name)) is not None:
+        how = f"Right labels after the last task, whichever task they came from; task unknown, by {name}."
+        measure = measure._replace(label="Right label", gloss=f"task inferred, {name}")
+    cards = [_measured(runs, measure, how)]
+    if regression or group.first.scenario == "domain":
         how = f"Share of inputs assigned to the right task, by {name}."
+        if group.first.num_tasks > 1:
+            how += f" Guessing reaches {100 / group.first.num_tasks:.0f} %."
         cards.append(_card(estimate(runs, right_task(name)), "Right task", "percent", how))
     elif group.batch_wise:
-        how = f"The same when {group.first.batch_wise_size or 'several'} inputs of one task are judged together."
-        cards.append(_card(estimate(runs, batch_wise(name)), f"Batch-wise ({name})", "percent", how))
+        size = group.first.batch_wise_size
+        how = f"The same when {size or 'several'} inputs of one task are judged together."
+        label = f"Task inferred, {size} at once" if size else "Task inferred, in batches"
+        cards.append(_card(estimate(runs, batch_wise(name)), label, "percent", how, f"batch-wise, {name}"))
     return cards
 
 
@@ -78,30 +112,34 @@ def _reliance_cards(runs: Sequence[Results]) -> Iterator[html.Card | None]:
         meaning = f"Lowest of {len(by_kind)} kinds of strangers ({kind}) against test inputs"
         meaning += "." if rejected is None else f", of which {show(rejected, 'percent')} % are falsely rejected."
         yield html.Card("Unknown inputs", f"{lowest.mean:.3f}", "AUROC", meaning)
+    meaning = "Targets within their 95 % prediction intervals."
+    yield _card(estimate(runs, interval_coverage), "Coverage", "percent", meaning)
+    meaning = "Calibration error: mean gap between a label's probability and how often it is right, task inferred."
+    yield _card(estimate(runs, label_calibration_error), "Label probabilities", "percent", meaning, "ECE")
     meaning = "Calibration error: mean gap between an inferred task's probability and how often it is right."
     yield _card(estimate(runs, task_calibration_error), "Task probabilities", "percent", meaning)
 
 
 def results_table(group: Group) -> str:
-    """Figures with the task known, with what they mean, beside those of each task."""
+    """Figures with the task known, with what they mean, and those of each task."""
     runs = group.results
     rows = [
-        [html.text_cell(m.label, m.meaning), html.estimate_cell(value, m.kind)]
-        for m in (MSE[:2] if group.regression else (*TASK_GIVEN, CALIBRATION))
+        [html.text_cell(m.label, m.meaning, gloss=m.gloss), html.estimate_cell(value, m.kind)]
+        for m in (RMSE[:2] if group.regression else (*TASK_GIVEN, CALIBRATION))
         if (value := estimate(runs, m.number)) is not None
     ]
-    known = html.table(("Error" if group.regression else "All tasks", "MSE" if group.regression else "%"), rows)
+    known = html.table(("Error" if group.regression else "All tasks", "RMSE" if group.regression else "%"), rows)
     tasks = _tasks_table(group)
     if tasks and group.first.num_tasks <= MOST_ROWS:
-        content = f'<div class="tables">{known}{tasks}</div>'
+        content = f'<div class="spaced">{tasks}<div class="narrow">{known}</div></div>'
     else:
         content = f'<div class="spaced">{known}</div>{_folded(group, tasks)}'
-    return f"<h3>Task known</h3>{content}{_before_fine_tuning(group)}"
+    return f"<h3>Each task, if it is known</h3>{content}{_before_fine_tuning(group)}"
 
 
 def _folded(group: Group, table: str) -> str:
     title = f"Each of the {group.first.num_tasks} tasks"
-    return html.details(title, table.replace('class="panel scroll"', 'class="scroll"')) if table else ""
+    return html.details(title, html.inside(table)) if table else ""
 
 
 def _before_fine_tuning(group: Group) -> str:
@@ -130,22 +168,35 @@ def _before(figure: Callable[[FinalFigures], float | None]) -> Number:
 
 
 def _tasks_table(group: Group) -> str:
-    """Each task right after it was learned and at the end."""
+    """Each task right after it was learned and at the end, beside simple models that are not told the task."""
     names = task_names(group.first)
     matrix = mean_matrix([run.tgiven_matrix for run in group.results], len(names))
     if matrix is None:
         return ""
     tuned = fine_tuned_row(group.results)
     last = matrix[-1] if tuned is None else tuned
+    first = np.diagonal(matrix)
     kind: Kind = "mse" if group.regression else "percent"
-    unit = "MSE" if group.regression else "%"
+    unit = "RMSE" if group.regression else "%"
+    sticks = [stick for stick in yardsticks(group.results) if stick.by_task is not None]
+    columns = [first, last, *(stick.by_task for stick in sticks if stick.by_task is not None)]
+    if group.regression:
+        columns = [np.sqrt(column) for column in columns]
+    columns.insert(2, columns[1] - columns[0])
     rows = [
-        [html.Cell(name, str(task)), *(html.number_cell(value, kind) for value in (during, final, final - during))]
-        for task, (name, during, final) in enumerate(zip(names, np.diagonal(matrix), last, strict=True))
+        [html.Cell(name, str(task)), *(html.number_cell(column[task], kind) for column in columns)]
+        for task, name in enumerate(names)
     ]
     end = "At the end" if tuned is None else "After fine-tuning"
-    headers = ("Task", f"After learning it, {unit}", f"{end}, {unit}", "Change")
-    return html.table(headers, rows, sortable=True)
+    headers = ("Task", f"When learned, {unit}", f"{end}, {unit}", "Change", *(stick.short for stick in sticks))
+    models = [f"{stick.short}: {_lowered(stick.label)}" for stick in sticks if stick.label != stick.short]
+    words = f"{'; '.join(models)}. Simple models are not told the task." if models else ""
+    note = f'<p class="note">{escape(words)}</p>' if words else ""
+    return html.table(headers, rows, sortable=True) + note
+
+
+def _lowered(words: str) -> str:
+    return f"{words[0].lower()}{words[1:]}"
 
 
 def how_to_repeat(group: Group) -> str:
@@ -172,9 +223,7 @@ def how_to_repeat(group: Group) -> str:
         "<h3>Repeat it</h3>"
         + html.code("\n".join(shlex.join(words) for words in commands), css="panel")
         + html.details("Configuration (config.yaml)", others + config)
-        + html.details(
-            "Environment", html.table(("", ""), rows, css="words").replace('class="panel scroll"', 'class="scroll"')
-        )
+        + html.details("Environment", html.inside(html.table(("", ""), rows, css="words")))
     )
 
 
@@ -190,12 +239,15 @@ def description(group: Group) -> str:
 def _costs(group: Group) -> Iterator[html.Card]:
     counts = group.first.parameters or ParameterCounts()
     trained, whole = counts.trained, counts.posterior or counts.main_network
-    if trained and whole:
+    size = estimate(group.results, bytes_per_task)
+    stored = "" if size is None else f"Statistics: {show_bytes(size.mean)} per task."
+    if trained and whole and trained / whole <= group.first.num_tasks:  # else there is nothing that it saves
         whose = "the posterior of a single task" if counts.posterior else "the main network"
-        meaning = f"{trained:,.0f} numbers are trained for all tasks; {whose} has {whole:,.0f}."
-        size = estimate(group.results, bytes_per_task)
-        meaning += "" if size is None else f" Statistics: {show_bytes(size.mean)} per task."
+        meaning = f"{trained:,.0f} numbers are trained for all tasks; {whose} has {whole:,.0f}. {stored}".strip()
         yield html.Card("Memory", f"{trained / whole:.2f}×", "", meaning)
+    elif size is not None:
+        meaning = "Statistics that are stored about a task, to infer it and to recognise strangers; never examples."
+        yield html.Card("Stored per task", show_bytes(size.mean), "", meaning)
     seconds = estimate(group.results, training_seconds)
     if seconds is not None:
         yield html.Card(
@@ -206,13 +258,12 @@ def _costs(group: Group) -> Iterator[html.Card]:
         )
 
 
-def _card(value: Estimate | None, label: str, kind: Kind, meaning: str) -> html.Card | None:
+def _card(value: Estimate | None, label: str, kind: Kind, meaning: str, gloss: str = "") -> html.Card | None:
     if value is None:
         return None
     mean, error = mean_and_error(value, kind)
-    return html.Card(
-        label, mean, f"{f'± {error}' if error else ''} {'%' if kind == 'percent' else ''}".strip(), meaning
-    )
+    unit = f"{f'± {error}' if error else ''} {'%' if kind == 'percent' else ''}".strip()
+    return html.Card(label, mean, unit, meaning, gloss)
 
 
 def _plain(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Tables for the terminal, and the summary of several seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.table import Table
@@ -10,6 +10,7 @@ from metareplay.errors import DataError
 from metareplay.experiments.results import ParameterCounts, Results
 from metareplay.report.base import (
     MSE,
+    RMSE,
     TASK_GIVEN,
     Kind,
     Measure,
@@ -17,8 +18,11 @@ from metareplay.report.base import (
     batch_wise,
     estimate,
     estimate_of,
+    explained,
     inferred_error,
+    right_label,
     right_task,
+    root,
     show,
     tinfer,
 )
@@ -31,9 +35,11 @@ from metareplay.report.criteria import (
     stated_default,
 )
 from metareplay.report.reliance import reliance_line
+from metareplay.report.yardsticks import yardsticks
 
 _SAME = ("benchmark", "method", "network", "scenario", "problem", "num_tasks")
 _NO_FIGURES = {"schema", "seed", "num_tasks", "batch_wise_size", "parameters", "environment"}
+_LONG = 22  # letters of a name that still fits
 _PAPER_COLUMNS = ("ent", "conf", "agree", "ku")
 
 
@@ -97,7 +103,7 @@ def parameters_line(results: Results) -> str | None:
         return None
     parts = [f"{trained:,.0f} parameters trained"]
     for count, words in ((counts.posterior, "the posterior of one task"), (counts.main_network, "the main network")):
-        if count:
+        if count and trained / count <= results.num_tasks:  # else there is nothing that it saves
             parts.append(f"{trained / count:.2f} times {words} ({count:,.0f})")
     if counts.per_task is not None:
         parts.append(f"{counts.per_task:,.0f} more per task")
@@ -105,61 +111,106 @@ def parameters_line(results: Results) -> str | None:
 
 
 def _columns(runs: Sequence[Results], common: str | None, regression: bool) -> list[Measure]:
-    """The columns of a comparison: with the task known, by the common criterion, by the paper's."""
-    inferred_by = headline_measure(None, regression=regression)._replace(
-        number=headline_measure(common, regression=regression).number,
-        label=f"{'MSE ' if regression else ''}TInfer {common or ''}".strip(),
+    """The columns of a comparison, with the paper's names: task known, by the common criterion, by the paper's."""
+    given = [m._replace(label=m.gloss.removeprefix("root of M").replace("SE ", "RMSE ")) for m in RMSE[:2]]
+    inferred_by = headline_measure(common, regression=regression)._replace(
+        label=f"{'RMSE ' if regression else ''}TInfer {common or ''}".strip(),
     )
     if regression:
         right = [] if common is None else [Measure(right_task(common), "Right task", "percent", "")]
-        return [*MSE[:2], inferred_by, *right]
+        return [*given, inferred_by, *right]
     names = [name for name in criteria_of(runs) if name in _PAPER_COLUMNS and name != common]
-    return [*TASK_GIVEN[:2], inferred_by, *(Measure(tinfer(name), f"TInfer {name}", "percent", "") for name in names)]
+    known = [m._replace(label=m.gloss) for m in TASK_GIVEN[:2]]
+    return [*known, inferred_by, *(Measure(tinfer(name), f"TInfer {name}", "percent", "") for name in names)]
 
 
 def _figures_table(runs: Sequence[Results], title: str, batches: bool) -> Table:
-    regression = runs[0].regression
+    """In plain words, with the paper's names in brackets."""
     table = Table(
         title=title, box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", caption_style="dim", pad_edge=False
     )
     table.caption_justify = "left"
-    table.add_column("Figure", no_wrap=True)
+    table.add_column("", no_wrap=True)
     columns, criteria = _inferred_columns(runs[0], batches), criteria_of(runs)
     columns = [
         column
         for i, column in enumerate(columns)
-        if i == 0 or any(estimate(runs, column[1](name)) is not None for name in criteria)
+        if i == 0 or any(estimate(runs, column.of(name)) is not None for name in criteria)
     ]
-    for header, _, _ in columns:
-        table.add_column(header, justify="right")
-    for figure in MSE[:2] if regression else TASK_GIVEN:
-        value = estimate(runs, figure.number)
-        if value is not None or figure.label != "Backward transfer":
-            table.add_row(figure.label, show(value, figure.kind))
+    for column in columns:
+        table.add_column(column.header, justify="right")
+    _add_known(table, runs)
     default = stated_default(runs)
-    for _, names in grouped(criteria, default):
+    for number, (_, names) in enumerate(grouped(criteria, default)):
         table.add_section()
+        if number == 0:
+            table.add_row("[bold]Task inferred[/] (TInfer-Final)")
         for name in names:
-            label = f"{'MSE ' if regression else ''}TInfer-Final {name}{_remark(name, default)}"
-            cells = [show(estimate(runs, number(name)), kind) for _, number, kind in columns]
-            table.add_row(label, *cells, style="bold" if name == default else None)
+            cells = [show(estimate(runs, column.of(name)), column.kind) for column in columns]
+            table.add_row(f" {name}{_remark(name, default)}", *cells, style="bold" if name == default else None)
+    _add_simple(table, runs)
     table.caption = "\n".join(filter(None, (reliance_line(runs), parameters_line(runs[0]))))
     return table
 
 
-def _inferred_columns(first: Results, batches: bool) -> list[tuple[str, Callable[[str], Number], Kind]]:
-    """The columns of a run's table: heading, the figure of a criterion, and its format."""
-    right: tuple[str, Callable[[str], Number], Kind] = ("Right task %", right_task, "percent")
+def _add_known(table: Table, runs: Sequence[Results]) -> None:
+    """Rows with the task known."""
+    if runs[0].regression:
+        table.add_row("[bold]Task known[/]")
+        for words, error in (("when learned (TGiven-During)", MSE[0]), ("at the end (TGiven-Final)", MSE[1])):
+            figures = (show(estimate(runs, root(error.number)), "mse"), _share(runs, error.number))
+            table.add_row(f" {words}", *figures)
+        return
+    during, final, forgetting, backward = (estimate(runs, figure.number) for figure in TASK_GIVEN)
+    table.add_row("[bold]Task known[/]")
+    table.add_row(" when learned (TGiven-During)", show(during, "percent"))
+    table.add_row(" at the end (TGiven-Final)", show(final, "percent"))
+    table.add_row(" forgetting", show(forgetting, "percent"))
+    if backward is not None:
+        table.add_row(" backward transfer", show(backward, "percent"))
+
+
+def _add_simple(table: Table, runs: Sequence[Results]) -> None:
+    """Rows of what the figures are compared with: simple models that are not told the task, and guessing."""
+    sticks = yardsticks(runs)
+    if sticks:
+        table.add_section()
+    names = list(dict.fromkeys(stick.model for stick in sticks if stick.model))
+    if names:
+        model = names[0] if len(names) == 1 and len(names[0]) < _LONG else "Simple models"
+        table.add_row(f"[bold]{model}[/], task unknown")
+    for stick in sticks:
+        words = f" {stick.data}" if stick.data else stick.label
+        if runs[0].regression:
+            table.add_row(words, show(estimate(runs, root(stick.inferred)), "mse"), _share(runs, stick.inferred))
+        else:
+            table.add_row(words, show(estimate(runs, stick.inferred), "percent"))
+
+
+def _share(runs: Sequence[Results], error: Number) -> str:
+    value = estimate(runs, explained(error))
+    return "" if value is None else show(value, "share")
+
+
+class _Column(NamedTuple):
+    """A column of figures with the task inferred: heading, the figure of a criterion, and its format."""
+
+    header: str
+    of: Callable[[str], Number]
+    kind: Kind
+
+
+def _inferred_columns(first: Results, batches: bool) -> list[_Column]:
+    """The columns of a run's table."""
+    right = _Column("Right task %", right_task, "percent")
     if first.regression:
-        return [("Value", inferred_error, "mse"), right]
+        errors = _Column("RMSE", lambda name: root(inferred_error(name)), "mse")
+        return [errors, _Column("R²", lambda name: explained(inferred_error(name)), "share"), right]
     size = first.batch_wise_size
+    each, label = _Column("Each input %", tinfer, "percent"), _Column("Right label %", right_label, "percent")
     if not batches:
-        return [("Each input %", tinfer, "percent"), right]
-    return [
-        ("Each input %", tinfer, "percent"),
-        (f"Batches of {size} %" if size else "Batches %", batch_wise, "percent"),
-        right,
-    ]
+        return [each, label, right]
+    return [each, label, _Column(f"Batches of {size} %" if size else "Batches %", batch_wise, "percent"), right]
 
 
 def _remark(name: str, default: str | None) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from metareplay.data.base import Place
 from metareplay.data.cells import DETECTED, TextFormat, typed_text
 from metareplay.data.columns import Column, Table, objects
+from metareplay.data.inside import path_inside
 from metareplay.data.readers.parquet import INSTALL_HINT
 from metareplay.errors import DataError
 
@@ -39,7 +40,8 @@ def read_parquet_table(files: Sequence[Path], keep: Sequence[str] = ()) -> Table
             f"the files {', '.join(file.name for file in files)} in {files[0].parent} have different columns"
         ) from error
     kept = {name: table.column(name).to_pylist() for name in keep if name in table.column_names}
-    return replace(from_arrow(table, tuple(places), class_names(table.schema.metadata or {})), kept=kept)
+    names, root = class_names(table.schema.metadata or {}), files[0].parent
+    return replace(from_arrow(table, tuple(places), names, root=root), kept=kept)
 
 
 def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
@@ -52,18 +54,26 @@ def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
 
 
 def from_arrow(
-    table: Any, places: tuple[Place, ...], names: Mapping[str, Sequence[str]], form: TextFormat = DETECTED
+    table: Any,
+    places: tuple[Place, ...],
+    names: Mapping[str, Sequence[str]],
+    form: TextFormat = DETECTED,
+    *,
+    root: Path | None = None,
 ) -> Table:
-    """A pyarrow table's columns; ``form`` says how numbers in text are to be read."""
+    """A pyarrow table's columns; ``form`` says how numbers in text are to be read.
+
+    Images may be named by paths inside ``root``; None: anywhere, for tables that the user made in Python.
+    """
     if table.num_rows == 0:
         raise DataError(
             f"{places[0].text.partition(', ')[0] if places else 'the table'} has no rows; give at least one"
         )
-    columns = {name: _column(table.column(name), names.get(name), form) for name in table.column_names}
+    columns = {name: _column(table.column(name), names.get(name), form, root) for name in table.column_names}
     return Table(columns, places)
 
 
-def _column(column: Any, names: Sequence[str] | None, form: TextFormat) -> Column:
+def _column(column: Any, names: Sequence[str] | None, form: TextFormat, root: Path | None) -> Column:
     from pyarrow import types
 
     kind = column.type
@@ -85,12 +95,17 @@ def _column(column: Any, names: Sequence[str] | None, form: TextFormat) -> Colum
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return typed_text(column.to_pylist(), form)
     if types.is_struct(kind) and {kind.field(index).name for index in range(kind.num_fields)} == {"bytes", "path"}:
-        return Column(
-            "image", objects([None if cell is None else cell["bytes"] or cell["path"] for cell in column.to_pylist()])
-        )
+        return Column("image", objects([None if cell is None else _image(cell, root) for cell in column.to_pylist()]))
     if types.is_binary(kind) or types.is_large_binary(kind):
         return Column("image", objects(column.to_pylist()))
     return Column("other", objects([None] * len(column)))
+
+
+def _image(cell: Mapping[str, Any], root: Path | None) -> bytes | Path | None:
+    """An encoded image, or the file that holds it."""
+    if cell["bytes"] or cell["path"] is None:
+        return cell["bytes"] or None
+    return path_inside(root, str(cell["path"]), "the table")
 
 
 def _seconds(column: Any) -> np.ndarray:

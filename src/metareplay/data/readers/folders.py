@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from metareplay.data.base import Examples, Place, encode_labels, encode_tasks
+from metareplay.data.inside import refuse_outside
 from metareplay.data.readers.images import IMAGE_SUFFIXES, read_pixels
 from metareplay.errors import DataError
 
@@ -25,7 +26,9 @@ class ImageFile(NamedTuple):
 def image_files(root: Path) -> list[Path]:
     """All images below a folder, sorted by path; hidden files and other formats are skipped."""
     files = (path for path in root.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
-    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    found = sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    refuse_outside(root, found)
+    return found
 
 
 def find_images(root: Path, test_root: Path | None = None) -> list[ImageFile]:

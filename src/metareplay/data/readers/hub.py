@@ -5,6 +5,7 @@ from typing import Any
 
 from metareplay.data.base import Place
 from metareplay.data.columns import Table, joined
+from metareplay.data.inside import refuse_paths_of_saved
 from metareplay.data.offline import go_offline, is_offline
 from metareplay.data.readers.arrow import class_names, from_arrow
 from metareplay.data.readers.parquet import INSTALL_HINT, quiet
@@ -36,7 +37,7 @@ def read_hub(name: str) -> Table:
         raise DataError(
             f"cannot load {repository} from the Hugging Face hub ({reason}); check the name and the network"
         ) from error
-    return _table(dataset, name)
+    return _table(dataset, name, Path(datasets.config.HF_CACHE_HOME))
 
 
 def read_saved(folder: Path) -> Table:
@@ -46,6 +47,7 @@ def read_saved(folder: Path) -> Table:
         import pyarrow
     except ImportError as error:
         raise DataError(INSTALL_HINT) from error
+    refuse_paths_of_saved(folder)
     try:
         with quiet():
             dataset = datasets.load_from_disk(str(folder))
@@ -61,22 +63,22 @@ def read_saved(folder: Path) -> Table:
         raise DataError(
             f"cannot read the data set in {folder} ({reason}); the files are truncated or corrupt: copy them again"
         ) from error
-    return _table(dataset, str(folder))
+    return _table(dataset, str(folder), folder)
 
 
-def _table(dataset: Any, name: str) -> Table:
+def _table(dataset: Any, name: str, root: Path) -> Table:
     parts = dict(dataset) if hasattr(dataset, "keys") else {"train": dataset}
     train = parts.get("train") or next(iter(parts.values()))
     test = parts.get("test") or parts.get("validation")
     if test is None or test is train:
-        return _part(train, f"{name}, row ")
-    return joined(_part(train, f"{name}, row "), _part(test, f"{name}, test row "))
+        return _part(train, f"{name}, row ", root)
+    return joined(_part(train, f"{name}, row ", root), _part(test, f"{name}, test row ", root))
 
 
-def _part(dataset: Any, text: str) -> Table:
+def _part(dataset: Any, text: str, root: Path) -> Table:
     table = dataset.with_format("arrow")[:]
     names = class_names(table.schema.metadata or {})
     names |= {
         name: feature.names for name, feature in dataset.features.items() if type(feature).__name__ == "ClassLabel"
     }
-    return from_arrow(table, (Place(text, range(table.num_rows)),), names)
+    return from_arrow(table, (Place(text, range(table.num_rows)),), names, root=root)

@@ -23,6 +23,7 @@ def read_split(files: Sequence[Path], image_column: str, label_column: str, mode
     try:
         import datasets
         import pyarrow
+        import pyarrow.compute
     except ImportError as error:
         raise DataError(INSTALL_HINT) from error
     where = ", ".join(str(file) for file in files)
@@ -43,6 +44,9 @@ def read_split(files: Sequence[Path], image_column: str, label_column: str, mode
                 folder, data_files=names, split="train", cache_dir=scratch, keep_in_memory=True
             )
             _require_columns(table.column_names, (image_column, label_column), where)
+            encoded = table.data.column(image_column)
+            if pyarrow.types.is_struct(encoded.type) and pyarrow.compute.struct_field(encoded, "bytes").null_count:
+                raise DataError(f"{where} names files instead of holding its images; no file outside it is read")
             table = table.cast_column(image_column, datasets.Image(mode=mode))
             labels = torch.tensor(list(table[label_column]), dtype=torch.int64)
             batches = table.select_columns([image_column]).iter(batch_size=1000)  # faster than one row at a time

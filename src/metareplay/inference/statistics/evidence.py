@@ -124,9 +124,11 @@ class Descriptions:
     spaces: Sequence[Space]
 
     @classmethod
-    def of(cls, stored: Sequence[Stored]) -> "Descriptions":
-        """Of all tasks, in order."""
+    def of(cls, stored: Sequence[Stored], layers: Sequence[str] = ()) -> "Descriptions":
+        """Of all tasks, in order; ``layers`` in theirs, since files do not keep the order of what they hold."""
         named = spaces_of(stored[-1]) if stored else []  # the last task is described in all of them
+        position = {layer: index for index, layer in enumerate([INPUTS, *layers])}
+        named.sort(key=lambda space: (space[0], position.get(space[1], len(position))))
         spaces = [
             Space.of(k, layer, [Moments.stored(task, space_name(k, layer)) for task in stored[k:]])
             for k, layer in named

@@ -175,7 +175,7 @@ class StatisticsKeeper:
 
     def width(self) -> int:
         """Features per layer, as many as the other half of the permitted size allows."""
-        layers = len(self.settings.layers or chosen_layers(self.model.network))
+        layers = len(self._layers())
         spaces = max(1, layers * self.settings.networks)
         fitting = int((0.5 * self.settings.megabytes * 2**20 / 4 / spaces * 2) ** 0.5)
         return max(2, min(self.settings.width, fitting))
@@ -252,14 +252,18 @@ class StatisticsKeeper:
         self, stored: Sequence[Stored], x: Tensor, ready: Descriptions | None = None, *, distances: Collection[int] = ()
     ) -> TaskEvidence:
         heads = self.model.heads[: len(stored)]
-        descriptions = ready or Descriptions.of(stored)
+        descriptions = ready or Descriptions.of(stored, self._layers())
         return gather(descriptions, x, heads, self._pass, classes=self.classes, distances=distances)
+
+    def _layers(self) -> Sequence[str]:
+        """The layers whose features are described, in the network's order."""
+        return self.settings.layers or chosen_layers(self.model.network)
 
     def _descriptions(self) -> Descriptions:
         """Prepared once for every state of the store."""
         key = (self.store.version, self.model.num_tasks)
         if self._ready is None or self._ready[:2] != key:
-            self._ready = (*key, Descriptions.of(self.stored()))
+            self._ready = (*key, Descriptions.of(self.stored(), self._layers()))
         return self._ready[2]
 
     def combination(self, evidence: TaskEvidence) -> Combination:

@@ -25,7 +25,7 @@ from metareplay.report.figures.arrays import (
 from metareplay.report.figures.base import Drawing, Kind, mean_remark
 from metareplay.report.figures.boundaries import boundary_figure
 from metareplay.report.figures.canvas import Theme
-from metareplay.report.figures.inferred import confusion, strangeness
+from metareplay.report.figures.inferred import confusion, labels, strangeness
 from metareplay.report.figures.maps import Map, MapRow, boundaries_figure, maps_figure
 from metareplay.report.figures.predictive import Curves, regression_methods_figure
 from metareplay.report.figures.results import learning_curves_figure, matrix_figure
@@ -249,6 +249,7 @@ DRAWINGS: dict[str, Kind] = {
     "curves": Kind("learning curves by loss term", curves),
     "matrix": Kind("accuracy (or error) on each task after each task", matrix),
     "confusion": Kind("true task against inferred task, for each criterion", confusion),
+    "labels": Kind("true label against the answer, task inferred", labels),
     "strangeness": Kind("histograms of known inputs and of strangers, with the threshold for unknown", strangeness),
     "uncertainty": Kind("histograms of uncertainty about own inputs and other tasks' inputs", uncertainty),
     "reliability": Kind("confidence against accuracy", reliability),

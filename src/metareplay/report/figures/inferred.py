@@ -15,6 +15,8 @@ from metareplay.report.figures.uncertainty import share_below, strangeness_figur
 from metareplay.report.runs import Group
 
 KNOWN = "known"
+MOST_LABELS = 60
+"""More labels are not drawn."""
 _PREFIX = "strangeness."
 
 
@@ -31,6 +33,20 @@ def confusion(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
             caption = f"Share in % of each task's inputs (rows) given to each task (columns).{mean_remark(group)}"
             drawn = confusion_figure(shares, names, criterion=name, theme=theme)
             yield Drawing(f"confusion-{name}", f"Tasks inferred by {name}", caption, drawn)
+
+
+def labels(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
+    """True label against the answer, all seeds together."""
+    group = groups[0]
+    known = [run.labels for run in group.results if run.labels is not None and run.labels.confusion]
+    if not known or len(known[0].labels) > MOST_LABELS or any(found.labels != known[0].labels for found in known):
+        return
+    counts = np.sum([np.array(found.confusion, dtype=np.float64) for found in known], axis=0)  # (seeds, C, C) -> (C, C)
+    shares = 100.0 * counts / np.maximum(counts.sum(1, keepdims=True), 1.0)
+    how = "task known" if known[0].task_known else "task inferred"
+    caption = f"Share in % of each label's inputs (rows) that got each label (columns), {how}."
+    drawn = confusion_figure(shares, known[0].labels, of="label", theme=theme)
+    yield Drawing("labels", "Labels", caption, drawn)
 
 
 def strangeness(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:

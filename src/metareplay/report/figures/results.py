@@ -89,11 +89,13 @@ def matrix_figure(matrix: Array, names: Sequence[str], *, error: bool = False, t
     return figure
 
 
-def confusion_figure(shares: Array, names: Sequence[str], *, criterion: str = "", theme: Theme = LIGHT) -> Figure:
-    """Which task the inputs of each task were assigned to: rows the true task, columns the inferred one, in percent."""
+def confusion_figure(
+    shares: Array, names: Sequence[str], *, criterion: str = "", of: str = "task", theme: Theme = LIGHT
+) -> Figure:
+    """What the inputs of each task (or label) were taken for: rows the truth, columns the answer, in percent."""
     title = f"inputs in %\ninferred by {plain([criterion])[0]}" if criterion else "inputs in %"
     figure, axes = _heat_map(shares, _Look(title), theme)
-    _label_matrix(axes, names, "inferred task", "true task", theme)
+    _label_matrix(axes, names, f"inferred {of}" if of == "task" else "answer", f"true {of}", theme)
     return figure
 
 

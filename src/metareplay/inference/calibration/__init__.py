@@ -1,0 +1,1 @@
+"""Honest numbers: what a task's probabilities and intervals are corrected by."""

@@ -1,0 +1,137 @@
+"""Which criteria can tell a model's tasks apart, and what they judge inputs by."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+from torch import Tensor
+
+from metareplay.benchmarks.base import Problem, Scenario, TaskData
+from metareplay.errors import ConfigError
+from metareplay.inference.criteria.base import (
+    Comparison,
+    Contest,
+    Criterion,
+    Evidence,
+    FeatureRequest,
+    LearnedTask,
+    criteria_for,
+    criterion_named,
+)
+from metareplay.inference.networks import TaskNetworks
+from metareplay.inference.settings import InferenceSettings
+from metareplay.inference.statistics.keeper import NAME as STATISTICS
+from metareplay.inference.statistics.keeper import StatisticsKeeper
+from metareplay.inference.statistics.settings import StatisticsSettings
+from metareplay.inference.task_statistics import TaskStatistics
+from metareplay.model import ContinualModel, HeadLayout
+from metareplay.seeding import generator_for
+
+
+class TaskChooser(TaskNetworks):
+    """Compares the tasks by a criterion, with what is stored about them."""
+
+    problem: ClassVar[Problem]
+
+    def __init__(
+        self,
+        model: ContinualModel,
+        settings: InferenceSettings,
+        *,
+        seed: int,
+        scenario: Scenario = Scenario.CLASS,
+        statistics: StatisticsSettings | None = None,
+    ) -> None:
+        super().__init__(model, settings, seed)
+        self.scenario = scenario
+        self.task_statistics = TaskStatistics()
+        """What criteria stored about each task."""
+        self.keeper = StatisticsKeeper(
+            model,
+            statistics or StatisticsSettings(),
+            self.task_statistics,
+            problem=self.problem,
+            seed=seed,
+            batch_size=settings.batch_size,
+        )
+        """What is stored about every task, whatever the criterion."""
+
+    def criteria(self) -> list[Criterion]:
+        """The criteria that apply: none if tasks are known or share one answer, some only if weights can vary."""
+        if self.scenario is Scenario.TASK or self.one_answer or self.model.layout.one_softmax:
+            return []
+        auxiliary = any(self.model.auxiliary_outputs)
+        return criteria_for(self.problem, weight_sets=self.model.family.weight_sets, auxiliary=auxiliary)
+
+    @property
+    def one_answer(self) -> bool:
+        """Whether all tasks are one network with the same outputs."""
+        return self.model.task_map.one_theta and self.model.layout is HeadLayout.SINGLE
+
+    def criterion(self, name: str | None = None) -> Criterion:
+        """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
+        name = self.default_criterion if name is None else name
+        model = self.model
+        return criterion_named(
+            name, self.problem, weight_sets=model.family.weight_sets, auxiliary=any(model.auxiliary_outputs)
+        )
+
+    @property
+    def default_criterion(self) -> str:
+        """By statistics where all tasks have them, else the paper's."""
+        paper = next(criterion for criterion in criteria_for(self.problem) if not criterion.reads_statistics)
+        return "stats" if self.keeper.available else paper.name
+
+    def learned_without(self, criterion: Criterion) -> list[int]:
+        """The tasks for which a criterion lacks the statistics it needs, e.g. because it was registered later."""
+        name = STATISTICS if criterion.reads_statistics else criterion.name
+        needs = criterion.reads_statistics or criterion.fit is not None
+        stored = self.task_statistics.of(name, self.model.num_tasks)
+        return [task for task, statistics in enumerate(stored) if needs and not statistics]
+
+    def contests(self, criteria: Sequence[Criterion], x: Tensor) -> list[Contest]:
+        """Criteria with what they need to judge these inputs; the comparison with statistics is made once."""
+        reads = any(criterion.reads_statistics and not self.learned_without(criterion) for criterion in criteria)
+        distances = any(criterion.reads_distances for criterion in criteria)
+        comparison = self.comparison(x, distances=distances) if reads else None
+        return [self._contest(criterion, x, comparison) for criterion in criteria]
+
+    def comparison(self, x: Tensor, *, distances: bool = False) -> Comparison:
+        """Inputs compared with the statistics of all tasks."""
+        evidence = self.keeper.evidence(x, distances=distances)
+        return Comparison(evidence, self.keeper.combination(evidence), self.keeper.stored())
+
+    def _contest(self, criterion: Criterion, x: Tensor, comparison: Comparison | None) -> Contest:
+        request, tasks = criterion.features, range(self.model.num_tasks)
+        stored = self.task_statistics.of(criterion.name, self.model.num_tasks)
+        if without := self.learned_without(criterion):
+            raise ConfigError(
+                f"criterion={criterion.name!r} needs statistics that are stored while a task is learned, but tasks "
+                f"{', '.join(map(str, without))} were learned without them; choose another criterion, or train again"
+            )
+        features = () if request is None else [self.features(x, task, request) for task in tasks]
+        log_other = [self.log_other(x, task) for task in tasks] if criterion.needs_auxiliary else ()
+        evidence = Evidence((), self.model.heads, self.settings, features, stored, log_other, comparison)
+        return Contest(criterion, evidence)
+
+    def fit_criteria(self, task: int, data: TaskData) -> None:
+        """Let the criteria that apply store statistics of a task just learned, and update those of earlier tasks."""
+        for criterion in self.criteria():
+            if criterion.fit is None:
+                continue
+            learned = LearnedTask(
+                self.model,
+                task,
+                data,
+                self.settings,
+                self.task_statistics.of(criterion.name, task),
+                partial(self.features, request=criterion.features or FeatureRequest()),
+                generator_for(self.seed, f"criterion {criterion.name}", task),
+            )
+            stored = criterion.fit(learned)
+            if len(stored) != task + 1:
+                raise ConfigError(
+                    f"criterion={criterion.name!r} returned statistics of {len(stored)} tasks, "
+                    f"but {task + 1} have been learned; return one entry per task"
+                )
+            self.task_statistics.put(criterion.name, stored)

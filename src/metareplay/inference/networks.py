@@ -1,0 +1,70 @@
+"""The networks of each task: their outputs and features under weight samples, the same ones each time."""
+
+from math import ceil
+
+import torch
+from torch import Generator, Tensor
+
+from metareplay.inference.criteria.base import FeatureRequest, Features
+from metareplay.inference.predictive import log_likelihoods, log_predictive, predictive_outputs
+from metareplay.inference.settings import InferenceSettings
+from metareplay.model import ContinualModel
+from metareplay.nets.features import layer_features
+from metareplay.nets.moments import MomentsSettings
+from metareplay.posteriors.families.mixture import members_of
+from metareplay.seeding import generator_for
+
+SCORED_AT_ONCE = 500
+"""Inputs whose log-likelihoods are held at once, so that they fit the cache in float64."""
+
+
+class TaskNetworks:
+    """Runs a model's networks; answers differ only by what training changed."""
+
+    def __init__(self, model: ContinualModel, settings: InferenceSettings, seed: int) -> None:
+        self.model, self.settings, self.seed = model, settings, seed
+
+    def outputs(self, x: Tensor, task: int, *, every_output: bool = False, samples: int | None = None) -> Tensor:
+        """Outputs of one task's networks (S, N, C), with ``every_output`` those of all heads."""
+        settings = self.settings
+        return predictive_outputs(
+            self.model,
+            x,
+            task,
+            samples or settings.samples,
+            generator=self._generator(task),
+            batch_size=settings.batch_size,
+            every_output=every_output,
+            moments=isinstance(settings, MomentsSettings) and settings.predictive == "moments",
+            autocast=settings.autocast,
+        )
+
+    def log_other(self, x: Tensor, task: int) -> Tensor:
+        """log p(none of the task's classes): the probability of all its auxiliary outputs, -inf without any; (N,)."""
+        head, columns = self.model.heads[task], self.model.training_columns(task)
+        outputs = self.outputs(x, task, every_output=True)[..., columns]  # (S, N, C + A)
+        parts = [log_predictive(log_likelihoods(part)) for part in outputs.split(SCORED_AT_ONCE, dim=1)]
+        return torch.cat(parts)[:, head.stop - head.start :].logsumexp(1)  # (N, C + A) -> (N, A) -> (N,)
+
+    def features(self, x: Tensor, task: int, request: FeatureRequest) -> Features:
+        """Features of inputs in a task's networks, always with the same weight samples: (S, N, F) by layer."""
+        model, generator = self.model, generator_for(self.seed, "features", task)
+        posterior = model.posterior(task)
+        members = members_of(posterior)[1]
+        with torch.no_grad():
+            samples = model.family.weight_sets or ceil(request.samples / members) * members
+            weights = posterior.rsample(samples, generator=generator)  # (S, W)
+        return layer_features(
+            model.network,
+            model.spec,
+            weights,
+            x,
+            model.buffers(task),
+            layers=request.layers,
+            pooled=request.pooled,
+            batch_size=self.settings.batch_size,
+            generator=generator,
+        )
+
+    def _generator(self, task: int) -> Generator:
+        return generator_for(self.seed, "evaluate", task)

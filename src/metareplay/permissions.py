@@ -1,0 +1,13 @@
+"""Which code of the user's own may be imported: what the user named, never what a file names."""
+
+_permitted: set[str] = set()
+
+
+def permit(name: str) -> None:
+    """The user named this ``module:function``: on the command line, or in Python."""
+    _permitted.add(name)
+
+
+def is_permitted(name: str) -> bool:
+    """Whether the user named it in this process."""
+    return name in _permitted

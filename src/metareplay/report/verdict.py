@@ -1,0 +1,167 @@
+"""The verdict: what was learned, how right it is, what was forgotten, whether strangers are recognised."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Literal, NamedTuple
+
+from metareplay.experiments.results import Results
+from metareplay.report.base import MSE, TASK_GIVEN, Number, estimate, explained, mean_matrix, task_names
+from metareplay.report.criteria import headline_criterion, headline_number
+from metareplay.report.reliance import aurocs, interval_coverage
+from metareplay.report.runs import Group
+from metareplay.report.yardsticks import yardsticks
+
+Grade = Literal["good", "mixed", "poor"]
+
+NO_SKILL = 0.1
+"""Of the way from guessing to perfect: what is below is called no better than guessing."""
+FAR = 10.0
+"""Points by which a figure falls behind noticeably."""
+RECOGNISED, UNRELIABLE = 0.95, 0.8
+"""AUROC from which strangers count as recognised, and below which they do not."""
+
+
+class Finding(NamedTuple):
+    """A part of the verdict, and how good it is."""
+
+    words: str
+    grade: Grade = "good"
+
+
+def verdict(group: Group) -> str:
+    """The box at the top of the page, with what to be warned of."""
+    findings = _regression(group) if group.regression else _classification(group)
+    if not findings:
+        return ""
+    grade = next((g for g in ("poor", "mixed") if any(finding.grade == g for finding in findings)), "good")
+    words = "; ".join(finding.words for finding in findings)
+    sentence = f"{words[0].upper()}{words[1:]}."
+    warnings = "".join(f"<li>{escape(text)}</li>" for text in _warnings(group))
+    warned = f'<ul class="warning">{warnings}</ul>' if warnings else ""
+    return f'<p class="verdict {grade}">{escape(sentence)}</p>{warned}'
+
+
+def _value(runs: Sequence[Results], number: Number) -> float | None:
+    value = estimate(runs, number)
+    return None if value is None else value.mean
+
+
+def _skill(value: float, chance: float) -> float:
+    """How far a percentage is on the way from guessing to perfect."""
+    return (value - chance) / max(100.0 - chance, 1e-9)
+
+
+def _tasks(group: Group) -> str:
+    count = group.first.num_tasks
+    return "1 task" if count == 1 else f"{count} tasks"
+
+
+def _classification(group: Group) -> list[Finding]:
+    runs, name = group.results, headline_criterion(group.results)
+    known, inferred = _value(runs, TASK_GIVEN[1].number), _value(runs, headline_number(name)) if name else None
+    guess_known = _value(runs, lambda run: run.chance.known if run.chance else None)
+    guess = _value(runs, lambda run: run.chance.inferred if run.chance else None)
+    parts: list[Finding] = []
+    if known is not None:
+        hardly = guess_known is not None and _skill(known, guess_known) < NO_SKILL
+        what = f"has hardly learned its {_tasks(group)}" if hardly else f"learned {_tasks(group)}"
+        beside = f", where guessing reaches {guess_known:.1f} %" if hardly else ""
+        parts.append(Finding(f"{what}: {known:.1f} % right if the task is known{beside}", "poor" if hardly else "good"))
+    if inferred is not None:
+        parts.append(_inferred(runs, inferred, known, guess))
+    return [*parts, *_forgotten(group), *_strangers(runs)]
+
+
+def _inferred(runs: Sequence[Results], inferred: float, known: float | None, guess: float | None) -> Finding:
+    """Accuracy with the task inferred, beside guessing and the joint model."""
+    joint = next((stick for stick in yardsticks(runs) if stick.short == "All at once"), None)
+    reached = None if joint is None else _value(runs, joint.inferred)
+    beside = [] if guess is None else [f"guessing: {guess:.1f} %"]
+    if joint is not None and reached is not None:
+        beside.append(f"{joint.label[0].lower()}{joint.label[1:]}: {reached:.1f} %")
+    remark = f" ({', '.join(beside)})" if beside else ""
+    if guess is not None and _skill(inferred, guess) < NO_SKILL:
+        return Finding(f"but {inferred:.1f} % if it is inferred, no better than guessing{remark}", "poor")
+    behind = max((other - inferred for other in (known, reached) if other is not None), default=0.0)
+    but = known is not None and known - inferred > FAR
+    grade: Grade = "mixed" if behind > FAR else "good"
+    return Finding(f"{'but only ' if but else ''}{inferred:.1f} % if it is inferred{remark}", grade)
+
+
+def _forgotten(group: Group) -> list[Finding]:
+    lost = _value(group.results, TASK_GIVEN[2].number)
+    if lost is None or group.first.num_tasks < 2:
+        return []
+    if lost >= FAR / 2:
+        return [Finding(f"{lost:.1f} points were forgotten", "poor" if lost > 2 * FAR else "mixed")]
+    if lost >= 0.05:
+        return [Finding(f"{'little' if lost >= 1 else 'next to nothing'} was forgotten ({lost:.1f} points)")]
+    return [Finding("nothing was forgotten")]
+
+
+def _strangers(runs: Sequence[Results]) -> list[Finding]:
+    by_kind = aurocs(runs)
+    if not by_kind:
+        return []
+    kind, lowest = min(by_kind.items(), key=lambda item: item[1].mean)
+    if lowest.mean >= RECOGNISED:
+        return [Finding(f"strangers are recognised (AUROC at least {lowest.mean:.2f})")]
+    words = f"AUROC {lowest.mean:.2f} against {kind}"
+    if lowest.mean >= UNRELIABLE:
+        return [Finding(f"most strangers are recognised ({words})")]
+    return [Finding(f"strangers are not reliably recognised ({words})", "mixed")]
+
+
+def _regression(group: Group) -> list[Finding]:
+    runs, name = group.results, headline_criterion(group.results)
+    known = _value(runs, explained(MSE[1].number))
+    if known is None:
+        return _strangers(runs)
+    hardly = known < NO_SKILL
+    what = f"has hardly learned its {_tasks(group)}" if hardly else f"learned {_tasks(group)}"
+    parts = [Finding(f"{what}: R² {known:.2f} if the task is known", "poor" if hardly else "good")]
+    inferred = _value(runs, explained(headline_number(name))) if name else None
+    joint = next((stick for stick in yardsticks(runs) if stick.short == "All at once"), None)
+    reached = None if joint is None else _value(runs, explained(joint.inferred))
+    beside = f" ({joint.label[0].lower()}{joint.label[1:]}: {reached:.2f})" if joint and reached is not None else ""
+    if inferred is not None:
+        grade: Grade = "poor" if inferred < NO_SKILL else "mixed" if known - inferred > FAR / 100 else "good"
+        but = "but " if grade != "good" else ""
+        parts.append(Finding(f"{but}{inferred:.2f} if it is inferred{beside}", grade))
+    elif beside:
+        parts[0] = parts[0]._replace(words=parts[0].words + beside)
+    before, after = _value(runs, MSE[0].number), _value(runs, MSE[1].number)
+    if before is not None and after is not None and group.first.num_tasks > 1:
+        lost = _value(runs, explained(MSE[0].number))
+        much = lost is not None and lost - known > FAR / 100
+        kept = after <= 1.05 * before
+        said = f"R² was {lost:.2f} before later tasks" if much else "nothing" if kept else "little"
+        parts.append(Finding(said if much else f"{said} was forgotten", "mixed" if much else "good"))
+    inside = _value(runs, interval_coverage)
+    if inside is not None:
+        honest = inside >= 90.0
+        parts.append(Finding(f"95 % intervals hold {inside:.0f} % of the targets", "good" if honest else "mixed"))
+    return [*parts, *_strangers(runs)]
+
+
+def _warnings(group: Group) -> list[str]:
+    """What the runs warned of, and tasks that are no better than guessing."""
+    texts = list(dict.fromkeys(f"Task {w.task}: {w.text}" for run in group.results for w in run.warnings))
+    return texts if texts or group.regression else _at_chance(group)
+
+
+def _at_chance(group: Group) -> list[str]:
+    runs, names = group.results, task_names(group.first)
+    matrix = mean_matrix([run.tgiven_matrix for run in runs], len(names))
+    guesses = next((run.chance.by_task for run in runs if run.chance), [])
+    if matrix is None or len(guesses) != len(names):
+        return []
+    poor = [
+        name
+        for name, value, guess in zip(names, matrix[-1], guesses, strict=True)
+        if guess < 100.0 and _skill(float(value), guess) < NO_SKILL
+    ]
+    if not poor:
+        return []
+    listed = ", ".join(poor[:5]) + (f" and {len(poor) - 5} more" if len(poor) > 5 else "")
+    return [f"No better than guessing at the end, with the task known: {listed}."]

@@ -1,0 +1,202 @@
+"""The HTTP side of a server: paths, bodies, statuses."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from metareplay.errors import MetaReplayError
+from metareplay.serve import openapi
+from metareplay.serve.access import Guard
+from metareplay.serve.answers import as_json
+from metareplay.serve.counting import Counted
+from metareplay.serve.learning import KINDS
+from metareplay.serve.metrics import CONTENT_TYPE
+from metareplay.serve.pages import docs_page, front_page, page_headers
+from metareplay.serve.refusals import RequestError, status_of
+from metareplay.serve.service import Service, Upload
+from metareplay.serve.settings import ServeSettings
+from metareplay.version import __version__
+
+TaskName = Annotated[str | None, Query(description="Name of the task, if it is known; else it is inferred.")]
+CriterionName = Annotated[str | None, Query(description="How the task is inferred; default: the model's own way.")]
+NewName = Annotated[str | None, Query(description="Name of the new task.")]
+LabelName = Annotated[str | None, Query(description="Column of the labels; default: the one the model learned.")]
+MOST_FILES = 1000
+
+
+def build_app(folder: Path, settings: ServeSettings | None = None) -> Counted:
+    """The ASGI application that serves the model in a folder."""
+    settings = settings or ServeSettings()
+    service = Service(folder, settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        background = [asyncio.create_task(service.batcher.run()), asyncio.create_task(service.watch())]
+        try:
+            yield
+        finally:
+            await service.jobs.stop()
+            for work in background:
+                work.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+
+    app = FastAPI(
+        title="metareplay",
+        version=__version__,
+        description=openapi.DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    _answer_errors(app)
+    _add_predict(app, service)
+    _add_learning(app, service)
+    _add_facts(app, service)
+    _add_pages(app)
+    return Counted(Guard(app, settings), service, frozenset(app.openapi()["paths"]))
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """Every error is JSON with one sentence."""
+
+    @app.exception_handler(MetaReplayError)
+    async def refused(_: Request, error: MetaReplayError) -> Response:
+        headers = error.headers if isinstance(error, RequestError) else None
+        return _json({"error": str(error)}, status_of(error), headers)
+
+    @app.exception_handler(HTTPException)
+    async def not_found(request: Request, error: HTTPException) -> Response:
+        words = {
+            404: f"there is nothing at {request.url.path}; see /docs for what there is",
+            405: f"{request.method} is not allowed at {request.url.path}; see /docs for what is",
+        }
+        return _json({"error": words.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        return _json({"error": f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"}, 422)
+
+    @app.exception_handler(Exception)
+    async def failed(_: Request, error: Exception) -> Response:
+        return _json({"error": "the server failed on this request; its log says why"}, 500)
+
+
+def _add_predict(app: FastAPI, service: Service) -> None:
+    seconds = service.settings.timeout
+
+    @app.post("/predict", openapi_extra=openapi.PREDICT, responses=openapi.ANSWERS, tags=["predictions"])
+    async def predict(request: Request, task: TaskName = None, criterion: CriterionName = None) -> Response:
+        """Label, task, probabilities and uncertainties for each input; for regression, mean and spread."""
+        kind = _kind(request)
+        try:
+            async with asyncio.timeout(seconds):
+                return Response(
+                    await _predicted(request, kind, service, task, criterion), media_type="application/json"
+                )
+        except TimeoutError:
+            raise RequestError(
+                504, f"the request took more than {seconds:g} seconds (--timeout); send fewer rows"
+            ) from None
+
+
+async def _predicted(request: Request, kind: str, service: Service, task: str | None, criterion: str | None) -> bytes:
+    if kind == "application/json":
+        return await service.predict_json(await request.body(), task, criterion)
+    if kind in ("text/csv", "text/tab-separated-values"):
+        return await service.predict_csv(await request.body(), task, criterion)
+    if kind in ("image/png", "image/jpeg"):
+        return await service.predict_images([("the image", await request.body())], task, criterion)
+    if kind == "multipart/form-data":
+        files = await _uploads(request)
+        if len(files) == 1 and files[0][0].lower().endswith((".csv", ".tsv")):
+            return await service.predict_csv(files[0][1], task, criterion)
+        return await service.predict_images(files, task, criterion)
+    raise RequestError(
+        415,
+        f"a body of type {kind or 'that is not named'!r} cannot be read; send application/json, text/csv, image/png, "
+        "image/jpeg or multipart/form-data",
+    )
+
+
+async def _uploads(request: Request) -> list[Upload]:
+    """The files of a form."""
+    async with request.form(max_files=MOST_FILES, max_fields=MOST_FILES) as form:
+        parts = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
+        files = [(part.filename or "the file", await part.read()) for part in parts]
+    if not files:
+        raise RequestError(422, "the form holds no file; add a CSV file, or PNG or JPEG images")
+    return files
+
+
+def _add_learning(app: FastAPI, service: Service) -> None:
+    @app.post("/tasks", status_code=202, openapi_extra=openapi.LEARN, tags=["model"])
+    async def learn(request: Request, name: NewName = None, label: LabelName = None) -> Response:
+        """Learn a further task in the background; when it is learned, the server switches to the new model."""
+        kind = _kind(request)
+        if kind not in KINDS:
+            raise RequestError(415, f"a body of type {kind!r} cannot be learned from; send {' or '.join(KINDS)}")
+        return _json(await service.learn(await request.body(), kind, name, label), 202)
+
+    @app.get("/jobs", tags=["model"])
+    async def jobs() -> Response:
+        """The tasks that were or are being learned since the server began, the newest first."""
+        return _json({"jobs": service.jobs.facts()})
+
+    @app.get("/jobs/{number}", tags=["model"])
+    async def job(number: int) -> Response:
+        """One of these: learning, done or failed."""
+        return _json(service.jobs.of(number))
+
+
+def _add_facts(app: FastAPI, service: Service) -> None:
+    @app.get("/health", tags=["server"])
+    async def health() -> Response:
+        """Whether the server answers, and with which generation of the model."""
+        return _json(service.health())
+
+    @app.get("/model", tags=["model"])
+    async def model() -> Response:
+        """What the model is, what its inputs are, and the limits of the server."""
+        return _json(service.model())
+
+    @app.get("/tasks", tags=["model"])
+    async def tasks() -> Response:
+        """The tasks that the model has learned."""
+        return _json(service.tasks())
+
+    @app.get("/audit", tags=["model"])
+    async def audit() -> Response:
+        """How far later tasks have moved each task."""
+        return _json(await asyncio.to_thread(service.audit))
+
+    @app.get("/metrics", tags=["server"])
+    async def metrics() -> Response:
+        """Counters for Prometheus."""
+        return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def front() -> Response:
+        return Response(front_page(), media_type="text/html", headers=page_headers())
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response(docs_page(app.openapi()), media_type="text/html", headers=page_headers())
+
+
+def _kind(request: Request) -> str:
+    """The type of a body, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _json(content: Any, status: int = 200, headers: Any = None) -> Response:
+    return Response(as_json(content), status, headers=headers, media_type="application/json")
