@@ -14,8 +14,11 @@ from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
 from metareplay.data.frame_examples import plain_inputs, scored_examples
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
+from metareplay.estimators.exporting import Exports
+from metareplay.estimators.hub import HubMethods
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
+from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
@@ -31,7 +34,7 @@ from metareplay.training.watch import Notice
 Array = npt.NDArray[Any]
 
 
-class ContinualEstimator(SklearnManners):
+class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
     """The base of classifier and regressor."""
 
     problem: Problem
@@ -115,7 +118,13 @@ class ContinualEstimator(SklearnManners):
             self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
         learner, split = self.learner, TaskData(self.scaling.x(x), self.scaling.y(y))
         try:
-            self._train(learner, lambda: learner.begin_task(split, width), info.name, progress, split)
+            self._train(
+                learner,
+                lambda: learner.begin_task(split, width),
+                info.name,
+                progress,
+                lambda _: learner.finish_task(split),
+            )
         except BaseException:
             self.learner = None if fresh else learner
             raise
@@ -127,9 +136,9 @@ class ContinualEstimator(SklearnManners):
         begin: Callable[[], TaskTrainer],
         name: str,
         progress: bool,
-        new: TaskData | None = None,
+        finish: Callable[[TaskTrainer], Any],
     ) -> None:
-        """Train to the end, and finish the task if it is new; if anything goes wrong, the learner is left unchanged."""
+        """Train to the end, and finish what was begun; if anything goes wrong, the learner is left unchanged."""
         before = (learner.facts(), {key: tensor.clone() for key, tensor in self._tensors().items()})
         observer: Observer = _terminal_progress() if progress else NullObserver()
         try:
@@ -138,10 +147,7 @@ class ContinualEstimator(SklearnManners):
             for step in trainer:
                 observer.step(step)
                 _warn(name, step.notice)
-            if new is None:
-                learner.finish_update(trainer)
-            else:
-                _warn(name, learner.finish_task(new))
+            _warn(name, finish(trainer))
         except BaseException:
             learner.restore(*before)
             raise
@@ -155,13 +161,15 @@ class ContinualEstimator(SklearnManners):
         More tasks can be learned afterwards. A coreset is new evidence only once: ``again`` allows it to be used again.
         """
         learner = self._trained()
-        self._train(learner, lambda: learner.begin_update(again=again), "coresets of all tasks", progress)
+        title = "coresets of all tasks"
+        self._train(learner, lambda: learner.begin_update(again=again), title, progress, learner.finish_update)
         return self
 
     def refresh_task(self, task: TaskName, *, again: bool = False, progress: bool = False) -> Self:
         """Update one task on its own coreset: the plain Bayesian update. Posterior replay preserves the other tasks."""
         learner, index = self._trained(), self._task_index(task)
-        self._train(learner, lambda: learner.begin_update(index, again=again), self.tasks[index].name, progress)
+        name = self.tasks[index].name
+        self._train(learner, lambda: learner.begin_update(index, again=again), name, progress, learner.finish_update)
         return self
 
     def _tensors(self) -> dict[str, Tensor]:

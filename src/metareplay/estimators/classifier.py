@@ -20,6 +20,7 @@ from metareplay.estimators.streaming import (
     label_signals,
     strange,
 )
+from metareplay.estimators.task_verbs import NewExamples
 from metareplay.inference.answers import ClassAnswer
 from metareplay.inference.mixing import by_label
 from metareplay.learner.lone_class import refuse_lone_classes
@@ -80,6 +81,17 @@ class ContinualClassifier(StreamingEstimator):
         self._learn(x, targets, info, len(classes), progress)
         self.inputs = examples.known
         return self
+
+    def _new_examples(self, x: Inputs, y: Targets | None, info: TaskInfo) -> NewExamples:
+        examples = training_examples(x, y, self.inputs, fresh=False)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, self._trained().input_shape)
+        labels = class_labels(raw, "ContinualRegressor")
+        if len(labels) != len(inputs):
+            raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")
+        classes = tuple(dict.fromkeys((*info.classes, *_distinct(labels))))  # new ones after the known ones
+        position = {label: index for index, label in enumerate(classes)}
+        targets = torch.tensor([position[label] for label in labels])
+        return NewExamples(inputs, targets, info._replace(classes=classes), len(classes))
 
     @property
     def classes_(self) -> Array:

@@ -12,6 +12,7 @@ from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
 from metareplay.estimators.base import Array, TaskName
 from metareplay.estimators.streaming import StreamExamples, StreamingEstimator, strange
+from metareplay.estimators.task_verbs import NewExamples
 from metareplay.inference.answers import RealAnswer
 
 
@@ -71,6 +72,19 @@ class ContinualRegressor(StreamingEstimator):
         )
         self.inputs = examples.known
         return self
+
+    def _new_examples(self, x: Inputs, y: Targets | None, info: TaskInfo) -> NewExamples:
+        examples = training_examples(x, y, self.inputs, fresh=False)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, self._trained().input_shape)
+        targets = to_real_targets(raw)
+        if len(targets) != len(inputs):
+            raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")
+        if targets.shape[1] != self._trained().model.outputs:
+            raise DataError(
+                f"targets have {targets.shape[1]} columns, but this model predicts {self._trained().model.outputs}; "
+                "all tasks need the same number of targets"
+            )
+        return NewExamples(inputs, targets, info, targets.shape[1])
 
     def predict_full(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None

@@ -126,7 +126,7 @@ class TaskChooser(TaskNetworks):
                 self.settings,
                 self.task_statistics.of(criterion.name, task),
                 partial(self.features, request=criterion.features or FeatureRequest()),
-                generator_for(self.seed, f"criterion {criterion.name}", task),
+                generator_for(self.seed, f"criterion {criterion.name}", self.model.lineage.number_of(task)),
             )
             stored = criterion.fit(learned)
             if len(stored) != task + 1:

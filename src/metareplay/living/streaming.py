@@ -14,10 +14,9 @@ from metareplay.data.settings import DataSettings
 from metareplay.data.tables import examples_of
 from metareplay.errors import DataError
 from metareplay.estimators.classifier import ContinualClassifier
-from metareplay.estimators.loading import load_estimator
 from metareplay.estimators.regressor import ContinualRegressor
 from metareplay.estimators.streaming import Stream, StreamingEstimator
-from metareplay.learner.store import HistoryEntry, save_model, writing
+from metareplay.learner.store import HistoryEntry, load_model, save_model, writing
 from metareplay.living.place import Work, finish_new, model_folder, read_new
 from metareplay.streams.report import StreamEvent, StreamReport
 from metareplay.streams.settings import StreamSettings
@@ -53,11 +52,11 @@ def follow(
     """
     place = model_folder(folder)
     with writing(place):
-        stored = None if read_new(place) else load_estimator(place)
-        work = Work(place)
-        work.refuse_unfinished(0 if stored is None else load_generation(place))
-        model, stream = stored, None
-        for chunk in text_chunks(text, first=settings.window if stored else settings.grace, then=settings.window):
+        stored = None if read_new(place) else load_model(place)
+        Work(place).refuse_unfinished(0 if stored is None else stored.generation)
+        model = None if stored is None else KINDS[stored.learner.problem].of(stored)
+        stream: Stream | None = None
+        for chunk in text_chunks(text, first=settings.window if model else settings.grace, then=settings.window):
             problem = None if model is None else model.problem
             rows = read_rows(chunk, data, {} if model is None else model.inputs, problem)
             if model is None:
@@ -72,14 +71,14 @@ def follow(
 
 def text_chunks(text: IO[bytes], *, first: int, then: int) -> Iterator[bytes]:
     """Pieces of a CSV text with so many rows, each with the header; a row may span lines within quotation marks."""
-    header, lines, rows, wanted = text.readline(), [], 0, first
+    header, lines, rows, quotes, wanted = text.readline(), [], 0, 0, first
     while line := text.readline():
         lines.append(line)
-        if b"".join(lines[-1:]).strip() and sum(part.count(b'"') for part in lines) % 2 == 0:
-            rows += 1
+        quotes += line.count(b'"')
+        rows += bool(line.strip()) and quotes % 2 == 0  # else the row goes on
         if rows >= wanted:
             yield b"".join([header, *lines])
-            lines, rows, wanted = [], 0, then
+            lines, rows, quotes, wanted = [], 0, 0, then
     if rows:
         yield b"".join([header, *lines])
 

@@ -83,7 +83,7 @@ def _table(rows: Sequence[LabelRow]) -> str:
         for number, row in enumerate(rows)
     ]
     headers = ("Label", "Recall", "Precision", "Inputs", "Taken for")
-    return html.table(headers, cells, sortable=True)
+    return html.table(headers, cells, sortable=True, css="dense names")
 
 
 def _note(group: Group) -> str:

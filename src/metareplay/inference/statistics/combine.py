@@ -85,10 +85,14 @@ class Combination:
         total: Tensor | None = None
         for index, name in enumerate(self.names):
             scale = self.spread[:, index][later].unsqueeze(-1)  # (T, T, 1)
-            part = self.weights[index] * torch.asinh(differences(terms[name]) / scale)  # (T, T, B)
+            part = self.weights[index] * self.compressed(differences(terms[name]) / scale)  # (T, T, B)
             total = part if total is None else total + part
         assert total is not None
         return total
+
+    def compressed(self, gaps: Tensor) -> Tensor:
+        """Differences of costs, of which large ones count less than in proportion."""
+        return torch.asinh(gaps)
 
     def probabilities(self, scores: Tensor) -> Tensor:
         """Of the tasks: scores (T, N) -> (N, T); as if one more held-out input had belonged to any of them."""

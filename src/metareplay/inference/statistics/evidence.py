@@ -194,7 +194,7 @@ def gather(
     distances: Collection[int] = (),
 ) -> TaskEvidence:
     """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked."""
-    tasks, count = len(descriptions.inputs), len(x)
+    tasks, count = len(descriptions.inputs), x.shape[0]
     input_costs, residuals = zip(*(density.costs(x) for density in descriptions.inputs), strict=True)
     networks = {space.network for space in descriptions.spaces}
     layers = list(dict.fromkeys(space.layer for space in descriptions.spaces))

@@ -1,0 +1,1 @@
+"""Other tools that keep and serve models."""
