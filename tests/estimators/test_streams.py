@@ -140,3 +140,10 @@ def test_what_cannot_be_followed_is_refused() -> None:
         Stream(model)
     with pytest.raises(DataError, match="give pairs"):
         ContinualClassifier().learn_stream([np.zeros((3, 2))])  # type: ignore[list-item]
+
+
+def test_a_task_that_lasts_is_refined() -> None:
+    model = ContinualClassifier(network="mlp-10", seed=0, settings=FAST)
+    report = model.learn_stream(batches(*joined("a", 320)), settings={**STREAM, "refine": True})
+    assert [event.kind for event in report.events] == ["learned", "refined"]
+    assert model.task_names == ["task-0"]

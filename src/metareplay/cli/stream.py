@@ -29,9 +29,7 @@ def stream(
         str | None,
         typer.Option(help="Column to predict. Default: that of the first task; else label, target, class or y."),
     ] = None,
-    ignore: Annotated[
-        str | None, typer.Option(help="Columns that are not inputs, comma-separated: id,name.")
-    ] = None,
+    ignore: Annotated[str | None, typer.Option(help="Columns that are not inputs, comma-separated: id,name.")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the stream, such as window=50; repeat it (docs/streams.md)."),
