@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import auxiliary, compiled, growth, penalties, processes, profiles, statistics, steps
+from benchmarks import auxiliary, compiled, growth, penalties, processes, profiles, serving, statistics, steps
 from benchmarks.plot import draw
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGES = {"serving": PAGE.with_name("serve.md")}
+"""Parts that have a page of their own."""
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 PARTS: dict[str, Callable[[], str]] = {
     "steps": lambda: steps.table(ROUNDS, os.cpu_count() or 1),
@@ -23,6 +25,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "memory": lambda: processes.memory_table(os.environ.get("METAREPLAY_DATA")),
     "start": processes.start_table,
     "small": processes.small_table,
+    "serving": serving.table,
     "compile": lambda: compiled.table(ROUNDS),
 }
 
@@ -35,10 +38,11 @@ def main(wanted: list[str]) -> None:
         print(f"{name} ...", file=sys.stderr, flush=True)
         measured = PARTS[name]()
         print(measured, flush=True)
-        page = PAGE.read_text()
+        place = PAGES.get(name, PAGE)
+        page = place.read_text()
         begin, end = f"<!-- {name}: measured -->", f"<!-- {name}: end -->"
         page = re.sub(f"{begin}.*?{end}", lambda _, text=f"{begin}\n{measured}\n{end}": text, page, flags=re.DOTALL)
-        PAGE.write_text(page)
+        place.write_text(page)
         if name == "steps":
             draw(measured)
 

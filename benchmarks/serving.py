@@ -43,11 +43,15 @@ class Load(NamedTuple):
     requests: int
 
 
-def stored_model(folder: Path) -> ContinualClassifier:
-    """A pr-bbb model of a table with 20 columns: 5 tasks of 2 classes, K = 100 weight samples."""
+def stored_model(folder: Path, *, small: bool = False) -> ContinualClassifier:
+    """A pr-bbb model of a table with 20 columns: 5 tasks of 2 classes, K = 100 weight samples.
+
+    A small one has two tasks and five samples of a small network: it answers soon, so that many requests can be made.
+    """
     rng = np.random.default_rng(0)
-    model = ContinualClassifier(seed=0, network="mlp-100-100", settings={"training.iterations": 50})
-    for task in range(TASKS):
+    settings = {"training.iterations": 150, **({"inference.samples": 5} if small else {})}
+    model = ContinualClassifier(seed=0, network="mlp-20" if small else "mlp-100-100", settings=settings)
+    for task in range(2 if small else TASKS):
         x = rng.normal(3 * task, 1, (200, COLUMNS))
         model.learn_task(x, np.where(x[:, 0] > 3 * task, 2 * task, 2 * task + 1), name=f"month-{task}")
     model.save(folder)
@@ -145,7 +149,7 @@ def table(count: int = 400) -> str:
             for clients, rows in SETTINGS:
                 at_once = min(clients * rows, 2048)
                 before = bare(model, at_once)
-                seen = load(port, clients, rows, count)
+                seen = load(port, clients, rows, max(count, 12 * clients))
                 reference = (before + bare(model, at_once)) / 2
                 lines.append(
                     f"| {clients} | {rows} | {seen.rows_per_second:,.0f} | {1000 * seen.p50:.0f} ms | "
@@ -166,14 +170,15 @@ def memory(port: int) -> float:
     return float(found[1]) / 2**20
 
 
-def soak(total: int, clients: int = 8) -> str:
+def soak(total: int, clients: int = 64) -> str:
     """The server's memory after each tenth of so many requests."""
     lines = ["| requests | resident memory |", "|---|---|"]
     with tempfile.TemporaryDirectory() as folder:
-        stored_model(Path(folder) / "model")
+        stored_model(Path(folder) / "model", small=True)
         with served(Path(folder) / "model") as port:
             load(port, clients, 1, 500, 3600.0)
             lines.append(f"| 500 | {memory(port):.0f} MiB |")
+            print(lines[-1], file=sys.stderr, flush=True)
             for tenth in range(1, 11):
                 seen = load(port, clients, 1, total // 10, 3600.0)
                 lines.append(f"| {500 + tenth * total // 10:,} | {memory(port):.0f} MiB |")

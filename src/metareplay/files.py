@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from metareplay.errors import MetaReplayError
 
@@ -46,6 +46,26 @@ def write_together(contents: Mapping[Path, Content]) -> None:
                 os.unlink(temporary)
 
 
+def write_answers(path: Path, content: bytes) -> None:
+    """Write to the file that a user named: into a device or a FIFO, through a link, and else in one step."""
+    target = path.resolve() if path.is_symlink() else path
+    around = {str(folder) for place in (path.absolute(), target) for folder in place.parents}
+    if (target.is_file() or not target.exists()) and not around & {"/dev", "/proc"}:
+        write_atomically(target, content)
+        return
+    try:
+        with path.open("wb") as file:
+            file.write(content)
+    except OSError as error:
+        raise MetaReplayError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def refuse_special(path: Path) -> None:
+    """Refuse to replace a link, a device or a FIFO by a new file."""
+    if os.path.lexists(path) and (path.is_symlink() or not (path.is_file() or path.is_dir())):
+        raise MetaReplayError(f"{path} is a link, a device or a FIFO, and is not replaced; name a file")
+
+
 def _fill(handle: int, content: Content) -> None:
     """Write to a new file, and wait until it is on the disk."""
     with os.fdopen(handle, "wb") as file:
@@ -83,6 +103,28 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def read_yaml(text: str) -> Any:
+    """The content of a YAML text; a key that is given twice is an error, as the first would be lost."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                name = self.construct_object(key, deep=True)
+                if isinstance(name, str) and name in seen:
+                    words = f"the key {name!r} is given twice"
+                    raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
+                seen |= {name} if isinstance(name, str) else set()
+            return super().construct_mapping(node, deep)
+
+    loader = Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def yaml_problem(error: "YAMLError") -> str:

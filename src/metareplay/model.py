@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from enum import StrEnum
 from typing import cast
 
 import torch
@@ -11,6 +10,7 @@ from torch import Generator, Tensor
 from metareplay.batches.auxiliary import NO_AUXILIARY, AuxiliaryOutputs
 from metareplay.errors import CheckpointError, ConfigError, NotTrainedError
 from metareplay.likelihoods import Likelihood
+from metareplay.nets.frozen import frozen_weights, restore_frozen, share_frozen
 from metareplay.nets.lending import borrowed
 from metareplay.nets.mlp import MLP
 from metareplay.nets.noise import drawing_from, drawing_in_evaluation
@@ -23,28 +23,13 @@ from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.mixture import MixtureFamily, members_of
 from metareplay.posteriors.local_reparametrisation import run_locally
 from metareplay.task_maps.base import Start, TaskMap
+from metareplay.task_maps.heads import HeadLayout
 from metareplay.task_maps.lineage import Lineage
 
 STATISTICS = "statistics."
 """Prefix of the names of stored buffers."""
-
-
-class HeadLayout(StrEnum):
-    """Which of the network's outputs belong to a task."""
-
-    SINGLE = "single"
-    """Every task uses the first outputs, one per class: it has its own weights, or shares its classes."""
-    MULTI = "multi"
-    """Every task adds its own outputs, with its own softmax."""
-    GROWING = "growing"
-    """Every task adds outputs to one softmax over all classes so far."""
-    SHARED = "shared"
-    """One softmax over the classes of all tasks from the start, so their number must be known."""
-
-    @property
-    def one_softmax(self) -> bool:
-        """Whether the classes of different tasks compete."""
-        return self in (HeadLayout.GROWING, HeadLayout.SHARED)
+FROZEN = "frozen."
+"""Prefix of the names of stored weights that have no posterior."""
 
 
 class ContinualModel:
@@ -86,6 +71,8 @@ class ContinualModel:
         """What became of the tasks; random numbers of a task are drawn by its number there."""
         self.task_buffers = TaskBuffers(self.members)
         """Each task's buffers of the network, e.g. running statistics of batch normalisation."""
+        self.frozen: dict[str, torch.nn.Parameter] = {}
+        """The network's weights that have no posterior, the same for all tasks."""
         self.network: torch.nn.Module
         self.spec: WeightSpec
         self.task_map: TaskMap
@@ -141,6 +128,9 @@ class ContinualModel:
 
     def _grown(self, network: torch.nn.Module, outputs: int, generator: Generator, probe: Tensor | None) -> Start:
         """Let theta grow to this network; returns where a new task's theta starts."""
+        frozen = self.frozen if self.outputs else frozen_weights(network)
+        if self.outputs and (frozen or frozen_weights(network)):
+            share_frozen(network, frozen)
         spec = WeightSpec.of(network)
         if self.outputs:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
@@ -161,7 +151,7 @@ class ContinualModel:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
         elif self.old_positions is not None:
             self.task_map.grow(self.old_positions, start, generator=generator)
-        self.network, self.spec, self.outputs = network, spec, outputs
+        self.network, self.spec, self.outputs, self.frozen = network, spec, outputs, frozen
         return start
 
     def _check(self, network: torch.nn.Module, spec: WeightSpec, outputs: int, probe: Tensor) -> None:
@@ -184,8 +174,8 @@ class ContinualModel:
 
     def to(self, device: torch.device) -> None:
         """Move to this device."""
-        moved, self.device = device != self.device, device
-        if self.heads and moved:
+        self.device = device
+        if self.heads:
             self.network, self.task_map, self.introduced_by_task = (
                 self.network.to(device),
                 self.task_map.to(device),
@@ -291,6 +281,7 @@ class ContinualModel:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that has to be stored besides ``head_bounds``."""
         stored = {name: tensor.detach() for name, tensor in self.task_map.state_dict().items()}
+        stored |= {f"{FROZEN}{name}": weight.detach() for name, weight in self.frozen.items()}
         return stored | {f"{STATISTICS}{name}": tensor for name, tensor in self.task_buffers.tensors().items()}
 
     def head_bounds(self) -> list[tuple[int, int]]:
@@ -332,13 +323,15 @@ class ContinualModel:
             )
         if not heads:
             return
-        of_tasks = {
-            name.removeprefix(STATISTICS): tensor for name, tensor in tensors.items() if name.startswith(STATISTICS)
-        }
+        of_tasks, of_frozen = (
+            {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+            for prefix in (STATISTICS, FROZEN)
+        )
         self.task_buffers.restore(of_tasks)
+        restore_frozen(self.frozen, of_frozen)
         try:
             self.task_map.load_state_dict(
-                {name: tensor for name, tensor in tensors.items() if not name.startswith(STATISTICS)}
+                {name: tensor for name, tensor in tensors.items() if not name.startswith((STATISTICS, FROZEN))}
             )
         except RuntimeError as error:
             raise CheckpointError(

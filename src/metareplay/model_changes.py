@@ -4,9 +4,10 @@ import torch
 from torch import Generator, Tensor
 
 from metareplay.errors import ConfigError
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
+from metareplay.task_maps.heads import HeadLayout
 
 
 def widen_task(model: ContinualModel, task: int, classes: int, *, generator: Generator) -> Tensor:

@@ -1,11 +1,15 @@
 """Which code of the user's own may be imported: what the user named, never what a file names."""
 
+import re
+
 _permitted: set[str] = set()
 
 
 def permit(name: str) -> None:
-    """The user named this ``module:function``: on the command line, or in Python."""
+    """The user named this ``module:function``, perhaps as a backbone: on the command line, or in Python."""
     _permitted.add(name)
+    if name.startswith("features:"):
+        _permitted.add(re.sub(r"\+mlp(-\d+)*$", "", name.removeprefix("features:")))
 
 
 def is_permitted(name: str) -> bool:

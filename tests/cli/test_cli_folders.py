@@ -124,3 +124,49 @@ def test_overwrite_keeps_the_old_run_when_the_new_one_cannot_begin(
     result = command(*options, "--network", "mlp-0", "--overwrite")
     assert result.code == 2
     assert (tmp_path / "run" / "results.json").is_file()
+
+
+@pytest.mark.parametrize("where", ["run", "run/seed-0"])
+def test_overwrite_leaves_a_run_at_work_alone(where: str, command: Command, tiny: list[str], tmp_path: Path) -> None:
+    seeds = ["--seeds", 1] if where.endswith("seed-0") else []
+    options = ["run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", tmp_path / "run", *seeds]
+    assert command(*options).code == 0
+    before = {path for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with only_writer(tmp_path / where):
+        result = command(*options, "--overwrite")
+    assert result.code == 2
+    assert "another process is writing to" in result.err
+    assert {path for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    assert command(*options, "--overwrite").code == 0
+    assert not list(tmp_path.rglob(LOCK))
+
+
+def test_a_planted_lock_does_not_empty_its_target(command: Command, tiny: list[str], tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / LOCK).symlink_to(tmp_path / "precious.txt")
+    result = command("run", "modes-2d", "--method", "sp-dirac", *tiny, "--out", tmp_path / "run")
+    assert result.code == 2
+    assert "is not a lock but a link" in result.err
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("method: pr-bbb\nmethod: vcl\n", "line 2, column 1: the key 'method' is given twice"),
+        ("training:\n  iterations: 5\n  iterations: 6\n", "line 3, column 3: the key 'iterations' is given twice"),
+        ("training: {iterations: {}}\n", "training.iterations is empty ({}); give it a value, or remove it"),
+        ("1: 2\n", "the key 1 is not text"),
+    ],
+)
+def test_a_configuration_whose_settings_would_be_lost(text: str, words: str, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    result = command("run", "modes-2d", "--config", tmp_path / "c.yaml", "--out", tmp_path / "run")
+    assert result.code == 2
+    assert words in result.err
+
+
+def test_a_setting_that_is_a_mapping(command: Command, tmp_path: Path) -> None:
+    result = command("run", "modes-2d", "--set", "training.iterations={}", "--out", tmp_path / "run")
+    assert (result.code, "a setting has a value, not a mapping" in result.err) == (2, True)

@@ -168,7 +168,7 @@ def test_the_published_recipe_can_be_asked_for(
 def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
     command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options, left, fsync = ["run", "modes-2d", "--method", "pr-dirac", *tiny, "--out"], [6], os.fsync
+    options, left, fsync = ["run", "modes-2d", "--method", "pr-dirac", *tiny, "--out"], [12], os.fsync
 
     def full(handle: int) -> None:
         left[0] -= 1

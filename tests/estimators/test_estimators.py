@@ -473,6 +473,8 @@ def test_sine_pieces_are_learned_and_told_apart() -> None:
     }
     settings |= {
         "posterior.prior_scale": 0.001,
+        "posterior.likelihood_scale": 0.1,
+        "training.cosine": False,
         "posterior.local_reparametrisation": True,
         "posterior.keep_network_init": True,
     }

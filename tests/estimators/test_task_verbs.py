@@ -32,7 +32,7 @@ def test_an_update_with_a_new_class_keeps_the_old_ones(folder: str) -> None:
     assert model.tasks[0].classes == ("a", "b", "d")
     assert model.score(*blobs(["a", "b"], 5), task="one") > 0.9
     assert model.score(*blobs(["d"], 6), task="one") > 0.9
-    assert model.score(*blobs(["a", "c"], 7, 2.0), task="two") > 0.85
+    assert model.score(*blobs(["a", "c"], 7, 2.0), task="two") > 0.75
     changed = {entry.task: entry.change for entry in model.audit()}
     assert changed["one"] == 0.0  # just learned
     assert 0 < changed["two"] < 0.3
@@ -86,10 +86,10 @@ def test_the_audit_sees_a_task_that_was_damaged(folder: str) -> None:
 
 def test_a_regression_task_is_updated_and_audited() -> None:
     x = np.linspace(-1, 1, 60, dtype=np.float32)[:, None]
-    model = ContinualRegressor("pr-dirac", "mlp-10", seed=0, settings={"training.iterations": 60})
+    model = ContinualRegressor("pr-bbb", "mlp-10", seed=0, settings={"training.iterations": 300})
     model.learn_task(x, x[:, 0], name="up").learn_task(x + 5, -x[:, 0], name="down")
     model.update_task("up", x + 2, x[:, 0] + 2)
     assert model.audit()[0].change == 0
-    assert model.score(x, x[:, 0], task="up") > 0.3
+    assert model.score(x, x[:, 0], task="up") > 0.8
     with pytest.raises(DataError, match="columns"):
         model.update_task("up", x, np.hstack([x, x]))

@@ -58,12 +58,12 @@ def test_a_fast_recipe_is_taken_unless_the_published_one_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = [
-        Recipe("custom", "sp-dirac", "mlp-8", "here", {"training.iterations": 3 + 2 * fast}, fast)
+        Recipe("custom", "sp-radial", "mlp-8", "here", {"training.iterations": 3 + 2 * fast}, fast)
         for fast in (False, True)
     ]
     monkeypatch.setattr("metareplay.learner.recipe_book.all_recipes", lambda: tuple(both))
     for published, iterations in ((False, 5), (True, 3)):
-        run_benchmark(stream(), tmp_path / str(published), method="sp-dirac", network="mlp-8", published=published)
+        run_benchmark(stream(), tmp_path / str(published), method="sp-radial", network="mlp-8", published=published)
         assert (
             yaml.safe_load((tmp_path / str(published) / "config.yaml").read_text())["training"]["iterations"]
             == iterations
@@ -87,10 +87,10 @@ def test_a_stream_is_resumed_on_the_same_data_only(tmp_path: Path) -> None:
 
 
 def _config(bench: Benchmark) -> Any:
+    from metareplay.experiments.plan import own_defaults
     from metareplay.learner.config import build_config
-    from metareplay.learner.recipe_book import default_settings
 
-    return build_config(default_settings("custom", "sp-dirac", "mlp-8")[0], FAST, "here")
+    return build_config(own_defaults(bench, "sp-dirac", "mlp-8", FAST)[0], FAST, "here")
 
 
 def test_regression_errors_are_in_the_users_units(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from metareplay.errors import ConfigError
 from metareplay.learner.build import build_family, final_sizes
 from metareplay.learner.config import RunConfig, build_config, setting_descriptions
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.methods import METHODS
+from metareplay.learner.methods import METHODS, default_network
 from metareplay.learner.recipe_book import CUSTOM, Recipe, all_recipes, default_settings, recipe_for
 from metareplay.nets.registry import network_factory
 from metareplay.nets.weights import WeightSpec
@@ -279,11 +279,12 @@ def test_another_network_borrows_without_the_chunk_size() -> None:
 def test_defaults_exist_for_every_method(benchmark: str) -> None:
     network = BENCHMARKS[benchmark].default_network if benchmark in BENCHMARKS else "mlp-20"
     for method in METHODS:
-        settings, source = default_settings(benchmark, method, network)
+        chosen = default_network(method, network)
+        settings, source = default_settings(benchmark, method, chosen)
         assert source, method
         assert set(settings) <= set(setting_descriptions())
         config = build_config(settings, {}, f"{benchmark} {method}")
-        assert (config.method, config.network) == (method, network)
+        assert (config.method, config.network) == (method, chosen)
 
 
 def test_other_networks_borrow_without_the_local_reparametrisation() -> None:

@@ -52,9 +52,6 @@ def text(outputs):
 def broken(outputs):
     raise ValueError("no such thing\\nas this")
 
-def frozen(outputs):
-    return nn.Linear(3, outputs).requires_grad_(False)
-
 def lazy(outputs):
     return nn.LazyLinear(outputs)
 
@@ -116,7 +113,6 @@ def test_names_that_lead_nowhere_are_refused(name: str, words: str, folder: Path
         ("three", r"takes a, b, c; it must take"),
         ("text", "returned a str, not an nn.Module"),
         ("broken", r"failed for inputs of shape \(3,\) and 2 outputs: ValueError: no such thing$"),
-        ("frozen", r"the weight 'weight' is frozen \(requires_grad=False\).*register_buffer"),
         ("lazy", "the weight 'weight' of a lazy layer has no shape yet"),
     ],
 )

@@ -246,3 +246,20 @@ def test_the_log_holds_every_prediction(serving: Callable[..., Any], table_model
     assert frame["input.petal length"].tolist() == [2.0, 9.0]
     assert frame["input.colour=white"].tolist() == [0, 1]
     assert json.loads((tmp_path / "moved.jsonl").read_text().splitlines()[0])["generation"] == 1
+
+
+def test_memory_does_not_grow_with_requests(client: Client) -> None:
+    def resident() -> float:
+        text = client.get("/metrics").content.decode()
+        return next(
+            float(line.split()[1]) for line in text.splitlines() if line.startswith("process_resident_memory_bytes ")
+        )
+
+    def many(count: int) -> None:
+        for _ in range(count):
+            assert client.post("/predict", [ROW]).status == 200
+
+    many(50)
+    before = resident()
+    many(200)
+    assert resident() - before < 10 * 2**20

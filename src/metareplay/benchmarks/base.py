@@ -91,6 +91,8 @@ class Benchmark:
     """Checksum of a user's own data and of how it was split into tasks."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the tasks were made."""
+    pixels: Scaling = field(default_factory=lambda: Scaling({}))
+    """How pixels in [0, 1] were turned into inputs, where the benchmark did so by itself."""
     truth: Callable[[int, Tensor], Tensor] | None = None
     """The noise-free targets of the i-th task, where they are known; NaN outside the task's domain; (N,) -> (N,)."""
 

@@ -4,7 +4,7 @@ The pixels are stored as uint8, once for all tasks; a task's inputs are computed
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from metareplay.benchmarks.settings import DEFAULT_TASKS, ClassOrder, TaskSettin
 from metareplay.data.base import LabelledImages
 from metareplay.data.sources import load_cifar10, load_cifar100, load_digits, load_mnist
 from metareplay.errors import ConfigError, DataError
+from metareplay.scaling import Scaling
 from metareplay.seeding import generator_for
 
 
@@ -35,6 +36,13 @@ class Preparation:
             channel = (-1, 1, 1)  # (C,) -> (C, 1, 1)
             inputs.sub_(torch.tensor(self.mean).view(channel)).div_(torch.tensor(self.std).view(channel))
         return inputs
+
+    @property
+    def pixels(self) -> Scaling:
+        """From pixels in [0, 1] to inputs."""
+        channel = (-1, 1, 1)  # (C,) -> (C, 1, 1)
+        tensors = {"x_mean": torch.tensor(self.mean).view(channel), "x_scale": torch.tensor(self.std).view(channel)}
+        return Scaling(tensors if self.mean else {})
 
 
 CIFAR10_PREPARATION = Preparation(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
@@ -81,9 +89,10 @@ def split_images(
     def describe(index: int) -> TaskInfo:
         return TaskInfo("classes-" + "-".join(map(str, groups[index])), tuple(groups[index]))
 
-    return _benchmark(
+    benchmark = _benchmark(
         name, Scenario.CLASS, images.image_shape, len(groups), describe, train, test, lambda index, x: prepare(x)
     )
+    return replace(benchmark, pixels=prepare.pixels) if isinstance(prepare, Preparation) else benchmark
 
 
 def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: int, padding: int = 0) -> Benchmark:

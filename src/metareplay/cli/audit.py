@@ -9,6 +9,7 @@ import typer
 
 from metareplay.cli.data_options import Label, MaxChange, Model, TasksBy
 from metareplay.cli.trust import TrustNetwork
+from metareplay.terminal import shown
 
 if TYPE_CHECKING:
     from metareplay.learner.audit import TaskAudit
@@ -74,7 +75,13 @@ def _print(entries: "Sequence[TaskAudit]", limit: float | None) -> None:
         table.add_column(column)
     for entry in entries:
         style = "bold red" if limit is not None and entry.exceeds(limit) else None
-        cells = [entry.task, _percent(entry.change), _percent(entry.worst), _percent(entry.labels), *_posterior(entry)]
+        cells = [
+            shown(entry.task),
+            _percent(entry.change),
+            _percent(entry.worst),
+            _percent(entry.labels),
+            *_posterior(entry),
+        ]
         cells += [_score(entry.held_out, entry), *([_score(entry.score, entry)] if scored else [])]
         table.add_row(*cells, style=style)
     Console().print(table, highlight=False)

@@ -53,10 +53,13 @@ def figure(
     theme: Annotated[ThemeName, typer.Option(help="Colours of text and axes.")] = ThemeName.LIGHT,
 ) -> None:
     """Write the files and say where they are."""
+    from metareplay.files import refuse_special
     from metareplay.report.figures.canvas import DARK, LIGHT, save_figure
     from metareplay.report.figures.drawings import DRAWINGS
     from metareplay.report.runs import find_runs, group_runs
 
+    if out is not None:
+        refuse_special(out)
     if name != ALL and name not in DRAWINGS:
         raise ConfigError(f"figure {name!r} is unknown; choose one of {', '.join([ALL, *DRAWINGS])}")
     runs, unfinished = find_runs(folders)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from metareplay.cli.data_options import Model
+from metareplay.terminal import shown
 
 HELP = """Show what happened to a model: when, which task, from how many examples, with which figures.
 
@@ -43,7 +44,7 @@ def history(
         examples = "" if entry.examples is None else str(entry.examples)
         date = entry.date[:16].replace("T", " ")
         table.add_row(
-            *(str(entry.generation), date, entry.verb, ", ".join(entry.tasks), examples),
+            *(str(entry.generation), date, entry.verb, shown(", ".join(entry.tasks)), examples),
             *((entry.fingerprint or "")[:8], figures),
         )
     Console().print(table, highlight=False)

@@ -77,9 +77,10 @@ def main() -> None:
 
 def _complain(text: str) -> None:
     from rich.console import Console
-    from rich.markup import escape
 
-    Console(stderr=True).print(f"[bold red]error:[/] {escape(text)}", highlight=False, soft_wrap=True)
+    from metareplay.terminal import shown
+
+    Console(stderr=True).print(f"[bold red]error:[/] {shown(text)}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

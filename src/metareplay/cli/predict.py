@@ -77,7 +77,7 @@ def predict(
     from metareplay.data.labels import Request
     from metareplay.errors import ConfigError
     from metareplay.estimators import ContinualClassifier, load_estimator
-    from metareplay.files import write_atomically
+    from metareplay.files import write_answers
 
     writer = writer_for(out)  # what cannot be written is refused before any work is done
     check_probabilities(probabilities)
@@ -96,7 +96,7 @@ def predict(
     if out is None:
         typer.echo(content.decode(), nl=False)
     else:
-        write_atomically(out, content)
+        write_answers(out, content)
     _tell(lines, err=out is None)  # not among the predictions
 
 

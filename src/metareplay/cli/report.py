@@ -20,7 +20,10 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The page. Default: report.html in the first folder.")] = None,
 ) -> None:
     """Write the page and say where it is."""
+    from metareplay.files import refuse_special
     from metareplay.report import write_report
 
+    if out is not None:
+        refuse_special(out)
     page = write_report(folders, out or folders[0] / "report.html")
     typer.echo(f"report: {page}")

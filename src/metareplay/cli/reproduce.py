@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.terminal import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +111,7 @@ def _show(console: "Console", table: "PaperTable", rows: Any, runs: "list[Planne
     entries = compare(table, rows, results, {run.method: run.budget for run in runs})
     console.print(paper_comparison_table(table, entries, console.width))
     markdown, data = write_comparison(folder, table, entries)
-    console.print(f"table: {markdown}, {data}", highlight=False)
+    console.print(f"table: {shown(markdown)}, {shown(data)}", highlight=False)
     write_page(console, folder)
 
 
@@ -120,11 +121,11 @@ def _list(console: "Console", table: "PaperTable", runs: "list[PlannedRun]") -> 
 
     from metareplay.report.base import show_duration
 
-    shown = Table(
+    listing = Table(
         title=f"{table.title} ({table.label})", box=None, pad_edge=False, header_style="bold", title_style="bold"
     )
     for column in ("run", "steps a task", "time", "settings"):
-        shown.add_column(column, justify="right" if column in ("steps a task", "time") else "left", overflow="fold")
+        listing.add_column(column, justify="right" if column in ("steps a task", "time") else "left", overflow="fold")
     guesses: dict[str, float | None] = {}
     total, unknown = 0.0, 0
     for run in runs:
@@ -136,8 +137,8 @@ def _list(console: "Console", table: "PaperTable", runs: "list[PlannedRun]") -> 
         unknown += guess is None
         length = run.config.training.iterations or f"{run.config.training.epochs} epochs"
         time = "finished" if done else "unknown" if guess is None else show_duration(guess)
-        shown.add_row(f"{run.method} seed {run.config.seed}", str(length), time, run.plan.source)
-    console.print(shown, highlight=False)
+        listing.add_row(f"{run.method} seed {run.config.seed}", str(length), time, shown(run.plan.source))
+    console.print(listing, highlight=False)
     if unknown:
         console.print(f"the time of {unknown} of {len(runs)} runs cannot be estimated", highlight=False)
     if unknown < len(runs):
@@ -152,5 +153,5 @@ def _guess(console: "Console", run: "PlannedRun") -> float | None:
     try:
         return seconds_of_run(run.plan)
     except DataError as problem:
-        console.print(f"[yellow]{run.method} cannot be timed:[/] {problem}", highlight=False)
+        console.print(f"[yellow]{run.method} cannot be timed:[/] {shown(problem)}", highlight=False)
         return None

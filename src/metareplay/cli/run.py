@@ -206,12 +206,14 @@ def _several(
     from metareplay.experiments.run_folder import RunFolder
     from metareplay.experiments.seeds import run_seeds, seed_plans, stop_on_signal
     from metareplay.files import write_atomically
+    from metareplay.locks import only_writer
     from metareplay.report import summarise
 
     if not resume:
         RunFolder(plan.folder).refuse_if_used()
-    plans = seed_plans(plan, seeds)
-    with SeedBars(console, [str(seed) for seed in seeds], title="seed", quiet=quiet) as bars:
+    bars = SeedBars(console, [str(seed) for seed in seeds], title="seed", quiet=quiet)
+    with only_writer(plan.folder), bars:
+        plans = seed_plans(plan, seeds)
         results = run_seeds(
             plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=bars.show, should_stop=stop_on_signal()
         )

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from metareplay.errors import MetaReplayError
+from metareplay.terminal import shown
 
 if TYPE_CHECKING:
     from metareplay.benchmarks.base import Benchmark
@@ -25,10 +25,10 @@ def introduce(console: Console, plan: "Plan") -> None:
     config, info, own = plan.config, plan.info, plan.config.data.path is not None
     name = plan.benchmark.name if own else info.name
     what = f"(scenario {info.scenario.value}, {info.num_tasks} tasks), {config.network}"
-    console.print(f"[bold]{config.method}[/] on [bold]{name}[/] {what}", highlight=False)
+    console.print(f"[bold]{shown(config.method)}[/] on [bold]{shown(name)}[/] {shown(what)}", highlight=False)
     if own:
         _introduce_data(console, str(config.data.path), plan.benchmark)
-    console.print(f"settings: {plan.source}; folder: {plan.folder}", highlight=False)
+    console.print(shown(f"settings: {plan.source}; folder: {plan.folder}"), highlight=False)
 
 
 def _introduce_data(console: Console, path: str, benchmark: "Benchmark") -> None:
@@ -48,7 +48,7 @@ def _introduce_data(console: Console, path: str, benchmark: "Benchmark") -> None
     if len(tasks) > MOST_TASKS:
         lines.append(f"  and {len(tasks) - MOST_TASKS} more tasks")
     for line in lines:
-        console.print(escape(line), highlight=False, soft_wrap=True)
+        console.print(shown(line), highlight=False, soft_wrap=True)
 
 
 class SeedBars:
@@ -58,7 +58,7 @@ class SeedBars:
         name = TextColumn(f"{title} {{task.description}}".strip())
         columns = (name, BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[state]}"), TimeRemainingColumn())
         self.bars = Progress(*columns, console=console, disable=quiet or not console.is_terminal)
-        self.rows = [self.bars.add_task(name, total=1.0, state="waiting") for name in names]
+        self.rows = [self.bars.add_task(shown(name), total=1.0, state="waiting") for name in names]
 
     def __enter__(self) -> "SeedBars":
         self.bars.start()
@@ -91,7 +91,7 @@ def print_warnings(console: Console, results: "Sequence[Results]") -> None:
     for run in results:
         for warning in run.warnings:
             text = f"seed {run.seed}: warning: task {warning.task!r}: {warning.text}"
-            console.print(escape(text), highlight=False, soft_wrap=True)
+            console.print(shown(text), highlight=False, soft_wrap=True)
 
 
 def write_page(console: Console, folder: Path) -> None:
@@ -101,6 +101,6 @@ def write_page(console: Console, folder: Path) -> None:
     try:
         page = write_report([folder], folder / "report.html")
     except MetaReplayError as problem:  # the results are safe: warn instead of failing
-        console.print(f"[yellow]the report could not be written:[/] {problem}", highlight=False)
+        console.print(f"[yellow]the report could not be written:[/] {shown(problem)}", highlight=False)
         return
-    console.print(f"report: {page}", highlight=False)
+    console.print(f"report: {shown(page)}", highlight=False)

@@ -7,6 +7,7 @@ import typer
 
 from metareplay.cli.data_options import Label, Model, TasksBy
 from metareplay.cli.trust import TrustNetwork
+from metareplay.terminal import shown
 
 if TYPE_CHECKING:
     from metareplay.living.overview import TaskOverview
@@ -69,7 +70,7 @@ LEGEND = (
 
 def _cells(row: "TaskOverview", *, with_data: bool) -> list[str]:
     classes = ", ".join(str(label) for label in row.classes) or "(regression)"
-    cells = [row.name, classes, "-" if row.examples is None else str(row.examples), row.date[:10] or "-"]
+    cells = [shown(row.name), shown(classes), "-" if row.examples is None else str(row.examples), row.date[:10] or "-"]
     cells += [_score(row.held_out, row), *([_score(row.score, row)] if with_data else [])]
     return [*cells, _bytes(row.bytes), _percent(row.moved), _percent(row.unexplained)]
 

@@ -100,6 +100,10 @@ def named_row(places: Sequence[Place], index: int) -> str:
     return f"row {index}"
 
 
+EXACT = 2**53
+"""Whole numbers below this are exact in float64."""
+
+
 def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tuple[Tensor, tuple[Label, ...]]:
     """Labels as indices into the sorted labels; non-integer numbers stay real targets (N, 1), without labels."""
     if values.ndim != 1:
@@ -122,6 +126,12 @@ def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tup
     real = _real(values[:, None], what, places)  # (N,) -> (N, 1)
     if bool((real != real.round()).any()):
         return real, ()
+    if bool((real.abs() >= EXACT).any()):
+        row = int((real[:, 0].abs() >= EXACT).nonzero()[0])
+        raise DataError(
+            f"{named_row(places, row)}: the {what} is a whole number beyond 2^53, where different ones become equal; "
+            "if it names a class, write it as text (id-123...), if it is a measurement, use a larger unit"
+        )
     unique, position_of = torch.unique(real[:, 0], return_inverse=True)
     return position_of, tuple(int(value) for value in unique.tolist())
 

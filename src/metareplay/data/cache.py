@@ -24,11 +24,16 @@ def cache_path(name: str, files: Iterable[Path]) -> Path | None:
     """The cache file for these files, by their names, sizes and modification times; None without a home folder."""
     facts = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     key = hashlib.sha256(json.dumps([name, sorted(facts)]).encode()).hexdigest()
+    folder = cache_folder()
+    return None if folder is None else folder / f"{name}-{key[:16]}.safetensors"
+
+
+def cache_folder() -> Path | None:
+    """Where cache files are; None without a home folder."""
     try:
-        folder = Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/metareplay").expanduser()
+        return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/metareplay").expanduser()
     except RuntimeError:  # no home folder
         return None
-    return folder / f"{name}-{key[:16]}.safetensors"
 
 
 def load_cached(path: Path, checksums: Mapping[str, str] | None) -> LabelledImages | None:

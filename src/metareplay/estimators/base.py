@@ -21,9 +21,11 @@ from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_
 from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.recipe_book import CUSTOM, CUSTOM_REGRESSION, default_settings
+from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
+from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features
 from metareplay.nets.own import name_of
 from metareplay.permissions import permit
 from metareplay.scaling import Scaling
@@ -39,7 +41,6 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
 
     problem: Problem
     scenario: Scenario
-    default_network: str
 
     def __init__(
         self,
@@ -53,30 +54,33 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         self.method, self.network, self.seed = method, network, seed
         self.standardise, self.settings = standardise, settings
         self.config = self._checked_config()
+        """Network, length and strength of training are chosen by the first task, unless they are given."""
         self._start_anew()
 
-    def _checked_config(self) -> RunConfig:
-        """The configuration that the arguments make."""
+    def _checked_config(self, first: Facts | None = None) -> RunConfig:
+        """The configuration that the arguments make, for data like those of the first task."""
         if not isinstance(self.settings, Mapping | None):
             raise ConfigError(f"settings={self.settings!r} is not a mapping of settings to values; give a dict")
-        settings, default = dict(self.settings or {}), self.network or self.default_network
-        method, network = settings.get("method", self.method), settings.get("network", default)
-        network = network if isinstance(network, str) else name_of(network)
-        permit(network)
+        settings = dict(self.settings or {})
+        method, network = settings.pop("method", self.method), settings.pop("network", self.network)
+        network = network if network is None or isinstance(network, str) else name_of(network)
+        if network is not None:
+            permit(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
             raise ConfigError(
                 f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
             )
-        own_data = CUSTOM if self.problem == "classification" else CUSTOM_REGRESSION
-        defaults, _ = default_settings(own_data, method, network)
-        chosen = {**({} if self.seed is None else {"seed": self.seed}), **settings}
-        return build_config(defaults, chosen, type(self).__name__)
+        given = {**({} if self.seed is None else {"seed": self.seed}), **settings}
+        defaults, _ = own_settings(first or TYPICAL[self.problem], self.problem, method, network, given)
+        return build_config(defaults, given, type(self).__name__)
 
     def _start_anew(self) -> None:
         """Be without tasks."""
         self.learner: ContinualLearner | None = None
         self.tasks: list[TaskInfo] = []
         self.scaling = Scaling({})
+        self.extractor: Extractor | None = None
+        """What turns inputs into features, if the network has a backbone and a task was learned."""
         self.inputs: Mapping[str, Any] = {}
         """How files and data frames are turned into inputs, if the model learned from such."""
 
@@ -103,7 +107,14 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input."""
-        return self._trained().input_shape
+        shape = self._shape()
+        return self._trained().input_shape if shape is None else shape
+
+    def _shape(self) -> tuple[int, ...] | None:
+        """The same; None before the first task."""
+        if self.extractor is not None:
+            return self.extractor.input_shape
+        return None if self.learner is None else self.learner.input_shape
 
     def _learn(self, x: Tensor, y: Tensor, info: TaskInfo, width: int, progress: bool) -> None:
         """Train on a new task; if anything goes wrong, the model is left unchanged."""
@@ -111,13 +122,16 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
             known = ", ".join(self.task_names)
             raise ConfigError(f"a task named {info.name!r} was learned already; choose another name (known: {known})")
         fresh = self.learner is None
-        if self.learner is None:
+        if fresh:
             self.scaling = (
                 Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
             )
-            self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(x.shape[1:]))
-        learner, split = self.learner, TaskData(self.scaling.x(x), self.scaling.y(y))
         try:
+            split = TaskData(self._features(self.scaling.x(x), keep=True), self.scaling.y(y))
+            if self.learner is None:
+                self.config = self._checked_config(Facts.of(split, self.problem))
+                self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(split.x.shape[1:]))
+            learner = self.learner
             self._train(
                 learner,
                 lambda: learner.begin_task(split, width),
@@ -126,9 +140,19 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
                 lambda _: learner.finish_task(split),
             )
         except BaseException:
-            self.learner = None if fresh else learner
+            if fresh:
+                self.learner = self.extractor = None
             raise
         self.tasks.append(info)
+
+    def _features(self, x: Tensor, *, keep: bool) -> Tensor:
+        """Standardised inputs as the learner sees them: as they are, or features of a backbone."""
+        if not is_features(self.config.network):
+            return x
+        if self.extractor is None:
+            backbone = find_backbone(self.config.network, self.config.get(BackboneSettings))
+            self.extractor = Extractor.of(backbone, x, self.scaling, standardise=self.standardise)
+        return self.extractor.features(x, keep=keep)
 
     def _train(
         self,
@@ -192,18 +216,19 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         return self.task_names.index(str(task))
 
     def _inputs(self, x: Inputs) -> Tensor:
-        shape = self._trained().input_shape
+        self._trained()
         with value_errors():
             self._refuse_other_features(x)
-            return self.scaling.x(to_inputs(plain_inputs(x, self.inputs), shape))
+            inputs = self.scaling.x(to_inputs(plain_inputs(x, self.inputs), self.input_shape))
+        return self._features(inputs, keep=False)
 
     def _scored(self, x: Inputs, y: Targets | None) -> tuple[Tensor, Any]:
         """Inputs in the user's units and raw targets, to score predictions with."""
-        shape = self._trained().input_shape
+        self._trained()
         with value_errors():
             self._refuse_other_features(x)
             examples = scored_examples(x, y, self.inputs)
-            return inputs_and_targets(examples.x, examples.y, shape)
+            return inputs_and_targets(examples.x, examples.y, self.input_shape)
 
     def _answer(self, x: Inputs, task: TaskName | None, criterion: str | None, batch_wise: int | None) -> Answer:
         """The learner's answer, in which tasks and classes are indices."""
@@ -223,7 +248,10 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder (safetensors and JSON)."""
-        save_model(Path(folder), self._trained(), self.tasks, self.scaling.tensors, self.inputs)
+        extractor, scaling, inputs = self.extractor, self.scaling.tensors, dict(self.inputs)
+        if extractor is not None:
+            scaling, inputs = {**scaling, **extractor.tensors()}, {**inputs, FACTS: extractor.facts()}
+        save_model(Path(folder), self._trained(), self.tasks, scaling, inputs)
 
     @classmethod
     def load(
@@ -247,10 +275,12 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         if problem != cls.problem:
             raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
         config = stored.learner.config
+        extractor = stored_extractor(config, stored.inputs, stored.scaling)  # before its network counts as permitted
         estimator = cls(config.method, config.network, seed=config.seed, standardise=bool(stored.scaling))
         estimator.settings = changed_settings(estimator.config, config) or None
         estimator.config, estimator.learner, estimator.tasks = config, stored.learner, stored.tasks
-        estimator.scaling, estimator.inputs = Scaling(stored.scaling), stored.inputs
+        estimator.scaling, estimator.inputs = Scaling(stored.scaling), without_features(stored.inputs)
+        estimator.extractor = extractor
         return estimator
 
 

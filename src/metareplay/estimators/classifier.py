@@ -59,7 +59,6 @@ class ContinualClassifier(StreamingEstimator):
 
     problem = "classification"
     scenario = Scenario.CLASS
-    default_network = "mlp-100-100"
 
     def learn_task(
         self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False
@@ -69,7 +68,7 @@ class ContinualClassifier(StreamingEstimator):
         ``y`` may be the name of a column of a data frame.
         """
         examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
-        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         labels = class_labels(raw, "ContinualRegressor")
         if len(labels) != len(x):
             raise DataError(f"{len(x)} inputs but {len(labels)} labels; both need one row per example")
@@ -84,7 +83,7 @@ class ContinualClassifier(StreamingEstimator):
 
     def _new_examples(self, x: Inputs, y: Targets | None, info: TaskInfo) -> NewExamples:
         examples = training_examples(x, y, self.inputs, fresh=False)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, self._trained().input_shape)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, self.input_shape)
         labels = class_labels(raw, "ContinualRegressor")
         if len(labels) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(labels)} labels; both need one row per example")

@@ -48,7 +48,6 @@ class ContinualRegressor(StreamingEstimator):
 
     problem = "regression"
     scenario = Scenario.DOMAIN
-    default_network = "mlp-20-20"
 
     def learn_task(
         self, X: Inputs, y: Targets | None = None, *, name: str | None = None, progress: bool = False
@@ -58,7 +57,7 @@ class ContinualRegressor(StreamingEstimator):
         ``y`` may be the name of a column of a data frame.
         """
         examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
-        x, raw = inputs_and_targets(examples.x, examples.y, self.learner.input_shape if self.learner else None)
+        x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         targets = to_real_targets(raw)
         if len(targets) != len(x):
             raise DataError(f"{len(x)} inputs but {len(targets)} targets; both need one row per example")
@@ -75,7 +74,7 @@ class ContinualRegressor(StreamingEstimator):
 
     def _new_examples(self, x: Inputs, y: Targets | None, info: TaskInfo) -> NewExamples:
         examples = training_examples(x, y, self.inputs, fresh=False)
-        inputs, raw = inputs_and_targets(examples.x, examples.y, self._trained().input_shape)
+        inputs, raw = inputs_and_targets(examples.x, examples.y, self.input_shape)
         targets = to_real_targets(raw)
         if len(targets) != len(inputs):
             raise DataError(f"{len(inputs)} inputs but {len(targets)} targets; both need one row per example")

@@ -38,6 +38,9 @@ class TaskVerbs(ABC):
     def _task_index(self, task: str | int) -> int: ...
 
     @abstractmethod
+    def _features(self, x: Tensor, *, keep: bool) -> Tensor: ...
+
+    @abstractmethod
     def _new_examples(self, x: Inputs, y: Targets | None, info: TaskInfo) -> NewExamples:
         """Examples of any kind for a known task."""
 
@@ -59,7 +62,7 @@ class TaskVerbs(ABC):
         """
         learner, index = self._trained(), self._task_index(task)
         new = self._new_examples(X, y, self.tasks[index])
-        data = TaskData(self.scaling.x(new.x), self.scaling.y(new.y))
+        data = TaskData(self._features(self.scaling.x(new.x), keep=True), self.scaling.y(new.y))
         self._train(
             learner,
             lambda: learner.begin_revision(index, data, new.width),

@@ -23,6 +23,8 @@ def seconds_of_run(plan: Plan, steps: int = 3) -> float:
     keep_freed_memory()  # as a run does
     short = training.model_copy(update={"iterations": steps + 1, "epochs": None})
     learner = new_learner(config.model_copy(update={"training": short}), benchmark)
+    if not learner.strategy.takes_steps:
+        return 0.0
     tasks, seconds = list(benchmark[:2]), 0.0
     for task in tasks:
         few = TaskData(task.train.x[:FEW], task.train.y[:FEW])

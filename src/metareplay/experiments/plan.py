@@ -1,6 +1,7 @@
 """A plan: everything that is decided before a run begins. It is made here, once, and only read afterwards."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -15,7 +16,10 @@ from metareplay.data.reading import absolute
 from metareplay.errors import ConfigError, DataError
 from metareplay.experiments.run_folder import read_settings, stored_config
 from metareplay.learner.config import RunConfig, Source, build_config, without_inert
+from metareplay.learner.features import same_inputs, with_features
+from metareplay.learner.methods import default_network
 from metareplay.learner.recipe_book import OWN_DATA, default_settings
+from metareplay.learner.sizes import Facts, own_settings
 from metareplay.nets.registry import network_factory
 from metareplay.permissions import permit
 from metareplay.settings import flatten
@@ -48,9 +52,11 @@ class Plan:
         if benchmark is None and config.data.path is not None:
             benchmark = benchmark_for(config)
         if benchmark is not None:
-            return cls(with_fingerprint(config, benchmark), folder, source, described(benchmark), lambda: benchmark)
+            raw = benchmark
+            read = cache(lambda: with_features(raw, config))
+            return cls(with_fingerprint(config, raw), folder, source, described(raw), read)
         info = benchmark_named(_known(config.benchmark)).with_settings(config.tasks)
-        return cls(config, folder, source, info, cache(lambda: benchmark_for(config)))
+        return cls(config, folder, source, info, cache(lambda: with_features(benchmark_for(config), config)))
 
     @property
     def benchmark(self) -> Benchmark:
@@ -64,7 +70,7 @@ class Plan:
     def variant(self, config: RunConfig, folder: Path, source: str) -> "Plan":
         """The plan of another configuration; identical data are shared."""
         keys = ("benchmark", "data_seed", "data_dir", "data", "tasks")
-        if all(getattr(config, key) == getattr(self.config, key) for key in keys):
+        if all(getattr(config, key) == getattr(self.config, key) for key in keys) and same_inputs(config, self.config):
             return replace(self, config=config, folder=folder, source=source)
         return Plan.of(config, folder, source=source)
 
@@ -97,17 +103,36 @@ def make_plan(
     if stored is not None:
         file, settings, source = stored, {**read_settings(stored), **options}, f"as stored in {stored}"
     origin = _source(options, overrides or {}, file)
-    benchmark = _own_data(settings, origin)
+    benchmark, repeated = _own_data(settings, origin), settings.get("data.fingerprint") is not None
     if benchmark is not None:
         info, settings = described(benchmark), _as_read(settings, benchmark)
     else:
         info = benchmark_named(_known(settings.get("benchmark", "split-digits")))
-    method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", info.default_network))
-    defaults, recipe = default_settings(info.name, method, network, published=published)
+    method, network = str(settings.get("method", "pr-bbb")), settings.get("network")
+    if benchmark is not None:
+        defaults, recipe = own_defaults(benchmark, method, network, settings, published=published, repeated=repeated)
+    else:
+        chosen = str(network or default_network(method, info.default_network))
+        defaults, recipe = default_settings(info.name, method, chosen, published=published)
     threads = max(1, (os.cpu_count() or 1) // jobs) if info.needs_data else 1
     config = build_config({**defaults, "threads": threads}, settings, origin, stored=stored is not None)
     _check_benchmark_settings(config, info)
     return Plan.of(config, folder, benchmark=benchmark, source=source or recipe)
+
+
+def own_defaults(
+    benchmark: Benchmark,
+    method: str,
+    network: Any,
+    given: Mapping[str, Any],
+    *,
+    published: bool = False,
+    repeated: bool = False,
+) -> tuple[dict[str, Any], str]:
+    """Default settings for a user's own data, by the first task, and where they come from."""
+    facts = Facts.of(benchmark[0].train, benchmark.problem)
+    name = None if network is None else str(network)
+    return own_settings(facts, benchmark.problem, method, name, given, published=published, repeated=repeated)
 
 
 def _source(options: Mapping[str, Any], overrides: Mapping[str, Any], file: Path | None) -> Source:
@@ -123,8 +148,8 @@ def default_folder(settings: Mapping[str, Any]) -> Path:
         name = Path(str(settings["data.path"]).removeprefix("hf:").rstrip("/")).name.partition(".")[0] or "data"
     else:
         info = benchmark_named(_known(settings.get("benchmark", "split-digits")))
-        name, network = info.name, network or info.default_network
-    network = str(network or "").replace(":", ".")  # a user's own is module:function
+        name, network = info.name, network or default_network(str(method), info.default_network)
+    network = re.sub(r"[:/\\]+", ".", str(network or ""))  # a user's own is module:function, a backbone may be a folder
     return Path("runs") / "-".join(filter(None, (name, method, network)))
 
 

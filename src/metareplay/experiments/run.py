@@ -74,6 +74,8 @@ class Run:
             if not resume:
                 self.folder.refuse_if_used()
             with only_writer(out):
+                if not resume:
+                    self.folder.refuse_if_used()  # again: another run may have ended meanwhile
                 return self._execute(resume)
         except OSError as error:
             raise MetaReplayError(
@@ -169,7 +171,9 @@ class Run:
                             "(tasks that are finished can be used as a model)"
                         )
         if trainer.signals is not None and not stage.update:
-            self.folder.write_tensors(f"{SIGNALS}/task-{stage.number:03d}.safetensors", {"signals": trainer.signals})
+            self.folder.write_tensors(
+                f"{SIGNALS}/task-{stage.number:03d}.safetensors", {"signals": trainer.signals[: trainer.iterations]}
+            )
         self.learner.trainer = None  # and with it the task's data
         give_back_freed_memory()
         self.state.seconds["train"] += time.perf_counter() - began

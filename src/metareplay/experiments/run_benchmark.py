@@ -6,11 +6,11 @@ from typing import Any
 
 from metareplay.benchmarks.base import Benchmark
 from metareplay.errors import ConfigError
-from metareplay.experiments.plan import Plan, described
+from metareplay.experiments.plan import Plan, own_defaults
 from metareplay.experiments.results import Results
 from metareplay.experiments.run import Run
 from metareplay.learner.config import build_config
-from metareplay.learner.recipe_book import default_settings
+from metareplay.permissions import permit
 
 
 def run_benchmark(
@@ -34,7 +34,8 @@ def run_benchmark(
         key for key in settings or {} if key in ("benchmark", "data_dir", "data_seed") or key.startswith("data.")
     ]:
         raise ConfigError(f"{wrong[0]} has no effect here: the benchmark is given; remove it")
-    info = described(benchmark)
-    defaults, source = default_settings(info.name, method, network or info.default_network, published=published)
+    if network is not None:
+        permit(network)
+    defaults, source = own_defaults(benchmark, method, network, settings or {}, published=published)
     config = build_config({**defaults, "seed": seed}, dict(settings or {}), "settings")
     return Run(Plan.of(config, Path(out), benchmark=benchmark, source=source)).execute(resume=resume)

@@ -5,6 +5,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from torch import Tensor
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
-from metareplay.files import write_atomically, yaml_problem
+from metareplay.files import read_yaml, write_atomically, yaml_problem
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.locks import LOCK
+from metareplay.locks import LOCK, only_writer
 from metareplay.settings import flatten
 
 RUN_ENTRIES = frozenset(
@@ -26,6 +27,8 @@ RUN_ENTRIES = frozenset(
     f"{LOCK}".split()
 )
 """Everything that a run writes, except the folders of its seeds."""
+GROUPS = frozenset(RunConfig.model_fields)
+"""Groups of settings, which may be empty, and settings in no group, which pydantic checks."""
 
 
 class RunFolder:
@@ -36,7 +39,7 @@ class RunFolder:
 
     def refuse_if_used(self) -> None:
         """A new run needs a folder that is empty or does not exist."""
-        if self.path.exists() and any(self.path.iterdir()):
+        if self.path.exists() and any(entry.name != LOCK for entry in self.path.iterdir()):
             raise ConfigError(
                 f"{self.path} already exists; continue it with --resume, replace it with --overwrite, "
                 "or choose another --out"
@@ -74,7 +77,7 @@ class RunFolder:
     def stored_settings(self) -> dict[str, Any] | None:
         """The settings in ``config.yaml``, as dotted keys; None if there is none."""
         path = self.path / "config.yaml"
-        return flatten(yaml.safe_load(path.read_text()) or {}) if path.is_file() else None
+        return flatten(read_yaml(path.read_text(encoding="utf-8")) or {}) if path.is_file() else None
 
     def refuse_changed_data(self, config: RunConfig) -> None:
         """Refuse data that differ from those the run in this folder started with."""
@@ -116,7 +119,7 @@ def stored_config(out: Path) -> Path | None:
 def read_settings(path: Path) -> dict[str, Any]:
     """Settings of a YAML file, as dotted keys."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"--config {path} is not a text file; give YAML") from error
     except OSError as error:
@@ -125,15 +128,47 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise ConfigError(f"--config {path} is not valid YAML: {yaml_problem(error)}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"--config {path} must hold settings like 'training: {{iterations: 500}}'")
+    _refuse_empty(content, path)
     return flatten(content)
 
 
+def _refuse_empty(content: Mapping[Any, Any], path: Path, prefix: str = "") -> None:
+    """Refuse a setting without a value, ``{}``, which would be taken for nothing at all."""
+    for key, value in content.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"--config {path}: the key {prefix}{key!r} is not text; settings have names")
+        if isinstance(value, Mapping) and not value and (prefix or key not in GROUPS):
+            raise ConfigError(f"--config {path}: {prefix}{key} is empty ({{}}); give it a value, or remove it")
+        if isinstance(value, Mapping):
+            _refuse_empty(value, path, f"{prefix}{key}.")
+
+
 def remove_run(folder: Path) -> None:
-    """Remove what an earlier run wrote; a folder that holds anything else is left alone."""
+    """Remove what an earlier run wrote, unless it is at work; a folder that holds anything else is left alone."""
     if not folder.exists() or not any(folder.iterdir()):
         return
+    _plan_removal(folder)  # what must not be removed is not locked either
+    with ExitStack() as locks:
+        locks.enter_context(only_writer(folder))
+        seeds = _plan_removal(folder)
+        for seed in seeds:
+            locks.enter_context(only_writer(seed))
+        try:
+            for part in (*seeds, folder):
+                for entry in (entry for entry in part.iterdir() if entry.name != LOCK and entry not in seeds):
+                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        except OSError as error:
+            raise ConfigError(f"--overwrite: {folder} cannot be removed: {error.strerror or error}") from error
+    with suppress(OSError):  # another run may have begun there
+        for seed in seeds:
+            seed.rmdir()
+
+
+def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:
+    """The folders of seeds in a run's folder; refuses a folder that holds anything but runs."""
     entries = list(folder.iterdir())
-    seeds = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and (entry / "config.yaml").is_file()]
+    named = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and not entry.is_symlink()]
+    seeds = [] if inner else [entry for entry in named if (entry / "config.yaml").is_file()]
     foreign = [
         entry.name
         for entry in entries
@@ -146,11 +181,6 @@ def remove_run(folder: Path) -> None:
         why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
         advice = "remove it yourself if you really want to, or choose another --out"
         raise ConfigError(f"--overwrite: {folder} contains more than a run ({why}); {advice}")
-    try:
-        for seed in seeds:
-            remove_run(seed)
-            seed.rmdir()
-        for entry in (entry for entry in entries if entry not in seeds):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    except OSError as error:
-        raise ConfigError(f"--overwrite: {folder} cannot be removed: {error.strerror or error}") from error
+    for seed in seeds:
+        _plan_removal(seed, inner=True)
+    return seeds

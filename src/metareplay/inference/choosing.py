@@ -24,8 +24,9 @@ from metareplay.inference.statistics.keeper import NAME as STATISTICS
 from metareplay.inference.statistics.keeper import StatisticsKeeper
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.task_statistics import TaskStatistics
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.seeding import generator_for
+from metareplay.task_maps.heads import HeadLayout
 
 
 class TaskChooser(TaskNetworks):

@@ -4,6 +4,7 @@ from metareplay.posteriors.families import dirac, flow, gaussian, implicit, lapl
 from metareplay.posteriors.matching import avb, direct, ssge
 from metareplay.strategies import (
     baselines,
+    class_means,
     coresets,
     ewc,
     posterior_replay,
@@ -21,5 +22,5 @@ BUILT_IN = (
     *(direct, ssge, avb),
     *(direct_maps, generated),
     *(posterior_replay, coresets, prior_focused, ewc, rehearsal, baselines),
-    *(synaptic_intelligence, reservoir, without_forgetting),
+    *(synaptic_intelligence, reservoir, without_forgetting, class_means),
 )

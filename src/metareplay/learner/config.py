@@ -16,12 +16,12 @@ from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, listed
-from metareplay.files import yaml_problem
+from metareplay.files import read_yaml, yaml_problem
 from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.learner.allowed import refused_value
 from metareplay.learner.compose import ALWAYS, KINDS, components, composed, is_default, most_derived, parts_of, refusal
-from metareplay.learner.methods import Method, method_named
+from metareplay.learner.methods import Method, default_network, method_named
 from metareplay.learner.report_settings import ReportSettings
 from metareplay.nets.registry import network_kind, network_part
 from metareplay.settings import Part, Settings, flatten, key_of, nest
@@ -69,8 +69,8 @@ class RunConfig(Settings):
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "RunConfig":
         """The configuration with these nested values, as ``model_dump`` gives them."""
-        method, network = values.get("method", "pr-bbb"), values.get("network", "mlp-100-100")
-        return config_class(method, network).model_validate(values)
+        method, network = _chosen(values)
+        return config_class(method, network).model_validate({**values, "network": network})
 
     def kind(self) -> Method:
         """The method, which names its parts."""
@@ -151,6 +151,12 @@ NEAREST = 3
 """The maximum number of settings suggested for an unknown one."""
 
 
+def _chosen(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """The method and the network that settings name, or the defaults."""
+    method = str(settings.get("method", "pr-bbb"))
+    return method, str(settings.get("network") or default_network(method, "mlp-100-100"))
+
+
 def config_class(method: str, network: str) -> type[RunConfig]:
     """The class of a method's configurations: its settings are exactly those of its parts."""
     return _config_class(components(method_named(method), network_kind(network), RunConfig))
@@ -218,8 +224,8 @@ def build_config(
     given = _of_installed_parts(given, source.name) if stored else given
     check_keys(given, source)
     merged = {**defaults, **given}
-    method, network = str(merged.get("method", "pr-bbb")), str(merged.get("network", "mlp-100-100"))
-    model = config_class(method, network)
+    method, network = _chosen(merged)
+    merged, model = {**merged, "network": network}, config_class(method, network)
     known = set(flatten(model().model_dump()))
     if (foreign := [key for key in given if key not in known]) and not stored:
         raise source.blamed(refusal(foreign[0], method, parts_of(method_named(method), network)), foreign[0])
@@ -246,7 +252,7 @@ def without_inert(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Configurations written by earlier versions contain some of these.
     """
-    method, network = str(settings.get("method", "pr-bbb")), str(settings.get("network", "mlp-100-100"))
+    method, network = _chosen(settings)
     known = set(flatten(config_class(method, network)().model_dump()))
     try:
         unused = build_config({}, {key: settings[key] for key in settings if key in known}, "file", stored=True)
@@ -283,9 +289,11 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise ConfigError(f"--set {text!r} is not a setting; write key=value, e.g. --set training.iterations=500")
     try:
-        parsed = yaml.safe_load(value)
+        parsed = read_yaml(value)
     except yaml.YAMLError as error:
         raise ConfigError(f"--set {text!r}: the value is not valid YAML: {yaml_problem(error)}") from error
+    if isinstance(parsed, dict):
+        raise ConfigError(f"--set {text!r}: a setting has a value, not a mapping; give each one with its own --set")
     return key.strip(), _number(parsed)
 
 

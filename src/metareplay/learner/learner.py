@@ -16,7 +16,7 @@ from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.inference.reference import Change, change_of, imagined_examples, take_reference
 from metareplay.inference.statistics.revise import examples_of
-from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
+from metareplay.learner.build import build_matching, build_model, build_strategy, check_size, fixed_prior
 from metareplay.learner.chance import at_chance
 from metareplay.learner.checked import check_examples
 from metareplay.learner.config import RunConfig
@@ -24,8 +24,6 @@ from metareplay.learner.held_out import joined, split
 from metareplay.model import ContinualModel
 from metareplay.model_changes import remove_task, widen_task
 from metareplay.posteriors.base import PriorMatching
-from metareplay.posteriors.priors.gaussian import GaussianPrior
-from metareplay.posteriors.settings import FixedPriorSettings
 from metareplay.seeding import derive_seed, generator_for
 from metareplay.strategies.base import Strategy, Update, current_state
 from metareplay.strategies.revision import Revision, is_revision
@@ -127,7 +125,7 @@ class ContinualLearner:
             wider = width > head.stop - head.start
             imagined, weight = self._imagined(task, len(train.x), wider)  # the old answers, before anything changes
             fresh = torch.zeros(self.model.spec.numel, dtype=torch.bool, device=self.model.device)
-            revision = Revision(inner, self._fixed_prior())
+            revision = Revision(inner, fixed_prior(self.config))
             self.strategy = revision
             if wider:
                 generator = generator_for(*self._seed(task, "initialise"))
@@ -187,10 +185,6 @@ class ContinualLearner:
         examples = imagined_examples(self.predictor, task, self.input_shape, min(seen, MOST_IMAGINED))
         weight = seen / new if needed else 0.0  # else they only show what the task knew
         return (None, 0.0) if examples is None else (self._with_columns(task, examples), weight)
-
-    def _fixed_prior(self) -> GaussianPrior:
-        fixed = self.config.find(FixedPriorSettings) or FixedPriorSettings()
-        return GaussianPrior(fixed.prior_variance)
 
     def _split(self, task: int, train: TaskData) -> tuple[TaskData, TaskData]:
         """The examples that training uses, and those held out."""
@@ -264,13 +258,21 @@ class ContinualLearner:
         config, objective = self.config, Objective.of(self.config)
         if isinstance(self.strategy, Revision):
             objective = objective._replace(prior_power=1.0)  # no tempering of a learned posterior
-        used = self._split(task, train)[0]
+        used, held_out = self._split(task, train)
         data = self.strategy.data_for(task, self._with_columns(task, used))
         job = Job(task, self._batches(task, data), self._matching(*self._seed(task, "matching")))
         noise = generator_for(*self._seed(task, "noise"))
         watched = not any(config.training.auxiliary)  # these have targets of their own
         return TaskTrainer(
-            self.model, self.strategy, [job], data, config.training, objective, noise=noise, watched=watched
+            self.model,
+            self.strategy,
+            [job],
+            data,
+            config.training,
+            objective,
+            noise=noise,
+            watched=watched,
+            held_out=self._with_columns(task, held_out),
         )
 
     def _batches(self, task: int, data: TaskData) -> Batches:
@@ -329,7 +331,7 @@ class ContinualLearner:
         earlier = current_state(_under("strategy.", tensors))  # as version 0.1 stored the state of a task under way
         state = _under(MEMORY, tensors) | earlier
         inner = self.strategy.inner if isinstance(self.strategy, Revision) else self.strategy
-        self.strategy = Revision(inner, self._fixed_prior()) if is_revision(state) else inner
+        self.strategy = Revision(inner, fixed_prior(self.config)) if is_revision(state) else inner
         self.strategy.load_state(self.model, state)
 
     def is_finite(self) -> bool:

@@ -53,6 +53,8 @@ class Method(Part):
     """Additional settings for borrowed recipes."""
     for_regression: str | None = None
     """The method to use instead for regression; None: this one."""
+    network: str | None = None
+    """The network if none is chosen; None: that of the benchmark or of the estimator."""
     phrase: str = ""
 
     def parts(self) -> dict[str, Part]:
@@ -65,6 +67,11 @@ class Method(Part):
             "strategy": STRATEGIES.named(self.strategy),
             "outputs": OUTPUTS.named(self.outputs),
         }
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether it computes its weights when a task ends, without training steps."""
+        return STRATEGIES.named(self.strategy).closed_form
 
     @property
     def task_map_part(self) -> TaskMapPart:
@@ -241,6 +248,18 @@ _register(
     *("shared", "dirac", "joint", "one network trained on the data of all tasks so far: an upper bound"),
     outputs="growing",
 )
+_CLOSED = {"outputs": "growing", "for_regression": "joint", "network": "mlp"}
+_register("nmc", "shared", "dirac", "class-means", "nearest class mean of the inputs, in closed form", **_CLOSED)
+_register(
+    "slda",
+    *("shared", "dirac", "shared-covariance", "class means and one covariance for all classes, in closed form"),
+    **_CLOSED,
+)
+
+
+def default_network(method: str, otherwise: str) -> str:
+    """The network where none is chosen: the method's own, if it has one, or another."""
+    return method_named(method).network or otherwise
 
 
 def method_named(name: str) -> Method:

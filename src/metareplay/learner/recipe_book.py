@@ -10,6 +10,7 @@ import yaml
 from metareplay.benchmarks.base import Problem
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.learner.methods import method_named
+from metareplay.nets.backbones import is_features
 from metareplay.nets.registry import is_mlp, is_own
 from metareplay.settings import flatten
 
@@ -18,6 +19,9 @@ CUSTOM = "custom"
 CUSTOM_REGRESSION = "custom-regression"
 OWN_DATA: dict[Problem, str] = {"classification": CUSTOM, "regression": CUSTOM_REGRESSION}
 """The names of recipes for a user's own data, by problem."""
+
+OF_FEATURES: dict[str, Any] = {"statistics.width": 2048, "statistics.megabytes": 64.0}
+"""Of the features of a backbone all are described, with their covariance: they tell tasks apart by themselves."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,15 @@ def default_settings(
 ) -> tuple[dict[str, Any], str]:
     """Default settings and their source: a recipe of the benchmark, else the recipe for a user's own data."""
     fallback = OWN_DATA[BENCHMARKS[benchmark].problem] if benchmark in BENCHMARKS else benchmark
-    recipe = recipe_for(benchmark, method, network, published=published) or recipe_for(
-        fallback, method, network, published=published
-    )
+    names = (fallback,) if is_features(network) else (benchmark, fallback)  # features are not the benchmark's inputs
+    recipes = (recipe_for(name, method, network, published=published) for name in names)
+    recipe = next((found for found in recipes if found is not None), None)
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
     if published:
         base |= {"statistics.held_out": 0.0, "inference.calibrate": False}  # as the paper, train on all examples
-    if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
+    if is_features(network):
+        base |= OF_FEATURES
+    elif benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
         base["training.augmentation"] = BENCHMARKS[benchmark].augmentation
     if recipe is None:
         return base, "general defaults"

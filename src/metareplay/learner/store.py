@@ -14,6 +14,7 @@ from metareplay.learner.generations import MODEL, compact, read_generation, read
 from metareplay.learner.history import HistoryEntry
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.model_file import ModelFile, refuse_not_finite
+from metareplay.nets.backbones import PREFIX, is_features, split_name
 from metareplay.nets.own import name_of
 from metareplay.permissions import permit
 from metareplay.settings import flatten
@@ -126,6 +127,11 @@ def find_model(folder: Path) -> Path:
     raise CheckpointError(f"{folder} does not contain a model: {MODEL} is missing; {advice}")
 
 
+def _named(network: Callable[..., nn.Module], stored: str) -> str:
+    """The network that the user's function builds, or the backbone that it returns in the place of the stored one."""
+    return f"{PREFIX}{name_of(network)}+{split_name(stored)[1]}" if is_features(stored) else name_of(network)
+
+
 def _is_model(folder: Path) -> bool:
     return (folder / MODEL).is_file() or (folder / FACTS).is_file()
 
@@ -136,7 +142,7 @@ def _build(
     facts, tensors = stored
     values = flatten(facts["config"])
     if network is not None:
-        values["network"] = name_of(network)
+        values["network"] = _named(network, str(values["network"]))
         permit(values["network"])
     config = build_config({}, values, str(folder), stored=True)
     config = build_config(flatten(config.model_dump()), settings, "settings") if settings else config

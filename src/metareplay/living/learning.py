@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
-from metareplay.benchmarks.base import TaskData
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.experiments.run import Interrupted
@@ -22,6 +21,7 @@ from metareplay.living.past import past_of
 from metareplay.living.place import Operation, model_folder
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
+from metareplay.training.watch import Notice
 
 ADD, UPDATE = "add-task", "update-task"
 
@@ -94,7 +94,7 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
         )
     learner = model.prepare(new)
     targets, info, width = examples.targets()
-    data = TaskData(model.scaling.x(examples.x), model.scaling.y(targets))
+    data = model.data(examples.x, targets)
     refuse_lone_classes(learner.config, learner.problem, learner.scenario, [info])
     operation = Operation(ADD, examples.name, examples.fingerprint, model.generation)
     _train(
@@ -122,7 +122,7 @@ def _update(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms
         )
     known = model.tasks[index]
     targets, info, width = examples.targets(known)
-    data = TaskData(model.scaling.x(examples.x), model.scaling.y(targets))
+    data = model.data(examples.x, targets)
     operation = Operation(UPDATE, examples.name, examples.fingerprint, model.generation)
     _train(
         model,
@@ -147,7 +147,7 @@ def _train(
     *,
     begin: Callable[[], TaskTrainer],
     resume: Callable[[Mapping[str, Tensor]], TaskTrainer],
-    finish: Callable[[], Any],
+    finish: Callable[[], Notice | None],
 ) -> None:
     """Train to the end, with checkpoints in the model's folder; whatever fails leaves nothing unfinished."""
     learner, work = model.learner, model.work
@@ -162,7 +162,7 @@ def _train(
             trainer = resume(checkpoint.tensors)
             terms.notes(f"continued at step {trainer.iteration} of {trainer.iterations}")
         _take_steps(learner, trainer, model, operation, stage, terms)
-        finish()
+        _notice(finish(), operation, terms)
     except Interrupted:
         raise
     except Exception:  # a process that is told to end leaves its checkpoints
@@ -183,6 +183,7 @@ def _take_steps(
     every = learner.config.training.checkpoint_every
     for step in trainer:
         terms.observer.step(step)
+        _notice(step.notice, operation, terms)
         stopping = terms.should_stop()
         if (step.iteration % every == 0 or stopping) and learner.is_finite():
             model.work.write(operation, step.iteration, learner.tensors(training=True), learner.facts())
@@ -191,6 +192,11 @@ def _take_steps(
                 f"stopped in the {operation}; the model is as it was. The same command continues where it stopped; "
                 f"metareplay undo {model.folder} discards it"
             )
+
+
+def _notice(notice: Notice | None, operation: Operation, terms: Terms) -> None:
+    if notice is not None:
+        terms.notes(f"task {operation.task!r}: {notice.text}")
 
 
 def _stored(

@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from metareplay.benchmarks.base import Problem, Scenario, TaskInfo
+from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import DataError
-from metareplay.experiments.plan import DEFAULT_NETWORKS
 from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.recipe_book import OWN_DATA, default_settings
-from metareplay.learner.store import HistoryEntry, load_model, save_model
+from metareplay.learner.sizes import TYPICAL, Facts, own_settings
+from metareplay.learner.store import HistoryEntry, StoredModel, load_model, save_model
 from metareplay.living.examples import NewData
 from metareplay.living.place import NewModel, Work, finish_new, model_folder, read_new
+from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features
 from metareplay.scaling import Scaling
 
 SCENARIOS: Mapping[Problem, Scenario] = {"classification": Scenario.CLASS, "regression": Scenario.DOMAIN}
@@ -37,6 +39,8 @@ class OpenModel:
     scaling: Scaling = field(default_factory=lambda: Scaling({}))
     inputs: Mapping[str, Any] = field(default_factory=dict)
     generation: int = 0
+    extractor: Extractor | None = None
+    """What turns inputs into features, if the network has a backbone."""
 
     @classmethod
     def of(cls, folder: Path) -> "OpenModel":
@@ -47,8 +51,14 @@ class OpenModel:
             return cls(place, new)
         stored = load_model(place)
         torch.set_num_threads(stored.learner.config.threads)
-        scaling = Scaling(dict(stored.scaling))
-        return cls(place, None, stored.learner, list(stored.tasks), scaling, stored.inputs, stored.generation)
+        return cls.stored(stored)
+
+    @classmethod
+    def stored(cls, stored: StoredModel) -> "OpenModel":
+        """From what was read."""
+        extractor = stored_extractor(stored.learner.config, stored.inputs, stored.scaling)
+        tasks, scaling, inputs = list(stored.tasks), Scaling(dict(stored.scaling)), without_features(stored.inputs)
+        return cls(stored.folder, None, stored.learner, tasks, scaling, inputs, stored.generation, extractor)
 
     @property
     def names(self) -> list[str]:
@@ -70,7 +80,14 @@ class OpenModel:
     @property
     def shape(self) -> tuple[int, ...] | None:
         """Of one input; None before the first task."""
+        if self.extractor is not None:
+            return self.extractor.input_shape
         return None if self.learner is None else self.learner.input_shape
+
+    def data(self, x: Tensor, y: Tensor) -> TaskData:
+        """Examples as the learner sees them: scaled, and perhaps as features of a backbone."""
+        x = self.scaling.x(x)
+        return TaskData(x if self.extractor is None else self.extractor.features(x), self.scaling.y(y))
 
     def index(self, name: str) -> int:
         """The index of a task."""
@@ -84,11 +101,16 @@ class OpenModel:
         if self.learner is not None:
             return self.learner
         first = data.tasks[0]
-        config = new_config(self.new or NewModel("pr-bbb", None, {}), data.problem, tuple(first.x.shape[1:]))
-        torch.set_num_threads(config.threads)
         self.scaling = Scaling.of(first.x, first.y, regression=data.problem == "regression")
+        new = self.new or NewModel("pr-bbb", None, {})
+        if new.network is not None and is_features(new.network):
+            backbone = find_backbone(new.network, new_config(new, data.problem).get(BackboneSettings))
+            self.extractor = Extractor.of(backbone, self.scaling.x(first.x), self.scaling)
+        examples = self.data(first.x, first.y)
+        config = new_config(new, data.problem, Facts.of(examples, data.problem))
+        torch.set_num_threads(config.threads)
         self.inputs = data.inputs
-        scenario, shape = SCENARIOS[data.problem], tuple(first.x.shape[1:])
+        scenario, shape = SCENARIOS[data.problem], tuple(examples.x.shape[1:])
         self.learner = ContinualLearner(config, data.problem, scenario, shape)
         return self.learner
 
@@ -96,12 +118,15 @@ class OpenModel:
         """Make what is in memory the folder's model; the one before is kept for ``undo``."""
         assert self.learner is not None
         entry = entry.model_copy(update={"facts": {**entry.facts, "previous": self.generation}})
+        scaling, inputs = self.scaling.tensors, dict(self.inputs)
+        if self.extractor is not None:
+            scaling, inputs = {**scaling, **self.extractor.tensors()}, {**inputs, FACTS: self.extractor.facts()}
         self.generation = save_model(
             self.folder,
             self.learner,
             self.tasks,
-            self.scaling.tensors,
-            self.inputs,
+            scaling,
+            inputs,
             entry=entry,
             keep_previous=True,
         )
@@ -109,12 +134,12 @@ class OpenModel:
         self.work.clear()
 
 
-def new_config(new: NewModel, problem: Problem, shape: Sequence[int] = ()) -> RunConfig:
-    """The configuration of a new model's settings; refused if they cannot be combined."""
-    network = new.network or DEFAULT_NETWORKS[problem]
-    defaults, _ = default_settings(OWN_DATA[problem], new.method, network)
-    threads = max(1, os.cpu_count() or 1) if prod(shape) > WIDE else 1
+def new_config(new: NewModel, problem: Problem, first: Facts | None = None) -> RunConfig:
+    """The configuration of a new model's settings, for data like those of the first task; refused if impossible."""
     settings = {key: value for key, value in new.settings.items() if not key.startswith("data.")}
+    facts = first or TYPICAL[problem]
+    defaults, _ = own_settings(facts, problem, new.method, new.network, settings)
+    threads = max(1, os.cpu_count() or 1) if prod(facts.shape) > WIDE else 1
     return build_config({**defaults, "threads": threads}, settings, "--set")
 
 

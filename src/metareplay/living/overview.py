@@ -14,7 +14,6 @@ from metareplay.living.examples import read_tasks
 from metareplay.living.opened import OpenModel
 from metareplay.living.past import past_of, present_names
 from metareplay.living.place import open_model
-from metareplay.scaling import Scaling
 
 LEARNED = ("add-task", "update-task", "learn")
 
@@ -101,9 +100,7 @@ def audit_model(folder: Path, data: DataSettings | None = None, *, name: str | N
 
 
 def _opened(folder: Path) -> OpenModel:
-    stored = open_model(folder)
-    scaling = Scaling(dict(stored.scaling))
-    return OpenModel(stored.folder, None, stored.learner, list(stored.tasks), scaling, stored.inputs, stored.generation)
+    return OpenModel.stored(open_model(folder))
 
 
 def _scores(model: OpenModel, data: DataSettings, name: str | None) -> dict[str, tuple[float, int]]:
@@ -119,7 +116,7 @@ def _scores(model: OpenModel, data: DataSettings, name: str | None) -> dict[str,
             raise DataError(
                 f"task {examples.name!r} has not learned the class {_unknown(examples.classes, model.tasks[index])!r}"
             )
-        part = TaskData(model.scaling.x(examples.x), model.scaling.y(targets))
+        part = model.data(examples.x, targets)
         scores[examples.name] = (_score(model, index, part), len(part.x))
     return scores
 

@@ -32,6 +32,8 @@ class NetworkPart(Part):
     description: str
     build: Callable[[str, tuple[int, ...], Composition], NetworkFactory]
     """From name and input shape; unsuitable inputs are refused."""
+    multilayer: bool = False
+    """Whether it builds multilayer perceptrons, for which some computations have a closed form."""
     check: Callable[[str], object] = lambda name: None
     """Refuses, with a ConfigError, a name that follows the pattern but cannot be built."""
 

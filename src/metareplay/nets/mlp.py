@@ -64,5 +64,6 @@ register_network(
         title="mlp-WIDTH-WIDTH-...",
         description="multilayer perceptron with these hidden widths, e.g. mlp-400-400; mlp alone is linear",
         build=_build_mlp,
+        multilayer=True,
     )
 )

@@ -37,7 +37,7 @@ class MomentsSettings(Settings):
     def check(self, composition: Composition) -> None:
         """Moments are implemented for our own layers only."""
         network = composition.parts()["network"]
-        if self.predictive == "moments" and network.name != "mlp":
+        if self.predictive == "moments" and not getattr(network, "multilayer", False):
             raise ConfigError(
                 f"inference.predictive=moments works for MLPs only, not for {network.phrase}; set it to samples"
             )

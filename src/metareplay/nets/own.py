@@ -55,9 +55,9 @@ def load_function(name: str) -> Callable[..., Any]:
             raise ConfigError(
                 f"network={name!r}: there is no module {error.name!r} in {here} or among the installed packages; {HOW}"
             ) from error
-        raise ConfigError(f"network={name!r}: importing {module_name} failed: {_words(error)}") from error
+        raise ConfigError(f"network={name!r}: importing {module_name} failed: {words_of(error)}") from error
     except Exception as error:  # whatever the user's module does
-        raise ConfigError(f"network={name!r}: importing {module_name} failed: {_words(error)}") from error
+        raise ConfigError(f"network={name!r}: importing {module_name} failed: {words_of(error)}") from error
     function = getattr(module, function_name, None)
     if function is None:
         raise ConfigError(
@@ -126,7 +126,7 @@ def build_own(name: str, function: Callable[..., Any], input_shape: tuple[int, .
         raise
     except Exception as error:  # whatever the user's function does
         raise ConfigError(
-            f"network={name!r} failed for inputs of shape {input_shape} and {outputs} outputs: {_words(error)}"
+            f"network={name!r} failed for inputs of shape {input_shape} and {outputs} outputs: {words_of(error)}"
         ) from error
     if not isinstance(network, nn.Module):
         raise ConfigError(f"network={name!r} returned a {type(network).__name__}, not an nn.Module; {HOW}")
@@ -135,11 +135,6 @@ def build_own(name: str, function: Callable[..., Any], input_shape: tuple[int, .
             raise ConfigError(
                 f"network={name!r}: the weight {weight!r} of a lazy layer has no shape yet; "
                 "use a layer with a fixed input size"
-            )
-        if not parameter.requires_grad:
-            raise ConfigError(
-                f"network={name!r}: the weight {weight!r} is frozen (requires_grad=False), but every weight gets a "
-                "posterior and would change; make fixed tensors buffers (register_buffer), or precompute their features"
             )
     return network
 
@@ -178,7 +173,7 @@ def check_outputs(network: nn.Module, x: Tensor, outputs: int, buffers: Buffers)
             result = functional_call(network, dict(buffers), (x,))
     except Exception as error:  # whatever the user's module does
         raise ConfigError(
-            f"the network {kind} fails on inputs of shape {tuple(x.shape[1:])}: {_words(error)}"
+            f"the network {kind} fails on inputs of shape {tuple(x.shape[1:])}: {words_of(error)}"
         ) from error
     if not isinstance(result, Tensor):
         raise ConfigError(
@@ -215,7 +210,7 @@ def _run(network: nn.Module, spec: WeightSpec, buffers: Mapping[str, Tensor], fl
         return functional_call(network, {**spec.unflatten(flat), **buffers}, (x,))
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """An error in the user's code, in one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
@@ -230,7 +225,7 @@ register_network(
     NetworkPart(
         name="own",
         phrase="a network of your own",
-        pattern=".*:.*",
+        pattern="(?!features:).*:.*",
         title="MODULE:FUNCTION",
         description="your own: a function of (input_shape, outputs) or (outputs) that returns any nn.Module",
         build=_factory,

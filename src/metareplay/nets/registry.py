@@ -7,13 +7,14 @@ import torch
 from torch import Generator, nn
 
 from metareplay.errors import ConfigError
-from metareplay.nets import lenet, mlp, own, resnet
+from metareplay.nets import backbones, efficientnet, lenet, mlp, own, resnet
+from metareplay.nets.backbones import is_features, split_name
 from metareplay.nets.base import NETWORKS, NetworkFactory, NetworkPart
 from metareplay.nets.weights import global_seed_from
 from metareplay.parts import Alone
 from metareplay.settings import Composition
 
-BUILT_IN = (mlp, lenet, resnet, own)
+BUILT_IN = (mlp, lenet, resnet, backbones, efficientnet, own)
 """The modules that register the built-in networks."""
 
 
@@ -46,13 +47,23 @@ def network_factory(name: str, input_shape: tuple[int, ...], parts: Composition 
 
 
 def is_mlp(name: str) -> bool:
-    """Whether a name is that of a built-in multilayer perceptron."""
-    return re.fullmatch(NETWORKS["mlp"].pattern, name) is not None
+    """Whether a name is that of a built-in multilayer perceptron, of inputs or of features."""
+    return re.fullmatch(NETWORKS["mlp"].pattern, head_of(name)) is not None
+
+
+def is_linear(name: str) -> bool:
+    """Whether a name is that of a single linear layer."""
+    return head_of(name) == "mlp"
 
 
 def is_own(name: str) -> bool:
     """Whether a name is that of a user's own function."""
-    return ":" in name
+    return ":" in name and not is_features(name)
+
+
+def head_of(name: str) -> str:
+    """The network that learns: behind a backbone the small one."""
+    return split_name(name)[1] if is_features(name) else name
 
 
 def build_seeded(factory: NetworkFactory, outputs: int, generator: Generator) -> nn.Module:

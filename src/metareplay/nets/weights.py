@@ -17,6 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from metareplay.column_blocks import ColumnBlocks
 from metareplay.errors import ConfigError
+from metareplay.nets.frozen import fixed_buffers, fixed_layers
 from metareplay.nets.mlp import MLP
 from metareplay.nets.noise import exchanged
 
@@ -30,7 +31,7 @@ JACOBIAN_ELEMENTS = 2**25
 
 @dataclass(frozen=True)
 class WeightSpec:
-    """Names and shapes of a module's weights, in the order of the flat vector."""
+    """Names and shapes of a module's weights, in the order of the flat vector; frozen weights are not among them."""
 
     names: tuple[str, ...]
     shapes: tuple[torch.Size, ...]
@@ -40,10 +41,11 @@ class WeightSpec:
     @classmethod
     def of(cls, module: nn.Module) -> "WeightSpec":
         """The specification of a module; weight tying is refused."""
-        named = list(module.named_parameters(remove_duplicate=False))
+        everything = module.named_parameters(remove_duplicate=False)
+        named = [(name, parameter) for name, parameter in everything if parameter.requires_grad]
         if not named:
             raise ConfigError(
-                f"{type(module).__name__} has no weights; a network needs at least one trainable parameter"
+                f"{type(module).__name__} has no trainable weights; at least one needs requires_grad=True"
             )
         seen: dict[int, str] = {}
         for name, parameter in named:
@@ -144,11 +146,11 @@ def one_by_one(module: nn.Module) -> bool:
 
     Batched over samples, a convolution becomes a grouped one with a group per sample: on a CPU that is slower for all
     but tiny networks (measured with 10 samples: LeNet 2.3 times, ResNet-32 1.2 times), and it holds the activations of
-    all samples at once.
+    all samples at once. Frozen ones before the first trained layer are the same for all samples.
     """
     with _KNOWN_LOCK:
         known = module in _ONE_BY_ONE
-    return known or any(isinstance(layer, _ConvNd) for layer in module.modules())
+    return known or any(isinstance(layer, _ConvNd) and layer.weight.requires_grad for layer in module.modules())
 
 
 def run_flat(
@@ -162,8 +164,13 @@ def run_flat(
     if isinstance(module, MLP) and len(weights) > 1:
         return module.run_samples(spec.unflatten(weights), x)
     sets = buffers or [dict(module.named_buffers())]
-    fixed = {} if module.training or len(sets) > 1 else sets[0]
-    rows = [{} if fixed else sets[index % len(sets)] for index in range(len(weights))]
+    if module.training or len(sets) > 1:
+        still = fixed_buffers(module)
+        fixed = {name: sets[0][name] for name in still}
+        per_set = [{name: own[name] for name in own if name not in still} for own in sets] if still else sets
+    else:
+        fixed, per_set = sets[0], [{}]
+    rows = [per_set[index % len(per_set)] for index in range(len(weights))]
 
     def single(flat: Tensor, own: Buffers) -> tuple[Tensor, Buffers]:
         state = {**spec.unflatten(flat), **fixed, **own}
@@ -280,8 +287,13 @@ def linearised_outputs(
 
 @contextmanager
 def training_mode(module: nn.Module) -> Iterator[None]:
-    """The module in training mode; otherwise it is in evaluation mode: statistics are fixed, nothing is dropped."""
+    """The module in training mode, except for what is frozen; otherwise it is in evaluation mode.
+
+    In evaluation mode statistics are fixed, and nothing is dropped.
+    """
     module.train()
+    for name in fixed_layers(module):
+        module.get_submodule(name).eval()
     try:
         yield
     finally:

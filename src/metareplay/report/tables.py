@@ -36,6 +36,7 @@ from metareplay.report.criteria import (
 )
 from metareplay.report.reliance import reliance_line
 from metareplay.report.yardsticks import yardsticks
+from metareplay.terminal import shown
 
 _SAME = ("benchmark", "method", "network", "scenario", "problem", "num_tasks")
 _NO_FIGURES = {"schema", "seed", "num_tasks", "batch_wise_size", "parameters", "environment"}
@@ -91,7 +92,7 @@ def comparison_table(groups: Mapping[str, Sequence[Results]]) -> Table:
         own = headline_criterion(runs)
         if common and own and estimate(runs, inferred(common, regression=regression)) is None:
             values[2] += f"\n{own}"
-        table.add_row(label, str(len(runs)), *values)
+        table.add_row(shown(label), str(len(runs)), *values)
     return table
 
 
@@ -127,7 +128,12 @@ def _columns(runs: Sequence[Results], common: str | None, regression: bool) -> l
 def _figures_table(runs: Sequence[Results], title: str, batches: bool) -> Table:
     """In plain words, with the paper's names in brackets."""
     table = Table(
-        title=title, box=box.SIMPLE_HEAD, header_style="bold", title_style="bold", caption_style="dim", pad_edge=False
+        title=shown(title),
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        title_style="bold",
+        caption_style="dim",
+        pad_edge=False,
     )
     table.caption_justify = "left"
     table.add_column("", no_wrap=True)
@@ -147,7 +153,7 @@ def _figures_table(runs: Sequence[Results], title: str, batches: bool) -> Table:
             table.add_row("[bold]Task inferred[/] (TInfer-Final)")
         for name in names:
             cells = [show(estimate(runs, column.of(name)), column.kind) for column in columns]
-            table.add_row(f" {name}{_remark(name, default)}", *cells, style="bold" if name == default else None)
+            table.add_row(f" {shown(name)}{_remark(name, default)}", *cells, style="bold" if name == default else None)
     _add_simple(table, runs)
     table.caption = "\n".join(filter(None, (reliance_line(runs), parameters_line(runs[0]))))
     return table

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
+from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -28,13 +29,14 @@ TaskName = Annotated[str | None, Query(description="Name of the task, if it is k
 CriterionName = Annotated[str | None, Query(description="How the task is inferred; default: the model's own way.")]
 NewName = Annotated[str | None, Query(description="Name of the new task.")]
 LabelName = Annotated[str | None, Query(description="Column of the labels; default: the one the model learned.")]
+JobNumber = Annotated[int, PathParameter(description="As /tasks or /jobs said.")]
 MOST_FILES = 1000
 
 
-def build_app(folder: Path, settings: ServeSettings | None = None) -> Counted:
+def build_app(folder: str | Path, settings: ServeSettings | None = None) -> Counted:
     """The ASGI application that serves the model in a folder."""
     settings = settings or ServeSettings()
-    service = Service(folder, settings)
+    service = Service(Path(folder), settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -151,7 +153,7 @@ def _add_learning(app: FastAPI, service: Service) -> None:
         return _json({"jobs": service.jobs.facts()})
 
     @app.get("/jobs/{number}", tags=["model"])
-    async def job(number: int) -> Response:
+    async def job(number: JobNumber) -> Response:
         """One of these: learning, done or failed."""
         return _json(service.jobs.of(number))
 

@@ -61,7 +61,7 @@ function showTasks() {
   $("tasks").replaceChildren(...model.tasks.map((task) => {
     const classes = task.classes.map((label) => make("span", { class: "chip" }, String(label)));
     const size = task.statistics_bytes == null ? "–" : `${Math.round(task.statistics_bytes / 1024)} KiB`;
-    return make("tr", {}, make("th", { scope: "row" }, swatch(colour(task.name)), ` ${task.name}`),
+    return make("tr", {}, make("th", { scope: "row" }, swatch(colour(task.name)), `\u00a0${task.name}`),
       make("td", {}, classes.length ? make("div", { class: "chips" }, ...classes) : "numbers"), make("td", { class: "number" }, size));
   }));
 }
@@ -174,9 +174,9 @@ function table() {
   };
   const rows = shown.slice(0, 500).map((row, index) => make("tr", { tabindex: 0, "aria-selected": String(index === 0), onclick: open(index),
     onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); open(index)(); } } },
-  make("td", {}, row.file || index + 1), make("th", { scope: "row" }, headline(row)), make("td", {}, swatch(colour(row.task)), ` ${row.task}`),
+  make("td", {}, row.file || index + 1), make("th", { scope: "row" }, headline(row)), make("td", {}, swatch(colour(row.task)), `\u00a0${row.task}`),
   make("td", { class: "number" }, row.probabilities ? percent(Math.max(...Object.values(row.probabilities))) : `± ${figure(row.std)}`),
-  make("td", { class: row.known === false ? "number unknown" : "number" }, row.known == null ? "" : row.known ? "known" : "unknown")));
+  make("td", { class: row.known === false ? "number unknown" : "number" }, row.known === false ? "unknown" : "")));
   const names = ["", model.problem === "regression" ? "Value" : "Label", "Task", "Sure", ""];
   const more = shown.length > 500 ? make("p", { class: "note" }, `The first 500 of ${shown.length} rows.`) : null;
   return make("div", { class: "scroll" }, make("table", {}, make("thead", {}, make("tr", {}, ...names.map((name, index) => make("th", { class: index > 2 ? "number" : null }, name)))), make("tbody", {}, ...rows)), more);

@@ -50,7 +50,8 @@ def docs_page(schema: Mapping[str, Any]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>metareplay: what can be asked</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_asset('page.css')}</style></head><body><header><div class='brand'><a href='/'>metareplay</a></div>"
+        f"<style>{_asset('page.css')}</style></head><body><header>"
+        "<div class='brand'><a href='/'>the model's page</a></div>"
         f"<h1>What can be asked</h1><p class='lead'>{_inline(schema['info']['description'])}</p>"
         "<p class='note'>The same as OpenAPI: <a href='/openapi.json'>openapi.json</a>. With a token, send the header "
         "<code>Authorization: Bearer TOKEN</code>.</p></header>"
@@ -94,7 +95,7 @@ def _responses(operation: Mapping[str, Any]) -> str:
 def _dumped(value: Any) -> str:
     import json
 
-    return json.dumps(value, indent=1, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _inline(text: str) -> str:

@@ -40,7 +40,7 @@ class Service:
         )
         self.batcher = Batcher(settings.queue, settings.batch, self.metrics.batch)
         self.jobs = Jobs(self.live)
-        self.log = None if settings.log is None else PredictionLog(settings.log, with_inputs=settings.log_inputs)
+        self.log = None if settings.log is None else PredictionLog(Path(settings.log), with_inputs=settings.log_inputs)
 
     async def watch(self) -> None:
         """Look at the folder from time to time, until cancelled."""

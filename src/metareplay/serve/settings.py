@@ -39,7 +39,7 @@ class ServeSettings:
     """Seconds between two looks at the model's folder."""
     pixel_max: float | None = None
     """The value of full brightness in inputs of a model that did not learn from image files."""
-    log: Path | None = None
+    log: str | Path | None = None
     log_inputs: bool = False
     inference: Mapping[str, Any] = field(default_factory=dict)
     """Settings of inference that replace those of the model."""

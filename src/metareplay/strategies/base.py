@@ -63,6 +63,8 @@ class Strategy(Protocol):
     """Whether ``after_step`` must be called after every step."""
     keeps_revised: bool
     """Whether its penalty also keeps what a revised task knew, so that no other measure is needed."""
+    takes_steps: bool
+    """Whether tasks are learned by training steps; if not, ``after_task`` computes theta."""
 
     def prior_for(self, task: int) -> Prior:
         """The prior of this task's posterior."""
@@ -129,6 +131,7 @@ class QuietStrategy:
 
     sees_steps = False
     keeps_revised = False
+    takes_steps = True
 
     def __init__(self, prior: Prior) -> None:
         self.prior = prior
@@ -204,6 +207,8 @@ class StrategyPart(PriorSource):
     """A strategy that methods can name."""
 
     build: Callable[[Composition, StrategyContext], Strategy]
+    closed_form: bool = False
+    """Whether it computes theta when a task ends, without training steps."""
 
 
 STRATEGIES: Registry[StrategyPart] = Registry("strategy", "uses")

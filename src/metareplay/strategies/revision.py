@@ -36,7 +36,7 @@ class Revision:
 
     def __init__(self, inner: Strategy, fixed: GaussianPrior) -> None:
         self.inner, self.fixed = inner, fixed
-        self.sees_steps, self.keeps_revised = inner.sees_steps, inner.keeps_revised
+        self.sees_steps, self.takes_steps, self.keeps_revised = inner.sees_steps, inner.takes_steps, inner.keeps_revised
         self.task = 0
         self.theta: Tensor
         """The task's parameters before the update (P,)."""

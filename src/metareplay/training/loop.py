@@ -13,12 +13,16 @@ from metareplay.model import ContinualModel
 from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
 from metareplay.posteriors.base import Posterior, Prior, PriorMatching
 from metareplay.posteriors.priors.tempered import tempered
+from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, StepChange, Strategy
+from metareplay.training.early_stopping import EarlyStopping
 from metareplay.training.objective import Objective
 from metareplay.training.schedule import LearningRate
 from metareplay.training.settings import TrainingSettings
 from metareplay.training.watch import LossWatch, Notice
 
+HELD_OUT, HELD_OUT_SAMPLES = 200, 4
+"""Held-out examples by which training may stop early, and weight samples for them."""
 ADVICE = "Try a smaller training.learning_rate, set training.clip_norm, or look for extreme inputs"
 
 
@@ -61,18 +65,22 @@ class TaskTrainer:
         *,
         noise: Generator,
         watched: bool = False,
+        held_out: TaskData | None = None,
     ) -> None:
         self.model, self.strategy, self.jobs, self.examples = model, strategy, list(jobs), examples
         self.settings, self.objective, self.noise = settings, objective, noise
-        epochs = max(job.batches.batches_per_epoch for job in self.jobs) * (settings.epochs or 1)
-        self.iterations = settings.iterations or epochs
-        self.iteration = 0
+        longest = max((job.batches for job in self.jobs), key=lambda batches: batches.batches_per_epoch)
+        self.iterations = settings.steps(longest.size, longest.batches_per_epoch) if strategy.takes_steps else 0
+        self.iteration, self.held_out = 0, held_out
         of_jobs = [parameter for job in self.jobs for parameter in model.task_map.trained_parameters(job.task)]
         self.parameters = list(dict.fromkeys(of_jobs))
         self.signals = torch.full((self.iterations, 2), torch.nan) if settings.record_signals else None
         """Loss and uncertainty of each iteration's batch, (I, 2); sm:sec:task:boundary:detection."""
         self.optimiser = adam(self.parameters, settings.learning_rate)
         self.rate = LearningRate(settings, self.optimiser, self.jobs[0].batches.batches_per_epoch, self.iterations)
+        self.stopping: EarlyStopping | None = None
+        if settings.early_stopping is not None and held_out is not None and len(held_out.x):
+            self.stopping = EarlyStopping(settings.early_stopping, settings.patience, self.iterations)
         self.watch = LossWatch(model.likelihood.constant_nll(examples.y), self.iterations) if watched else None
         self.nll = torch.zeros(())
         """The mean NLL of the last batch of the first job's own data."""
@@ -81,6 +89,9 @@ class TaskTrainer:
         while self.iteration < self.iterations:
             terms = self._step()
             self.iteration += 1
+            if self.stopping is not None and self.stopping.due(self.iteration):
+                self.stopping.check(self.iteration, self._held_out_loss())
+                self._end_as(self.stopping)
             if self.iteration == self.iterations:
                 self._check_parameters()
             notice = None if self.watch is None else self.watch.after_step(float(self.nll))
@@ -182,6 +193,25 @@ class TaskTrainer:
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     @torch.no_grad()
+    def _held_out_loss(self) -> float:
+        """The mean NLL of held-out examples, always under the same noise."""
+        assert self.held_out is not None
+        task, model, step = self.jobs[0].task, self.model, -(-len(self.held_out.x) // HELD_OUT)
+        x, y = self.held_out.x[::step], self.held_out.y[::step]
+        samples, local = model.members * HELD_OUT_SAMPLES, self.objective.local_reparametrisation
+        generator = generator_for(0, "early stopping", task)
+        outputs = model.run(model.training_posterior(task), x, samples, task, generator=generator, local=local)
+        return float(
+            model.likelihood.nll(outputs[..., model.training_columns(task, auxiliary=False)], y.to(model.device))
+        )
+
+    def _end_as(self, stopping: EarlyStopping) -> None:
+        """Go on as the held-out loss suggests."""
+        if stopping.ends < self.iterations:
+            self.iterations = stopping.ends
+            self.rate.end(stopping.decay_from, stopping.ends)
+
+    @torch.no_grad()
     def _record(self, nll: Tensor, outputs: Tensor) -> None:
         if self.signals is not None:
             uncertainty = self.model.likelihood.uncertainty(outputs).to(nll.dtype)
@@ -200,6 +230,8 @@ class TaskTrainer:
         stored |= {f"rate.{name}": tensor for name, tensor in self.rate.tensors().items()}
         if self.watch is not None:
             stored |= {f"watch.{name}": tensor for name, tensor in self.watch.tensors().items()}
+        if self.stopping is not None:
+            stored |= {f"stopping.{name}": tensor for name, tensor in self.stopping.tensors().items()}
         stored |= {f"optimiser.{name}": tensor for name, tensor in optimiser_tensors(self.optimiser).items()}
         return stored
 
@@ -212,6 +244,9 @@ class TaskTrainer:
             self.signals.copy_(tensors["signals"])
         self.noise.set_state(tensors["noise"])
         self.iteration = int(tensors["iteration"])
+        if self.stopping is not None:
+            self.stopping.restore(_under("stopping.", tensors))
+            self._end_as(self.stopping)
         self.rate.restore(_under("rate.", tensors))
         if self.watch is not None:
             self.watch.restore(_under("watch.", tensors))

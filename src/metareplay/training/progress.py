@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from metareplay.terminal import shown
 from metareplay.training.loop import Step
 
 PLAIN_SECONDS = 5.0
@@ -101,7 +102,7 @@ class LiveProgress(NullObserver):
         self.stage = Stage(0, 0, "")
 
     def message(self, text: str) -> None:
-        self.console.print(text, highlight=False)
+        self.console.print(shown(text), highlight=False)
 
     def stage_begins(self, stage: Stage, iteration: int, iterations: int) -> None:
         self.stage, self.total = stage, stage.total * iterations
@@ -126,11 +127,11 @@ class LiveProgress(NullObserver):
             self.message(f"{self.stage.title} iteration {step.iteration}/{step.iterations} {terms}, {left:.0f} s left")
 
     def stage_ends(self, stage: Stage, scores: Sequence[float]) -> None:
-        shown = " ".join(f"{score:.4g}" for score in scores)
+        row = " ".join(f"{score:.4g}" for score in scores)
         words = (
-            f"{stage.title} ({stage.name}) {'done' if stage.update else 'learned'}; tasks so far, {self.unit}: {shown}"
+            f"{stage.title} ({stage.name}) {'done' if stage.update else 'learned'}; tasks so far, {self.unit}: {row}"
         )
-        self.console.print(words, highlight=False)
+        self.console.print(shown(words), highlight=False)
 
     def close(self) -> None:
         self.bar.stop()

@@ -10,6 +10,7 @@ from metareplay.batches.auxiliary import AuxiliaryOutputs
 from metareplay.errors import ConfigError
 from metareplay.posteriors.families.gaussian import GaussianSettings
 from metareplay.settings import Composition, Settings
+from metareplay.strategies.base import StrategyPart
 
 
 class TrainingSettings(Settings):
@@ -18,13 +19,30 @@ class TrainingSettings(Settings):
     group: ClassVar[str] = "training"
     iterations: int | None = Field(2000, ge=1, description="training steps per task; null if epochs are given")
     epochs: int | None = Field(None, ge=1, description="passes over a task's data; null if iterations are given")
+    reference_rows: int | None = Field(
+        None,
+        ge=1,
+        description="examples of a task that takes exactly these iterations; others take more or fewer, by the cube "
+        "root of the ratio; null: all tasks take the same",
+    )
     batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer uses all it has")
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
     rate_steps: tuple[tuple[PositiveInt, PositiveFloat], ...] = Field(
         (),
         description="[[epochs, factor], ...]: after these epochs of a task the rate is the initial one times factor",
     )
-    cosine: bool = Field(False, description="decay the learning rate to 0 over each task, along half a cosine")
+    cosine: bool = Field(
+        False,
+        description="decay the learning rate to 0 over each task, along half a cosine",
+    )
+    warm_up: int = Field(0, ge=0, description="steps in which the learning rate grows to its value")
+    early_stopping: int | None = Field(
+        None,
+        ge=1,
+        description="steps between two checks of the loss on held-out examples: a task ends soon after it no longer "
+        "falls; null, or without held-out examples: never",
+    )
+    patience: int = Field(3, ge=1, description="checks without a lower loss after which a task is about to end")
     plateau_patience: int | None = Field(
         None,
         ge=1,
@@ -81,11 +99,28 @@ class TrainingSettings(Settings):
         return self
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
-        """Settings of plateaus when plateaus are not detected."""
-        if self.plateau_patience is not None:
-            return {}
-        reason = "the learning rate is not reduced on a plateau; set training.plateau_patience"
-        return dict.fromkeys(("training.plateau_factor", "training.plateau_floor"), reason)
+        """All without training steps; what concerns plateaus or stopping early where these are not looked for."""
+        strategy = composition.parts().get("strategy")
+        if isinstance(strategy, StrategyPart) and strategy.closed_form:
+            reason = "its weights are computed in closed form, without training steps"
+            return {f"{self.group}.{name}": reason for name in type(self).model_fields}
+        unused: dict[str, str] = {}
+        if self.plateau_patience is None:
+            reason = "the learning rate is not reduced on a plateau; set training.plateau_patience"
+            unused |= dict.fromkeys(("training.plateau_factor", "training.plateau_floor"), reason)
+        if self.early_stopping is None:
+            unused["training.patience"] = "training does not stop early; set training.early_stopping"
+        if self.iterations is None:
+            unused["training.reference_rows"] = "epochs follow from a task's examples already; set training.iterations"
+        return unused
+
+    def steps(self, rows: int, batches_per_epoch: int) -> int:
+        """The steps of a task with so many examples."""
+        if self.iterations is None:
+            return batches_per_epoch * (self.epochs or 1)
+        if self.reference_rows is None:
+            return self.iterations
+        return max(1, round(self.iterations * (rows / self.reference_rows) ** (1 / 3)))
 
     def check(self, composition: Composition) -> None:
         """Variances need single precision."""

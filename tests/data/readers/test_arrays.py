@@ -86,3 +86,19 @@ def test_a_broken_archive_and_a_bare_array(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     with pytest.raises(DataError, match=r"x\.npy is one array without labels"):
         read(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+def test_labels_that_floats_cannot_tell_apart_are_refused(kind: type, tmp_path: Path) -> None:
+    y = np.array([2**53 + 1, 2**53 + 2, 2**53 + 4, 2**53 + 8]).astype(kind)
+    np.savez(tmp_path / "a.npz", x=np.eye(4), y=y)
+    with pytest.raises(DataError, match=r"row 0: the .* is a whole number beyond 2\^53.*write it as text"):
+        read_examples(DataSettings(path=str(tmp_path / "a.npz")))
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_complex_numbers_are_refused(name: str, tmp_path: Path) -> None:
+    arrays = {"x": np.eye(4), "y": np.arange(4.0)}
+    np.savez(tmp_path / "a.npz", **{**arrays, name: arrays[name] + 1j})
+    with pytest.raises(DataError, match="complex"):
+        read_examples(DataSettings(path=str(tmp_path / "a.npz")))

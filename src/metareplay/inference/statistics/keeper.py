@@ -116,7 +116,7 @@ class StatisticsKeeper:
         new = self._described(task, train.x, labels)
         share = examples_of(new) / (examples_of(old) + examples_of(new))
         classes, features = max(len(new["classes"]), len(old.get("classes", ()))), train.x[0].numel()
-        components, directions = self._density_size(classes, features)
+        components, directions = self.settings.density_size(classes, features)
         most = max(len(old["inputs.mean"]), len(new["inputs.mean"]), components * classes)
         described = {**old, **merged(old, new, gaussians=most, directions=max(directions, 1))}
         known = (held_out if len(held_out.x) else train).x[:CALIBRATION_INPUTS]
@@ -180,10 +180,10 @@ class StatisticsKeeper:
     def _described(self, task: int, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Densities of a task's inputs, and moments of its features in its own and the first networks."""
         classes, features = int(labels.max()) + 1, x[0].numel()
-        components, directions = self._density_size(classes, features)
+        components, directions = self.settings.density_size(classes, features)
         if directions == 0:  # too many classes for separate densities
             labels, classes = torch.zeros_like(labels), 1
-            components, directions = self._density_size(classes, features)
+            components, directions = self.settings.density_size(classes, features)
         parts = partial(in_parts, x, labels, 4 * PART)
         density = input_density(parts, classes, max(directions, 1), components)
         stored = density.tensors()
@@ -210,13 +210,6 @@ class StatisticsKeeper:
     def _is_home(self, task: int) -> bool:
         """Whether a new task's own network becomes one of those in which later tasks are described."""
         return task >= len(self.stored()) and task < self.settings.networks
-
-    def _density_size(self, classes: int, features: int) -> tuple[int, int]:
-        """Gaussians per class and directions of each, as half of the permitted size allows; (1, 0) if too few."""
-        vectors = int(0.5 * self.settings.megabytes * 2**20 / 4 / max(classes * features, 1))  # per class
-        components = min(self.settings.components, max(1, vectors // (1 + self.settings.directions)))
-        directions = min(self.settings.directions, vectors // components - 1)
-        return components, directions if directions >= min(5, self.settings.directions) else 0
 
     def width(self) -> int:
         """Features per layer, as many as the other half of the permitted size allows."""

@@ -52,7 +52,7 @@ class GaussianSettings(NetworkStartSettings):
     def check(self, composition: Composition) -> None:
         """Pre-activations are accessible in our own layers only."""
         network = composition.parts()["network"]
-        if self.local_reparametrisation and network.name != "mlp":
+        if self.local_reparametrisation and not getattr(network, "multilayer", False):
             raise ConfigError(
                 f"posterior.local_reparametrisation works for MLPs only, not for {network.phrase}; set it to false"
             )

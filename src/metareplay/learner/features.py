@@ -1,0 +1,169 @@
+"""Inputs as features of a frozen backbone: computed once, before anything is learned from them.
+
+A run's benchmark and an estimator's inputs go through an ``Extractor``; learner, statistics and predictor see features.
+"""
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from metareplay.benchmarks.base import Benchmark, Task, TaskData
+from metareplay.data.feature_cache import cached_features
+from metareplay.errors import CheckpointError, DataError
+from metareplay.learner.config import RunConfig
+from metareplay.nets.backbones import Backbone, BackboneSettings, find_backbone, is_features, split_name
+from metareplay.scaling import Scaling
+
+FACTS = "features"
+"""The name of what a model stores about its backbone, and the prefix of the names of its tensors."""
+BRIGHTEST = 1.5
+"""Images with larger values have pixels from 0 to 255, others from 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """From a learner's inputs, standardised as they may be, to standardised features."""
+
+    backbone: Backbone
+    input_shape: tuple[int, ...]
+    width: int
+    """The number of features."""
+    undo: Scaling
+    """How the inputs were standardised; the backbone sees them as they were before."""
+    full: float
+    """The value of a white pixel before that."""
+    scaling: Scaling
+    """Of the features, by those of the first task."""
+
+    @classmethod
+    def of(cls, backbone: Backbone, first: Tensor, undo: Scaling, *, standardise: bool = True) -> "Extractor":
+        """By the inputs of the first task (N, ...)."""
+        undo = Scaling({name: undo.tensors[name].clone() for name in ("x_mean", "x_scale") if name in undo.tensors})
+        shape = tuple(first.shape[1:])
+        raw = _undone(undo, first)
+        full = 255.0 if len(shape) == 3 and float(raw.max()) > BRIGHTEST else 1.0
+        plain = cls(backbone, shape, backbone.features(raw[:2] / full).shape[1], undo, full, Scaling({}))
+        if not standardise:
+            return plain
+        features = plain.features(first)
+        return replace(plain, scaling=Scaling.of(features, features, regression=False))
+
+    def features(self, x: Tensor, *, keep: bool = True) -> Tensor:
+        """Features (N, F) of inputs (N, ...); with ``keep`` they are read from the cache, or written to it."""
+        if tuple(x.shape[1:]) != self.input_shape:
+            raise DataError(f"inputs have shape {tuple(x.shape[1:])}, but this model learned {self.input_shape}")
+        if not keep:
+            return self.scaling.x(self._compute(x))
+        parts = []
+        for part in cached_features(self._key(), x.float(), self._compute):
+            parts.append(self.scaling.x(part))
+            _tell(self.backbone.name, sum(map(len, parts)), len(x))
+        return torch.cat(parts)
+
+    def _compute(self, x: Tensor) -> Tensor:
+        return self.backbone.features(_undone(self.undo, x) / self.full)
+
+    def _key(self) -> str:
+        digest = hashlib.sha256(f"{self.backbone.checksum} {self.full}".encode())
+        for name, tensor in sorted(self.undo.tensors.items()):
+            digest.update(name.encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def facts(self) -> dict[str, Any]:
+        """What a model stores besides ``tensors``."""
+        return {
+            "input_shape": list(self.input_shape),
+            "width": self.width,
+            "full": self.full,
+            "checksum": self.backbone.checksum,
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For the store, under names of their own."""
+        both = {"undo": self.undo, "scaling": self.scaling}
+        return {
+            f"{FACTS}.{kind}.{name}": part for kind, scaling in both.items() for name, part in scaling.tensors.items()
+        }
+
+
+def stored_extractor(config: RunConfig, inputs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Extractor | None:
+    """The extractor of a stored model; None if it has no backbone. One with other weights is refused."""
+    facts = inputs.get(FACTS)
+    if facts is None:
+        return None
+    backbone = find_backbone(config.network, config.get(BackboneSettings))
+    if backbone.checksum != facts["checksum"]:
+        raise CheckpointError(
+            f"the backbone {backbone.name} has other weights (checksum {backbone.checksum}) than when the model "
+            f"learned ({facts['checksum']}); restore it, or learn again"
+        )
+    undo, scaling = (_under(f"{FACTS}.{kind}.", tensors) for kind in ("undo", "scaling"))
+    shape = tuple(int(size) for size in facts["input_shape"])
+    return Extractor(backbone, shape, int(facts["width"]), undo, float(facts["full"]), scaling)
+
+
+def without_features(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a model stores about a user's files alone."""
+    return {name: value for name, value in inputs.items() if name != FACTS}
+
+
+def with_features(benchmark: Benchmark, config: RunConfig) -> Benchmark:
+    """The same tasks with features as inputs, if the network has a backbone."""
+    if not is_features(config.network) or FACTS in benchmark.inputs:
+        return benchmark
+    backbone = find_backbone(config.network, config.get(BackboneSettings))
+    undo = benchmark.scaling if "x_mean" in benchmark.scaling.tensors else benchmark.pixels
+    extractor = Extractor.of(backbone, benchmark[0].train.x, undo)
+
+    def changed(data: TaskData) -> TaskData:
+        return TaskData(extractor.features(data.x), data.y)
+
+    def make_task(index: int) -> Task:
+        task = benchmark[index]
+        return replace(task, train=changed(task.train), test=make_test(index))
+
+    @cache
+    def make_test(index: int) -> TaskData:
+        return changed(benchmark.test(index))
+
+    return replace(
+        benchmark,
+        input_shape=(extractor.width,),
+        make_task=make_task,
+        make_test=make_test,
+        inputs={**benchmark.inputs, FACTS: extractor.facts()},
+        scaling=Scaling({**benchmark.scaling.tensors, **extractor.tensors()}),
+    )
+
+
+def same_inputs(first: RunConfig, second: RunConfig) -> bool:
+    """Whether two configurations turn the same data into the same inputs."""
+    return _view(first) == _view(second)
+
+
+def _view(config: RunConfig) -> object:
+    if not is_features(config.network):
+        return None
+    return split_name(config.network)[0], config.get(BackboneSettings).model_dump()
+
+
+def _undone(scaling: Scaling, x: Tensor) -> Tensor:
+    return x * scaling.tensors["x_scale"] + scaling.tensors["x_mean"] if "x_mean" in scaling.tensors else x
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> Scaling:
+    return Scaling({name.removeprefix(prefix): part for name, part in tensors.items() if name.startswith(prefix)})
+
+
+def _tell(name: str, done: int, total: int) -> None:
+    """Progress, for people at a terminal: thousands of images take minutes."""
+    if sys.stderr.isatty() and total > 1000:
+        end = "\r" if done < total else "\r\x1b[K"
+        print(f"features by {name}: {done:,} of {total:,} inputs", end=end, file=sys.stderr, flush=True)

@@ -1,0 +1,147 @@
+"""Sizes by rule: network, length and strength of training that follow from a user's own data.
+
+The rule sees the first task's rows, columns and classes; what a user sets wins. Named benchmarks have recipes instead.
+"""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+from metareplay.benchmarks.base import Problem, TaskData
+from metareplay.learner.methods import default_network, method_named
+from metareplay.learner.noise import noise_level
+from metareplay.learner.recipe_book import OWN_DATA, default_settings
+from metareplay.nets.backbones import is_features
+
+FAMILIES = ("bbb", "dirac", "ensemble", "ensemble-bbb")
+"""Posteriors that the rule was tried with; others keep the fixed defaults."""
+STEPS, FEWEST_STEPS, STEPS_AT = 350, 300, 100
+"""A task of 100 rows takes 350 steps; others as many times more as the cube root of their rows."""
+MOST_STEPS = 3000
+FEW_ROWS = 1000
+"""Up to this many rows the learning rate is highest."""
+RATE, RATE_OF_IMAGES = 0.005, 0.001
+WIDTHS, WIDTHS_OF_REGRESSION = (100, 160), (20, 20)
+"""The narrowest and the widest network. Narrower ones leave the hypernetwork too few parameters for later tasks."""
+CHECKS, PATIENCE = 25, 6
+"""Steps between two checks of the held-out loss, and checks without progress after which a task ends."""
+WARM_UP = 50
+"""Of images."""
+
+
+FEATURES = (-1,)
+"""The shape of inputs that a backbone turns into features; how many is not known yet."""
+
+
+class Facts(NamedTuple):
+    """What the rule goes by: the first task."""
+
+    rows: int
+    shape: tuple[int, ...]
+    classes: int
+    """0 for regression."""
+    noise: float | None = None
+    """Standard deviation of regression targets around what can be predicted."""
+
+    @classmethod
+    def of(cls, train: TaskData, problem: Problem) -> "Facts":
+        """From the scaled training data of the first task."""
+        shape = tuple(train.x.shape[1:])
+        if problem == "regression":
+            return cls(len(train.x), shape, 0, noise_level(train))
+        return cls(len(train.x), shape, len(train.y.unique()))
+
+    @property
+    def images(self) -> bool:
+        """Whether inputs are images."""
+        return len(self.shape) > 1
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        if self.shape == FEATURES:
+            return f"{self.rows:,} rows of features, {self.classes} classes"
+        columns = f"{' x '.join(map(str, self.shape))} pixels" if self.images else f"{prod(self.shape)} columns"
+        classes = f", {self.classes} classes" if self.classes else ""
+        return f"{self.rows:,} rows, {columns}{classes}"
+
+
+TYPICAL: Mapping[Problem, Facts] = {
+    "classification": Facts(500, (5,), 2),
+    "regression": Facts(500, (5,), 0, 0.5),
+}
+"""For settings that are checked before there are data."""
+
+
+def network_for(facts: Facts) -> str:
+    """An MLP with two hidden layers, four times as wide as there are columns and classes, within limits."""
+    narrowest, widest = WIDTHS if facts.classes else WIDTHS_OF_REGRESSION
+    width = min(max(4 * (prod(facts.shape) + facts.classes), narrowest), widest)
+    return f"mlp-{width}-{width}"
+
+
+def sizes_for(facts: Facts, method: str) -> dict[str, Any]:
+    """The settings that the rule chooses (dotted keys); none for methods with other posteriors."""
+    if method_named(method).family not in FAMILIES:
+        return {}
+    chosen: dict[str, Any] = {
+        "training.iterations": min(MOST_STEPS, max(FEWEST_STEPS, round(STEPS * (facts.rows / STEPS_AT) ** (1 / 3)))),
+        "training.reference_rows": facts.rows,
+        "training.learning_rate": RATE_OF_IMAGES
+        if facts.images
+        else round(RATE * min(1.0, FEW_ROWS / facts.rows) ** 0.25, 5),
+        "training.cosine": True,
+        "training.early_stopping": CHECKS,
+        "training.patience": PATIENCE,
+    }
+    if facts.images:  # the first steps of a cold start are large enough to switch off all units of a convolution
+        start = {"hypernet.initialisation": "gaussian", "posterior.keep_network_init": True}
+        chosen |= {"training.warm_up": WARM_UP, **start}
+    else:
+        chosen["posterior.prior_scale"] = 0.3 if facts.noise is not None else 0.03
+    if facts.noise is not None:
+        chosen["posterior.likelihood_scale"] = float(f"{facts.noise:.3g}")
+    return chosen
+
+
+def own_settings(
+    facts: Facts,
+    problem: Problem,
+    method: str,
+    network: str | None,
+    given: Mapping[str, Any],
+    *,
+    published: bool = False,
+    repeated: bool = False,
+) -> tuple[dict[str, Any], str]:
+    """Default settings for a user's own data, and a sentence on where they come from.
+
+    ``given`` are the user's own settings: what would contradict them is left out. Those of an earlier run that is
+    ``repeated`` are complete.
+    """
+    chosen = network or default_network(method, network_for(facts))
+    if is_features(chosen):
+        facts = facts._replace(shape=FEATURES)
+    defaults, source = default_settings(OWN_DATA[problem], method, chosen, published=published)
+    sizes = {} if published or repeated else _agreeing(sizes_for(facts, method), given)
+    if not sizes:
+        return defaults, source
+    values = {**defaults, **sizes, **given}
+    shown = {
+        "steps": values.get("training.iterations"),
+        "learning rate": values.get("training.learning_rate"),
+        "prior scale": values.get("posterior.prior_scale"),
+        "noise": values.get("posterior.likelihood_scale") if facts.noise is not None else None,
+    }
+    words = ", ".join(f"{name} {value:g}" for name, value in shown.items() if value is not None)
+    return {**defaults, **sizes}, f"by rule for {facts.words} (first task): {chosen}, {words}"
+
+
+def _agreeing(sizes: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The rule's settings without what the user's exclude: a length is meant exactly, a schedule is complete."""
+    dropped: set[str] = set()
+    if given.get("training.iterations") is not None or given.get("training.epochs") is not None:
+        dropped |= {f"training.{name}" for name in ("iterations", "reference_rows", "early_stopping", "patience")}
+    if given.get("training.rate_steps") or given.get("training.plateau_patience") is not None:
+        dropped |= {"training.cosine"}
+    return {key: value for key, value in sizes.items() if key not in dropped}

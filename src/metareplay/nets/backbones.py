@@ -1,0 +1,184 @@
+"""Pretrained backbones: frozen networks whose features a small network learns from.
+
+``features:NAME`` is a linear layer on the features of a backbone, ``features:NAME+mlp-100`` a multilayer perceptron.
+The backbone itself is no part of the main network: inputs are turned into features once, before learning.
+"""
+
+import difflib
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from metareplay.errors import ConfigError, DataError
+from metareplay.nets.backbone_parts import BACKBONES, Loaded
+from metareplay.nets.base import NETWORKS, ActivationSettings, NetworkFactory, NetworkPart, register_network
+from metareplay.nets.mlp import MLP
+from metareplay.nets.own import load_function, words_of
+from metareplay.nets.transformers_backbone import load_transformer
+from metareplay.settings import Composition, Settings
+
+PREFIX = "features:"
+AT_ONCE = 10
+"""Images that run through a backbone together: few enough for the activations to stay in the processor's cache."""
+OWN = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
+"""package.module:function"""
+
+
+class BackboneSettings(Settings):
+    """How images are handed to a backbone."""
+
+    group: ClassVar[str] = "features"
+    size: int | None = Field(
+        None, ge=1, description="pixels a side that images are resized to; null: what the backbone is known for"
+    )
+    mean: tuple[float, ...] = Field(
+        (), description="mean of each colour channel, of pixels in [0, 1]; empty: what the backbone is known for"
+    )
+    std: tuple[float, ...] = Field(
+        (), description="standard deviation of each colour channel; empty: what the backbone is known for"
+    )
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A frozen network, with all that decides its features."""
+
+    name: str
+    loaded: Loaded
+    checksum: str
+    """Of the weights and of how images are prepared."""
+
+    @torch.inference_mode()
+    def features(self, x: Tensor) -> Tensor:
+        """Features (N, F), float32, of images (N, C, H, W) in [0, 1] or of inputs of any other shape as they are."""
+        parts = [self._run(part) for part in x.split(AT_ONCE)]
+        return torch.cat(parts).clone()
+
+    def _run(self, x: Tensor) -> Tensor:
+        try:
+            features = self.loaded.module(self._prepared(x))
+        except DataError:
+            raise
+        except Exception as error:  # whatever the module does
+            raise ConfigError(
+                f"the backbone {self.name} fails on inputs of shape {tuple(x.shape[1:])}: {words_of(error)}"
+            ) from error
+        if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != len(x):
+            shape = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+            raise ConfigError(
+                f"the backbone {self.name} returns {shape} for {len(x)} inputs; it must return features of shape "
+                f"({len(x)}, F)"
+            )
+        if not bool(features.isfinite().all()):
+            raise DataError(f"the backbone {self.name} returns NaN or infinite features; check the inputs")
+        return features.float()
+
+    def _prepared(self, x: Tensor) -> Tensor:
+        """Images with the channels, the size and the scale that the backbone was trained with."""
+        _, size, mean, std = self.loaded
+        if x.ndim != 4:
+            return x
+        if x.shape[1] == 1 and len(mean) == 3:
+            x = x.expand(-1, 3, -1, -1)  # (N, 1, H, W) -> (N, 3, H, W)
+        if size is not None and tuple(x.shape[2:]) != (size, size):
+            x = F.interpolate(x, size=(size, size), mode="bilinear", align_corners=False)  # (N, C, size, size)
+        if mean:
+            if x.shape[1] != len(mean):
+                raise DataError(f"the backbone {self.name} needs {len(mean)} channels, but images have {x.shape[1]}")
+            x = (x - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
+        return x.contiguous(memory_format=torch.channels_last)
+
+
+def is_features(network: str) -> bool:
+    """Whether a network's name is that of a backbone with a small network."""
+    return network.startswith(PREFIX)
+
+
+def split_name(network: str) -> tuple[str, str]:
+    """The names of the backbone and of the small network: ``features:NAME+mlp-100`` -> NAME, mlp-100."""
+    name, plus, head = network.removeprefix(PREFIX).rpartition("+")
+    if plus and re.fullmatch(NETWORKS["mlp"].pattern, head):
+        return name, head
+    return network.removeprefix(PREFIX), "mlp"
+
+
+def find_backbone(network: str, settings: BackboneSettings | None = None) -> Backbone:
+    """The backbone in a network's name, by what it is: a registered name, ``module:function``, or ``transformers``."""
+    name, settings = split_name(network)[0], settings or BackboneSettings()
+    loaded = _load(name)
+    mean, std = settings.mean or loaded.mean, settings.std or loaded.std
+    if len(mean) != len(std):
+        raise ConfigError(f"features.mean has {len(mean)} values, but features.std {len(std)}; give one per channel")
+    if any(value <= 0 for value in std):
+        raise ConfigError(f"features.std={list(std)}: every standard deviation must be positive")
+    loaded = Loaded(loaded.module.eval().requires_grad_(False), settings.size or loaded.size, mean, std)
+    return Backbone(name, loaded, _checksum(loaded))
+
+
+def _load(name: str) -> Loaded:
+    if name in BACKBONES:
+        return BACKBONES[name].load()
+    if OWN.fullmatch(name):
+        return Loaded(_own(name))
+    close = difflib.get_close_matches(name.lower(), list(BACKBONES), n=1, cutoff=0.8)
+    if not Path(name).is_dir() and (close or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)):
+        hint = f"; did you mean {close[0]}?" if close else ";"
+        raise ConfigError(
+            f"network={PREFIX}{name}: there is no such backbone{hint} give {', '.join(BACKBONES)}, module:function, or "
+            "the name or folder of a transformers model"
+        )
+    return load_transformer(name)
+
+
+def _own(name: str) -> nn.Module:
+    """What a user's function without arguments returns."""
+    function = load_function(name)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            module = function()
+    except Exception as error:  # whatever the user's function does
+        raise ConfigError(
+            f"the backbone {name} cannot be built by {name.split(':')[1]}(): {words_of(error)}"
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"the backbone {name} is a {type(module).__name__}; its function must return an nn.Module")
+    return module
+
+
+def _checksum(loaded: Loaded) -> str:
+    """SHA-256 of all tensors and of how images are prepared."""
+    digest = hashlib.sha256(repr((type(loaded.module).__qualname__, *loaded[1:])).encode())
+    for name, tensor in loaded.module.state_dict().items():
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def _build(name: str, input_shape: tuple[int, ...], parts: Composition) -> NetworkFactory:
+    """The small network; its inputs are features already."""
+    hidden = tuple(int(width) for width in split_name(name)[1].split("-")[1:])
+    activation = parts.get(ActivationSettings).activation
+    return lambda outputs: MLP(input_shape, hidden, outputs, activation)
+
+
+register_network(
+    NetworkPart(
+        name="features",
+        phrase="a pretrained backbone",
+        settings=(ActivationSettings, BackboneSettings),
+        pattern=f"{PREFIX}.+",
+        title="features:NAME+mlp-WIDTH-...",
+        description="a linear layer (features:NAME) or an MLP on the features of a frozen pretrained network: a name, "
+        "module:function, or the name or folder of a transformers model",
+        build=_build,
+        multilayer=True,
+    )
+)

@@ -1,0 +1,117 @@
+"""Sizes by rule: what is chosen for a user's own data, that given settings win, and the noise of a regression."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from metareplay import ContinualClassifier, ContinualRegressor
+from metareplay.benchmarks.base import TaskData
+from metareplay.experiments.plan import make_plan
+from metareplay.learner.methods import METHODS
+from metareplay.learner.noise import noise_level
+from metareplay.learner.recipe_book import default_settings
+from metareplay.learner.sizes import Facts, network_for, own_settings, sizes_for
+from metareplay.settings import flatten
+
+
+def test_more_rows_take_more_steps_at_a_lower_rate() -> None:
+    small, large = (sizes_for(Facts(rows, (16,), 3), "pr-bbb") for rows in (100, 20_000))
+    assert small["training.iterations"] == 350
+    assert small["training.iterations"] < large["training.iterations"] <= 3000
+    assert small["training.learning_rate"] > large["training.learning_rate"]
+    assert sizes_for(Facts(10**9, (16,), 3), "pr-bbb")["training.iterations"] == 3000
+
+
+def test_the_network_follows_columns_and_classes() -> None:
+    assert network_for(Facts(100, (4,), 3)) == "mlp-100-100"
+    assert network_for(Facts(100, (30,), 3)) == "mlp-132-132"
+    assert network_for(Facts(100, (1, 28, 28), 3)) == "mlp-160-160"
+    assert network_for(Facts(100, (4,), 0, 0.3)) == "mlp-20-20"
+
+
+@pytest.mark.parametrize("method", ["pr-ssge", "pr-flow", "ewc-multihead"])
+def test_other_posteriors_keep_the_fixed_defaults(method: str) -> None:
+    settings, source = own_settings(Facts(100, (4,), 3), "classification", method, "mlp-20", {})
+    assert settings == default_settings("custom", method, "mlp-20")[0]
+    assert "rule" not in source
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "dropped"),
+    [
+        ({"training.iterations": 50}, "training.learning_rate", "training.early_stopping"),
+        ({"training.epochs": 3}, "training.cosine", "training.reference_rows"),
+        ({"training.rate_steps": [[2, 0.1]]}, "training.early_stopping", "training.cosine"),
+    ],
+)
+def test_what_is_given_wins(given: dict[str, Any], kept: str, dropped: str) -> None:
+    settings, _ = own_settings(Facts(100, (4,), 3), "classification", "pr-bbb", None, given)
+    assert kept in settings
+    assert dropped not in settings
+    model = ContinualClassifier(settings=given)
+    assert all(flatten(model.config.model_dump(mode="json"))[key] == value for key, value in given.items())
+
+
+def test_an_estimator_is_sized_by_its_first_task(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    model = ContinualClassifier(settings={"inference.samples": 5, "training.learning_rate": 0.01})
+    model.learn_task(x, x[:, 0] > 0)
+    assert model.config.network == "mlp-100-100"
+    assert model.config.training.reference_rows == 60
+    assert model.config.training.learning_rate == 0.01
+    model.save(tmp_path)
+    assert ContinualClassifier.load(tmp_path).config == model.config
+    assert model.score(x, x[:, 0] > 0) > 0.8
+
+
+def targets(noise: float, *, bent: bool) -> TaskData:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(200, 3, generator=generator)
+    y = torch.sin(2 * x[:, :1]) if bent else x[:, :1]
+    return TaskData(x, y + noise * torch.randn(200, 1, generator=generator))
+
+
+@pytest.mark.parametrize("bent", [True, False])
+@pytest.mark.parametrize("noise", [0.2, 0.6])
+def test_the_noise_of_targets_is_estimated(noise: float, bent: bool) -> None:
+    assert 0.9 * noise < noise_level(targets(noise, bent=bent)) < 1.7 * noise
+
+
+def test_noise_of_degenerate_targets_is_positive() -> None:
+    assert noise_level(TaskData(torch.zeros(5, 2), torch.ones(5, 1))) > 0
+    assert noise_level(TaskData(torch.zeros(1, 2), torch.ones(1, 1))) > 0
+    assert noise_level(TaskData(torch.zeros(20, 2), torch.randn(20, 1))) > 0
+
+
+def test_a_regressor_is_as_good_as_ridge_on_noisy_targets() -> None:
+    data = targets(0.8, bent=False)
+    model = ContinualRegressor(settings={"inference.samples": 10}).learn_task(data.x[:100], data.y[:100])
+    assert model.config.posterior.model_dump()["likelihood_scale"] == pytest.approx(0.8 / 1.28, rel=0.3)
+    x, y = data.x[100:], data.y[100:]
+    solution = torch.linalg.lstsq(data.x[:100], data.y[:100]).solution
+    ridge = 1 - (x @ solution - y).square().mean() / y.var(correction=0)
+    assert model.score(x, y) > float(ridge) - 0.05
+
+
+def test_a_run_says_what_was_chosen_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{x},{-x},{'ab'[x % 2]},{month}" for month in ("may", "june") for x in range(20)]
+    (tmp_path / "rows.csv").write_text("\n".join(["p,q,kind,month", *rows]))
+    options = {"data.path": "rows.csv", "data.label": "kind", "data.tasks_by": "month"}
+    plan = make_plan(options)
+    assert plan.source.startswith("by rule for 16 rows, 2 columns, 2 classes (first task): mlp-100-100, steps 300,")
+    (tmp_path / "config.yaml").write_text(plan.config.to_yaml())
+    assert yaml.safe_load(plan.config.to_yaml())["training"]["reference_rows"] == 16
+    assert make_plan({}, file=tmp_path / "config.yaml").config == plan.config
+    assert make_plan(options, {"training.iterations": 7}).config.training.reference_rows is None
+    assert "rule" not in make_plan(options, published=True).source
+
+
+def test_every_method_can_be_sized() -> None:
+    for method in METHODS:
+        settings = {"total_outputs": 9} if METHODS[method].outputs == "shared" else {}
+        assert ContinualClassifier(method, settings=settings).config.method == method
