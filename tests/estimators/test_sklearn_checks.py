@@ -17,15 +17,20 @@ ESTIMATORS = {
 }
 
 FAILING = {
+    "check_methods_sample_order_invariance": "a matrix product in float32 rounds by the place of a row: equal to 1e-6",
+    "check_methods_subset_invariance": "the same, by the number of rows",
     "check_no_attributes_set_in_init": "config, tasks, learner, scaling and inputs are public from the start",
     "check_dont_overwrite_parameters": "these are public and change when a task is learned",
     "check_fit_score_takes_y": "a second partial_fit without a name adds to a learned task, which has to wait",
     "check_do_not_raise_errors_in_init_or_set_params": "wrong settings are refused at once, before data are read",
 }
+if hasattr(ContinualClassifier, "update_task"):
+    del FAILING["check_fit_score_takes_y"]
 FAILING_FOR_CLASSES = {
     "check_supervised_y_2d": "labels of shape (N, 1) are taken as (N,), without a warning",
-    "check_methods_sample_order_invariance": "a matrix product in float32 rounds by the place of a row: equal to 1e-6",
 }
+ROUNDING = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+"""Those that fail on some machines only."""
 SLOW = (
     "check_classifiers_train",
     "check_regressors_train",
@@ -53,7 +58,11 @@ def checks() -> Iterator[Any]:
             for _, check in estimator_checks_generator(estimator, legacy=True):
                 check_name = _name(check)
                 seen[check_name] = seen.get(check_name, 0) + 1
-                marks = [pytest.mark.xfail(reason=failing[check_name])] if check_name in failing else []
+                marks = (
+                    [pytest.mark.xfail(reason=failing[check_name], strict=check_name not in ROUNDING)]
+                    if check_name in failing
+                    else []
+                )
                 marks += [pytest.mark.slow] if check_name in SLOW else []
                 yield pytest.param(estimator, check, id=f"{name}-{check_name}-{seen[check_name]}", marks=marks)
 

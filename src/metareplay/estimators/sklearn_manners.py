@@ -127,6 +127,9 @@ class SklearnManners:
                 self._refuse_other_features(X)
             if name is None or name not in names:
                 return self.learn_task(X, y, name=name, progress=progress)
+            if (update := getattr(self, "update_task", None)) is not None:
+                update(name, X, y, progress=progress)
+                return self
             raise ConfigError(
                 f"the task {name!r} was learned already, and this version cannot add examples to a learned task; "
                 "give a new name with task=, or start anew with fit(X, y)"

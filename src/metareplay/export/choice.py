@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from metareplay.errors import ConfigError, listed
-from metareplay.export.modules import Learned, ScaledInputs, TaskNetwork, UnscaledTargets
+from metareplay.export.modules import Learned, ScaledInputs, TaskNetwork
 from metareplay.export.traceable import traceable, whole
 from metareplay.inference.criteria import CRITERIA
 from metareplay.inference.criteria.base import Comparison, Criterion, Evidence, criteria_for
@@ -15,7 +15,7 @@ from metareplay.inference.statistics.evidence import Descriptions, gather
 from metareplay.inference.statistics.passes import Pass, run_pass
 
 BATCH = 2**30
-"""Inputs of a graph run together, however many there are."""
+"""The most inputs of one call of a graph: they run together."""
 
 
 def exportable(criterion: Criterion) -> bool:
@@ -36,11 +36,10 @@ class AllTasks(nn.Module):
         self.criterion, self.learned = _chosen(learned, criterion), learned
         self.inputs = ScaledInputs(learned.scaling.tensors)
         self.tasks = nn.ModuleList(TaskNetwork(learned, task) for task in range(learner.num_tasks))
-        self.targets = None if learned.classifies else UnscaledTargets(learned.scaling.tensors)
         self.weights = [learner.model.central_weights(task) for task in range(learner.num_tasks)]
         self.stored = learner.predictor.keeper.stored()
         self.descriptions = traceable(Descriptions.of(self.stored)) if self.criterion.reads_statistics else None
-        for task, info in enumerate(learned.tasks if learned.classifies else ()):
+        for task, info in enumerate(learned.tasks):
             columns = torch.tensor([learned.labels.index(label) for label in info.classes])
             place = torch.zeros(len(columns), len(learned.labels)).scatter_(1, columns.unsqueeze(1), 1.0)
             self.register_buffer(f"place{task}", place)  # (C, labels)
@@ -53,12 +52,10 @@ class AllTasks(nn.Module):
         chosen = torch.nn.functional.one_hot(task, len(outputs)).to(x.dtype).unbind(1)  # T times (N,)
         answers = [self.answer(number, part) for number, part in enumerate(outputs)]
         answer = torch.stack([row.unsqueeze(1) * part for row, part in zip(chosen, answers, strict=True)]).sum(0)
-        return task, answer, scores.T.float()  # (N,), (N, labels or D), (N, T)
+        return task, answer, scores.T.float()  # (N,), (N, labels), (N, T)
 
     def answer(self, task: int, outputs: Tensor) -> Tensor:
-        """Of one task, in the columns of all: (N, C) -> (N, labels or D)."""
-        if self.targets is not None:
-            return cast(Tensor, self.targets(outputs))
+        """Of one task, in the columns of all: (N, C) -> (N, labels)."""
         return outputs.softmax(1) @ self.get_buffer(f"place{task}")
 
     def scores(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
@@ -73,7 +70,7 @@ class AllTasks(nn.Module):
             x,
             heads,
             self._pass,
-            classes=self.learned.classifies,
+            classes=True,
             distances=range(len(heads)) if self.criterion.reads_distances else (),
         )
         combination = whole(Combination.stored(list(evidence.terms()), self.stored))
@@ -98,6 +95,10 @@ class AllTasks(nn.Module):
 def _chosen(learned: Learned, name: str | None) -> Criterion:
     """The criterion; refused if it needs more than the mean networks and statistics."""
     predictor, problem = learned.learner.predictor, learned.learner.problem
+    if not learned.classifies:
+        raise ConfigError(
+            "a graph that chooses the task is for classifiers; export the tasks of a regressor one by one"
+        )
     if predictor.model.layout.one_softmax or predictor.one_answer:
         raise ConfigError(
             f"the tasks of {learned.learner.config.method} share one network, so there is no task to choose; "

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from metareplay.errors import ConfigError
-from metareplay.export.choice import AllTasks
+from metareplay.export.choice import BATCH, AllTasks
 from metareplay.export.facts import as_text, facts_of
 from metareplay.export.modules import Learned, SampledNetworks, TaskNetwork
 
@@ -65,12 +65,14 @@ def _serialised(module: nn.Module, learned: Learned, names: Sequence[str], facts
             (example,),
             input_names=["inputs"],
             output_names=list(names),
-            dynamic_shapes=({0: torch.export.Dim("rows")},),
+            dynamic_shapes=({0: torch.export.Dim("rows", max=BATCH)},),
             dynamo=True,
             verbose=False,
         )
     assert program is not None
     proto = program.model_proto
+    if not proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param:
+        raise ConfigError("PyTorch cannot export this network for any number of rows; use the state dict instead")
     for key, value in facts.items():
         proto.metadata_props.add(key=key, value=as_text(value))
     for entry in (*proto.graph.node, *proto.graph.value_info, *proto.graph.initializer, *proto.graph.output):
