@@ -10,13 +10,14 @@ from metareplay.inference.predictive import predictive_outputs
 from metareplay.learner.build import build_model
 from metareplay.learner.config import build_config
 from metareplay.learner.methods import METHODS
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.posteriors.families.flow import Flow
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.implicit import Implicit
 from metareplay.posteriors.families.laplace import LinearisedGaussian
 from metareplay.posteriors.families.mixture import members_of
 from metareplay.posteriors.families.radial import Radial
+from metareplay.task_maps.heads import HeadLayout
 
 SHAPE = (3,)
 CLASSES = (2, 5, 3)

@@ -1,8 +1,7 @@
 """The model: network + posterior family + task map. (x, task) -> predictive samples, batched over weight samples."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import cast
 
 import torch
@@ -24,29 +23,13 @@ from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.mixture import MixtureFamily, members_of
 from metareplay.posteriors.local_reparametrisation import run_locally
 from metareplay.task_maps.base import Start, TaskMap
+from metareplay.task_maps.heads import HeadLayout
+from metareplay.task_maps.lineage import Lineage
 
 STATISTICS = "statistics."
 """Prefix of the names of stored buffers."""
 FROZEN = "frozen."
 """Prefix of the names of stored weights that have no posterior."""
-
-
-class HeadLayout(StrEnum):
-    """Which of the network's outputs belong to a task."""
-
-    SINGLE = "single"
-    """Every task uses the first outputs, one per class: it has its own weights, or shares its classes."""
-    MULTI = "multi"
-    """Every task adds its own outputs, with its own softmax."""
-    GROWING = "growing"
-    """Every task adds outputs to one softmax over all classes so far."""
-    SHARED = "shared"
-    """One softmax over the classes of all tasks from the start, so their number must be known."""
-
-    @property
-    def one_softmax(self) -> bool:
-        """Whether the classes of different tasks compete."""
-        return self in (HeadLayout.GROWING, HeadLayout.SHARED)
 
 
 class ContinualModel:
@@ -84,6 +67,8 @@ class ContinualModel:
         self.old_positions: Tensor | None = None
         """Where the last task moved the old elements of theta (P before,); None if theta did not grow."""
         self.outputs = 0
+        self.lineage = Lineage()
+        """What became of the tasks; random numbers of a task are drawn by its number there."""
         self.task_buffers = TaskBuffers(self.members)
         """Each task's buffers of the network, e.g. running statistics of batch normalisation."""
         self.frozen: dict[str, torch.nn.Parameter] = {}
@@ -112,48 +97,62 @@ class ContinualModel:
 
         ``probe`` are a few inputs (B, ...) to check that the network accepts them; if not, the model is left unchanged.
         """
+        head = self._next_head(classes)
+        stop = head.stop + self.auxiliary_outputs.count(classes)
+        outputs = max(self.outputs, stop) if self.total_outputs is None else self.total_outputs
+        with self.on_cpu():
+            self._place(head, self.grow_to(outputs, generator, probe), generator)
+        return len(self.heads) - 1
+
+    @contextmanager
+    def on_cpu(self) -> Iterator[None]:
+        """Changes of shapes are made on the CPU."""
         home = self.device
         self.to(torch.device("cpu"))
         try:
-            return self._add_task(classes, generator, probe)
+            yield
         finally:
             self.to(home)
 
-    def _add_task(self, classes: int, generator: Generator, probe: Tensor | None) -> int:
-        head = self._next_head(classes)
-        auxiliary = slice(head.stop, head.stop + self.auxiliary_outputs.count(classes))
-        outputs = max(self.outputs, auxiliary.stop) if self.total_outputs is None else self.total_outputs
-        network = build_seeded(self.factory, outputs, generator).eval()
-        frozen = self.frozen if self.heads else frozen_weights(network)
-        if self.heads and (frozen or frozen_weights(network)):
+    def _place(self, head: slice, start: Start, generator: Generator) -> None:
+        auxiliary = slice(head.stop, head.stop + self.auxiliary_outputs.count(head.stop - head.start))
+        self.task_map.add_task(start, generator=generator)
+        self.task_buffers.add_task(self.network)
+        self.heads.append(head)
+        self.auxiliary.append(auxiliary)
+        self.lineage.add()
+
+    def grow_to(self, outputs: int, generator: Generator, probe: Tensor | None = None) -> Start:
+        """Build the network with this many outputs, and grow what depends on it; where a new task would start."""
+        return self._grown(build_seeded(self.factory, outputs, generator).eval(), outputs, generator, probe)
+
+    def _grown(self, network: torch.nn.Module, outputs: int, generator: Generator, probe: Tensor | None) -> Start:
+        """Let theta grow to this network; returns where a new task's theta starts."""
+        frozen = self.frozen if self.outputs else frozen_weights(network)
+        if self.outputs and (frozen or frozen_weights(network)):
             share_frozen(network, frozen)
         spec = WeightSpec.of(network)
-        if self.heads:
+        if self.outputs:
             spec = spec.grown_from(self.spec) if outputs > self.outputs else self.spec
         if probe is not None:
             self._check(network, spec, outputs, probe)
-        theta, variances = (
-            self.family.initial(network, spec, generator=generator),
-            self.target_variances(self.family, network, spec),
-        )
+        theta = self.family.initial(network, spec, generator=generator)
+        variances = self.target_variances(self.family, network, spec)
         start = Start(theta, variances, None if variances is None else self.family.weight_mask(spec))
         introduced_by_task = torch.full((spec.numel,), len(self.heads))
-        if self.heads:
+        if self.outputs:
             introduced_by_task[self.spec.positions_in(spec)] = self.introduced_by_task
         self.introduced_by_task = introduced_by_task
-        self.old_positions = (
-            self.family.positions_in(self.spec, spec) if self.heads and outputs > self.outputs else None
-        )
-        if not self.heads:
+        grows = bool(self.outputs) and outputs > self.outputs
+        self.old_positions = self.family.positions_in(self.spec, spec) if grows else None
+        if outputs > self.outputs:
+            self.lineage.growth.append((len(self.heads), outputs))
+        if not self.outputs:
             self.task_map = self.make_task_map(self.family.num_parameters(spec), generator)
         elif self.old_positions is not None:
             self.task_map.grow(self.old_positions, start, generator=generator)
         self.network, self.spec, self.outputs, self.frozen = network, spec, outputs, frozen
-        self.task_map.add_task(start, generator=generator)
-        self.task_buffers.add_task(network)
-        self.heads.append(head)
-        self.auxiliary.append(auxiliary)
-        return len(self.heads) - 1
+        return start
 
     def _check(self, network: torch.nn.Module, spec: WeightSpec, outputs: int, probe: Tensor) -> None:
         """Refuse a network that does not accept the inputs, or loses what was learned when its outputs grow."""
@@ -175,8 +174,8 @@ class ContinualModel:
 
     def to(self, device: torch.device) -> None:
         """Move to this device."""
-        self.device = device
-        if self.heads:
+        moved, self.device = device != self.device, device
+        if self.heads and moved:
             self.network, self.task_map, self.introduced_by_task = (
                 self.network.to(device),
                 self.task_map.to(device),
@@ -289,12 +288,35 @@ class ContinualModel:
         """Start and stop of each task's outputs, as JSON-serialisable integers."""
         return [(head.start, head.stop) for head in self.heads]
 
-    def restore(self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor]) -> None:
+    def _regrow(self, heads: Sequence[tuple[int, int]], lineage: Lineage | None) -> None:
+        """Grow as the stored model grew, so that all sizes agree; a network that does not grow is built only once."""
+        generator, start = torch.Generator().manual_seed(0), None
+        for begin, end in [*heads, *([] if lineage is None else [(0, 0)])]:
+            head = slice(begin, end) if lineage or not end else self._next_head(end - begin)
+            stop = head.stop + self.auxiliary_outputs.count(end - begin)
+            needed = max(self.outputs, stop) if self.total_outputs is None else self.total_outputs
+            for outputs in [needed] if lineage is None else lineage.growth_at(len(self.heads)):
+                if outputs > self.outputs:
+                    start = self._grown(self.factory(outputs).eval(), outputs, generator, None)
+                    self.task_buffers.grow(self.network)
+            if end:  # the last step adds no task: outputs may have grown after the last one
+                if start is None or (lineage is not None and len(lineage.numbers) != len(heads)):
+                    raise CheckpointError("what is stored about the model's tasks does not fit together; it is damaged")
+                self._place(head, start, generator)
+
+    def restore(
+        self, heads: Sequence[tuple[int, int]], tensors: dict[str, Tensor], lineage: Lineage | None = None
+    ) -> None:
         """Become the model that these heads and tensors come from; the current state is replaced."""
-        generator = torch.Generator().manual_seed(0)  # every number drawn here is overwritten
         self.heads, self.auxiliary, self.outputs, self.task_buffers = [], [], 0, TaskBuffers(self.members)
-        for start, stop in heads:  # grow as the stored model grew, so that all sizes agree
-            self.add_task(stop - start, generator=generator)
+        self.lineage = Lineage()
+        home, self.device = self.device, torch.device("cpu")
+        try:
+            with torch.random.fork_rng(devices=[]):  # every number drawn here is overwritten
+                self._regrow(heads, lineage)
+        finally:
+            self.to(home)
+        self.lineage = lineage or self.lineage
         if self.head_bounds() != [tuple(bounds) for bounds in heads]:
             raise CheckpointError(
                 f"the stored outputs {list(heads)} do not fit this model; they belong to another configuration"

@@ -15,13 +15,14 @@ from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.predictor import ClassPredictor, RealPredictor
 from metareplay.inference.settings import InferenceSettings
 from metareplay.likelihoods import Categorical, Gaussian
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.base import PosteriorFamily
 from metareplay.posteriors.families.dirac import DiracFamily
 from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.task_maps.base import TaskMap
 from metareplay.task_maps.direct import PerTaskParameters, SharedParameters
+from metareplay.task_maps.heads import HeadLayout
 
 
 def linear_model(

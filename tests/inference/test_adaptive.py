@@ -10,10 +10,11 @@ from metareplay.inference.criteria.base import Contest
 from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
 from metareplay.inference.settings import InferenceSettings
 from metareplay.likelihoods import Categorical
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.task_maps.direct import PerTaskParameters
+from metareplay.task_maps.heads import HeadLayout
 
 SAMPLES = 100
 BY_SAMPLES = [criterion for criterion in criteria_for("classification") if not criterion.reads_statistics]

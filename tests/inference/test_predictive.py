@@ -7,13 +7,14 @@ from torch import Generator, Tensor
 from metareplay.errors import ConfigError
 from metareplay.inference.predictive import AT_ONCE, predictive_outputs
 from metareplay.likelihoods import Categorical
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import run_flat
 from metareplay.posteriors.base import PosteriorFamily
 from metareplay.posteriors.families.dirac import DiracFamily
 from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.task_maps.direct import PerTaskParameters
+from metareplay.task_maps.heads import HeadLayout
 
 
 def make_model(family: PosteriorFamily, rng: Generator) -> ContinualModel:

@@ -10,7 +10,7 @@ from metareplay.batches.base import Batch
 from metareplay.batches.task import TaskBatches
 from metareplay.benchmarks.base import TaskData
 from metareplay.likelihoods import Gaussian
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
 from metareplay.posteriors.matching.direct import DirectMatching
@@ -18,6 +18,7 @@ from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
 from metareplay.strategies.baselines import Unbound
 from metareplay.task_maps.direct import PerTaskParameters
+from metareplay.task_maps.heads import HeadLayout
 from metareplay.training.loop import Job, TaskTrainer
 from metareplay.training.objective import Objective
 from metareplay.training.settings import TrainingSettings

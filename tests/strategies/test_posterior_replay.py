@@ -11,7 +11,7 @@ from torch.distributions import Normal, kl_divergence
 
 from metareplay.benchmarks.base import TaskData
 from metareplay.likelihoods import Categorical
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.base import HasLogProb, PosteriorFamily
 from metareplay.posteriors.families.dirac import DiracFamily
@@ -22,6 +22,7 @@ from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.replay_settings import ReplaySettings
 from metareplay.task_maps.chunked import ChunkedHypernetwork
+from metareplay.task_maps.heads import HeadLayout
 from metareplay.task_maps.hypernetwork import Hypernetwork
 from metareplay.task_maps.replay_distance import SquaredChange
 

@@ -10,13 +10,14 @@ from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.learner.build import build_matching, build_model, build_strategy
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
 from metareplay.posteriors.families.implicit import Implicit
 from metareplay.posteriors.matching.ssge import SSGEMatching, SSGESettings
 from metareplay.posteriors.priors.earlier import LastPosterior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.prior_focused import PriorFocused
+from metareplay.task_maps.heads import HeadLayout
 
 
 def test_the_body_takes_the_last_posterior_and_a_new_head_the_fixed_prior(rng: Generator) -> None:

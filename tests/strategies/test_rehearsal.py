@@ -12,13 +12,14 @@ from metareplay import ContinualClassifier
 from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError, DataError, TrainingDiverged
 from metareplay.likelihoods import Categorical, Gaussian, Likelihood
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import run_flat
 from metareplay.posteriors.families.dirac import DiracFamily
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.rehearsal import ExperienceReplay, RehearsalSettings
 from metareplay.task_maps.direct import SharedParameters
+from metareplay.task_maps.heads import HeadLayout
 
 CLASSES = (2, 3, 2, 2)
 

@@ -12,7 +12,7 @@ from metareplay.experiments.run import Run
 from metareplay.learner.config import build_config
 from metareplay.learner.recipe_book import default_settings
 from metareplay.likelihoods import Categorical
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.divergences import replay_divergence
 from metareplay.posteriors.families.gaussian import GaussianFamily
@@ -20,6 +20,7 @@ from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.strategies.posterior_replay import PosteriorReplay
 from metareplay.strategies.replay_settings import ReplaySettings
 from metareplay.task_maps.chunked import ChunkedHypernetwork
+from metareplay.task_maps.heads import HeadLayout
 from metareplay.task_maps.hypernetwork import Hypernetwork
 from metareplay.task_maps.replay_distance import small_matrices_pay
 

@@ -28,7 +28,7 @@ def assemble(
     """A benchmark from tasks with raw inputs. Everything is converted once."""
     _check(tasks, problem)
     scenario = chosen_scenario(problem, scenario, tasks)
-    fingerprint, inputs = _fingerprint(problem, tasks), dict(inputs or {})
+    fingerprint, inputs = fingerprint_of(problem, tasks), dict(inputs or {})
     tasks = _filled(tasks, inputs)
     first = tasks[0].train
     scaling = Scaling.of(first.x.float(), first.y, regression=problem == "regression") if standardise else Scaling({})
@@ -81,7 +81,7 @@ def _check(tasks: Sequence[Task], problem: Problem) -> None:
         )
 
 
-def _fingerprint(problem: Problem, tasks: Sequence[Task]) -> str:
+def fingerprint_of(problem: Problem, tasks: Sequence[Task]) -> str:
     """SHA-256 of the raw tasks, in their order."""
     digest = hashlib.sha256(problem.encode())
     for task in tasks:

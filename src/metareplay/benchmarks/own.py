@@ -51,8 +51,8 @@ def benchmark_of(
 ) -> Benchmark:
     """Examples as tasks."""
     problem, why = chosen_problem(examples, settings)
-    examples = _as_targets(examples, problem)
-    groups = _groups(examples, settings, problem)
+    examples = as_targets(examples, problem)
+    groups = groups_of(examples, settings, problem)
     tasks = [_task(examples, title, rows, settings, problem, data_seed) for title, rows in groups]
     notes = [f"{problem}: {why}", *examples.notes, *_order_notes(examples, settings, [title for title, _ in groups])]
     return assemble(name, problem, scenario, tasks, inputs=examples.inputs, notes=notes)
@@ -73,7 +73,7 @@ def chosen_problem(examples: Examples, settings: DataSettings) -> tuple[Problem,
     return "classification", f"the labels are {len(examples.labels)} {'integers' if integers else 'names'}"
 
 
-def _as_targets(examples: Examples, problem: Problem) -> Examples:
+def as_targets(examples: Examples, problem: Problem) -> Examples:
     """Labels turned into real targets or the reverse, if the problem requires it."""
     if problem == "regression" and examples.labels:
         if not all(isinstance(label, int | float) for label in examples.labels):
@@ -92,7 +92,7 @@ def _as_targets(examples: Examples, problem: Problem) -> Examples:
     return examples
 
 
-def _groups(examples: Examples, settings: DataSettings, problem: Problem) -> list[tuple[str, Tensor]]:
+def groups_of(examples: Examples, settings: DataSettings, problem: Problem) -> list[tuple[str, Tensor]]:
     """The name and examples (row indices) of each task, in learning order."""
     if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
         if problem == "regression":

@@ -4,7 +4,26 @@ import sys
 
 import typer
 
-from metareplay.cli import export, figure, predict, report, reproduce, run, serve, tasks
+from metareplay.cli import (
+    add_task,
+    audit,
+    compact,
+    export,
+    figure,
+    history,
+    new,
+    predict,
+    remove_task,
+    rename_task,
+    report,
+    reproduce,
+    run,
+    serve,
+    stream,
+    tasks,
+    undo,
+    update_task,
+)
 from metareplay.cli import list as list_command
 from metareplay.errors import MetaReplayError
 from metareplay.version import __version__
@@ -23,8 +42,18 @@ app.command("report", help=report.HELP)(report.report)
 app.command("figure", help=figure.HELP)(figure.figure)
 app.command("list", help=list_command.HELP)(list_command.list_)
 app.command("predict", help=predict.HELP)(predict.predict)
+app.command("new", help=new.HELP)(new.new)
+app.command("add-task", help=add_task.HELP)(add_task.add_task)
+app.command("update-task", help=update_task.HELP)(update_task.update_task)
+app.command("remove-task", help=remove_task.HELP)(remove_task.remove_task)
+app.command("rename-task", help=rename_task.HELP)(rename_task.rename_task)
 app.command("export", help=export.HELP)(export.export)
 app.command("tasks", help=tasks.HELP)(tasks.tasks)
+app.command("audit", help=audit.HELP)(audit.audit)
+app.command("history", help=history.HELP)(history.history)
+app.command("undo", help=undo.HELP)(undo.undo)
+app.command("compact", help=compact.HELP)(compact.compact)
+app.command("stream", help=stream.HELP)(stream.stream)
 app.command("serve", help=serve.HELP)(serve.serve)
 
 

@@ -1,62 +1,86 @@
 """``metareplay tasks``: what a stored model has learned."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated
+import json
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from metareplay.cli.data_options import Label, Model, TasksBy
 from metareplay.cli.trust import TrustNetwork
 from metareplay.terminal import shown
 
+if TYPE_CHECKING:
+    from metareplay.living.overview import TaskOverview
+
 HELP = """Show the tasks that a stored model has learned.
 
-[bold]Example[/]
+[bold]Examples[/]
 
   metareplay tasks runs/demo
+
+  metareplay tasks shop --data labelled.csv --tasks-by month        with the accuracy on these data now
+
+  metareplay tasks shop --json
 """
 
 
 def tasks(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
+    model: Model,
+    data: Annotated[str | None, typer.Option(help="Labelled data, to see how well each task does now.")] = None,
+    tasks_by: TasksBy = None,
+    name: Annotated[str | None, typer.Option(help="Name of the task that all of --data belong to.")] = None,
+    label: Label = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     trust_network: TrustNetwork = None,
 ) -> None:
     """Print a table of tasks and classes, and of what is stored about each task."""
     from rich.console import Console
     from rich.table import Table
 
-    from metareplay.learner.store import load_model
+    from metareplay.cli.data_options import data_settings
+    from metareplay.living.overview import tasks_of
+    from metareplay.living.place import model_folder, read_new
 
-    stored = load_model(model)
-    keeper = stored.learner.predictor.keeper
-    sizes = keeper.sizes() if keeper.available else [None] * len(stored.tasks)
-    drifts = keeper.drift() if keeper.available else [{}] * len(stored.tasks)
+    if read_new(model_folder(model)) is not None:
+        typer.echo("[]" if as_json else f"no tasks yet; add one with: metareplay add-task {model} DATA --name NAME")
+        return
+    settings = None if data is None else data_settings(data, {"tasks_by": tasks_by, "label": label})
+    rows = tasks_of(model, settings, name=name)
+    if as_json:
+        typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("number", "task", "classes", "statistics", "features moved", "not followed"):
-        table.add_column(column)
-    for index, (task, size, drift) in enumerate(zip(stored.tasks, sizes, drifts, strict=True)):
-        classes = ", ".join(str(label) for label in task.classes) or "(regression)"
-        table.add_row(
-            str(index), shown(task.name), shown(classes), "-" if size is None else _bytes(size), *_drift(drift)
-        )
+    then, now = ("accuracy", "now") if any(row.classes for row in rows) else ("squared error", "now")
+    columns = ["", "task", "classes", "examples", "date", then, *([now] if data is not None else [])]
+    for column in (*columns, "stored", "features moved", "not followed"):
+        table.add_column(column, no_wrap=column in ("task", "date"))
+    for index, row in enumerate(rows):
+        table.add_row(str(index), *_cells(row, with_data=data is not None))
     Console().print(table, highlight=False)
-    if keeper.available:
-        typer.echo(LEGEND)
+    typer.echo(LEGEND)
 
 
 LEGEND = (
-    "statistics: what is stored about a task's inputs and features, never examples. features moved, not followed: how "
-    "far later tasks changed its network's features, in percent of their variance, and how much of the change its "
+    "accuracy: on the examples that were held out when the task was learned. stored: for the task alone, with "
+    "what is known about its inputs and features, never examples. features moved, not followed: "
+    "how far later tasks changed its network's features, in percent of their variance, and how much of the change its "
     "statistics could not follow (only for the networks in which tasks are compared)"
 )
 
 
-def _drift(by_layer: Mapping[str, tuple[float, float]]) -> tuple[str, str]:
-    """The largest over the layers, in percent."""
-    if not by_layer:
-        return "-", "-"
-    moved, left = (max(values) for values in zip(*by_layer.values(), strict=True))
-    return f"{100 * moved:.1f} %", f"{100 * left:.1f} %"
+def _cells(row: "TaskOverview", *, with_data: bool) -> list[str]:
+    classes = ", ".join(str(label) for label in row.classes) or "(regression)"
+    cells = [shown(row.name), shown(classes), "-" if row.examples is None else str(row.examples), row.date[:10] or "-"]
+    cells += [_score(row.held_out, row), *([_score(row.score, row)] if with_data else [])]
+    return [*cells, _bytes(row.bytes), _percent(row.moved), _percent(row.unexplained)]
+
+
+def _score(value: float | None, row: "TaskOverview") -> str:
+    return "-" if value is None else f"{100 * value:.1f} %" if row.classes else f"{value:.3g}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def _bytes(size: int) -> str:

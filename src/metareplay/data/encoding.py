@@ -64,7 +64,7 @@ def encode_columns(table: Table, described: Sequence[Description], *, gaps: bool
 
     Text that was not in the training data is a further value, "other": all zeros, with a warning.
     """
-    _refuse_missing(table, [entry["name"] for entry in described])
+    refuse_missing(table, [entry["name"] for entry in described])
     parts, warnings = [], []
     for entry in described:
         name = entry["name"]
@@ -88,7 +88,7 @@ def filled(x: np.ndarray, known: Mapping[str, Any]) -> np.ndarray:
     return np.where(np.isnan(x), np.array(known["fill"], dtype=np.float32), x) if "fill" in known else x
 
 
-def _refuse_missing(table: Table, names: Sequence[str]) -> None:
+def refuse_missing(table: Table, names: Sequence[str]) -> None:
     """Name all columns that are not there."""
     missing = [name for name in names if name not in table.columns]
     if missing:

@@ -1,10 +1,12 @@
 """A user's own data in any supported format: find out what a path holds, and read it."""
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,6 +36,9 @@ KINDS = (
 TABLE_SUFFIXES = (*CSV_SUFFIXES, ".parquet")
 
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
 class Source(NamedTuple):
     """Data files, and what reads them."""
 
@@ -41,13 +46,13 @@ class Source(NamedTuple):
     read: Callable[[], Examples]
 
 
-def read_examples(settings: DataSettings) -> Examples:
-    """The examples that the settings specify."""
+def read_examples(settings: DataSettings, known: Mapping[str, Any] = NOTHING) -> Examples:
+    """The examples that the settings specify; ``known`` is how a model's earlier data became inputs, to be kept."""
     if settings.path is None:
         raise DataError(f"no data given; pass --data {KINDS}")
     if settings.path.startswith(PREFIX):
-        return examples_of(read_hub(settings.path), settings)
-    source = _source(located(settings.path), settings)
+        return examples_of(read_hub(settings.path), settings, known)
+    source = _source(located(settings.path), settings, known)
     what = settings.model_dump(
         mode="json",
         include={
@@ -64,7 +69,7 @@ def read_examples(settings: DataSettings) -> Examples:
     )
     if settings.tasks_by is not None and settings.tasks_by.startswith(BY_CLASSES):
         what["tasks_by"] = None  # the same examples, however they are split
-    return through_cache(str(what), source.files, source.read)
+    return through_cache(f"{what}{json.dumps(known) if known else ''}", source.files, source.read)
 
 
 def located(name: str) -> Path:
@@ -88,7 +93,7 @@ def absolute(name: str) -> str:
     return name if name.startswith(PREFIX) else str(located(name).resolve())
 
 
-def _source(path: Path, settings: DataSettings) -> Source:
+def _source(path: Path, settings: DataSettings, known: Mapping[str, Any]) -> Source:
     test = None if settings.test_path is None else located(settings.test_path)
     refuse_pickled(path)
     if (cifar := cifar_files(path)) is not None:
@@ -96,7 +101,7 @@ def _source(path: Path, settings: DataSettings) -> Source:
         _no_columns(path, settings)
         return Source(cifar[1], partial(_cifar, *cifar))
     if path.is_file():
-        return _file(path, test, settings)
+        return _file(path, test, settings, known)
     if pairs := idx_files(path):
         _no_test_path(path, test)
         _no_columns(path, settings)
@@ -106,26 +111,26 @@ def _source(path: Path, settings: DataSettings) -> Source:
         _no_test_path(path, test)
         files = sorted(file for file in path.rglob("*") if file.is_file())
         refuse_outside(path, files)
-        return Source(files, lambda: examples_of(read_saved(path), settings))
+        return Source(files, lambda: examples_of(read_saved(path), settings, known))
     tables = sorted(
         file for pattern in ("*", "*/*") for file in path.glob(pattern) if file.suffix.lower() in TABLE_SUFFIXES
     )
     if tables and not image_files(path):
         _no_test_path(path, test)
         refuse_outside(path, tables)
-        return Source(tables, lambda: examples_of(_tables(path, tables, settings.text_format), settings))
+        return Source(tables, lambda: examples_of(_tables(path, tables, settings.text_format), settings, known))
     _no_columns(path, settings)
     files = [*image_files(path), *(image_files(test) if test is not None and test.is_dir() else [])]
     return Source(files, lambda: read_folder(path, test, settings.image_size))
 
 
-def _file(path: Path, test: Path | None, settings: DataSettings) -> Source:
+def _file(path: Path, test: Path | None, settings: DataSettings, known: Mapping[str, Any]) -> Source:
     files = [path] if test is None else [path, test]
     if path.suffix.lower() in (".npz", ".npy"):
         _no_columns(path, settings)
         return Source(files, lambda: read_arrays(path, test))
     if path.suffix.lower() in TABLE_SUFFIXES:
-        return Source(files, lambda: examples_of(_table(path, test, settings.text_format), settings))
+        return Source(files, lambda: examples_of(_table(path, test, settings.text_format), settings, known))
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise DataError(f"{path} is one image; give the folder that contains the class folders")
     raise DataError(f"{path} is not in a known format; give {KINDS}")

@@ -10,7 +10,7 @@ from torch import Tensor
 from metareplay.data.base import Examples, encode_labels, encode_tasks
 from metareplay.data.cells import as_numbers
 from metareplay.data.columns import Table, decimal_of, label_name, written
-from metareplay.data.encoding import MOST_VALUES, describe_columns, encode_columns
+from metareplay.data.encoding import MOST_VALUES, describe_columns, encode_columns, filled, refuse_missing
 from metareplay.data.readers.images import read_pixels
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import DataError
@@ -20,15 +20,23 @@ TASK_NAME = "task"
 _SPLITS = {"train": False, "training": False, "test": True, "testing": True}
 
 
-def examples_of(table: Table, settings: DataSettings) -> Examples:
-    """The rows of a table as examples."""
+def examples_of(table: Table, settings: DataSettings, known: Mapping[str, Any] | None = None) -> Examples:
+    """The rows of a table as examples; ``known`` is how the columns of a model's earlier tables became inputs."""
+    earlier = known if known and known.get("kind") == "table" else None
     for name in settings.ignore:
         table.column(name, "--ignore names it")
-    label, by = label_name(table, settings.label), _task_column(table, settings)
+    label, by = label_name(table, settings.label or (known or {}).get("label")), _task_column(table, settings)
     special = {label, by, settings.split_by, *settings.ignore}
     names = [name for name in table.columns if name not in special]
-    images = [name for name in names if table.columns[name].kind == "image"]
+    surplus: list[str] = []
+    if earlier is not None:
+        wanted = [entry["name"] for entry in earlier["columns"]]
+        apart = {earlier.get("task"), *earlier.get("ignored", ())}
+        names, surplus = wanted, [name for name in names if name not in wanted and name not in apart]
     notes = list(table.notes)
+    notes += [f"not used, because the model's first task did not have them: {', '.join(surplus)}"] if surplus else []
+    refuse_missing(table, names)
+    images = [name for name in names if table.columns[name].kind == "image"]
     refuse_doubtful(table, names, label)
     notes += _read_specially(table, [*names, label])
     if settings.missing == "drop" and not images:
@@ -42,7 +50,10 @@ def examples_of(table: Table, settings: DataSettings) -> Examples:
             f"{table.source()} has no columns left for the inputs besides "
             f"{', '.join(map(repr, sorted(filter(None, special))))}"
         )
-    x, inputs = _pixels(table, images, settings) if images else _encoded(table, names, settings, notes)
+    if earlier is not None:
+        x, inputs = _encoded_as(table, earlier, notes)
+    else:
+        x, inputs = _pixels(table, images, settings) if images else _encoded(table, names, settings, notes)
     inputs |= {"label": label, **({} if by is None else {"task": by})}
     return Examples(x, y, labels, table.places, task, tasks, test, inputs, tuple(notes))
 
@@ -66,6 +77,13 @@ def _encoded(
     notes += _described(described)
     x = torch.from_numpy(encode_columns(table, described, gaps=settings.missing == "fill").x)
     return x, {"kind": "table", "columns": described, **_reading(table, names, settings)}
+
+
+def _encoded_as(table: Table, known: Mapping[str, Any], notes: list[str]) -> tuple[Tensor, dict[str, Any]]:
+    """The columns as inputs (N, D), just as those of earlier tables."""
+    encoded = encode_columns(table, known["columns"], gaps="fill" in known)
+    notes += encoded.warnings
+    return torch.from_numpy(filled(encoded.x, known)), dict(known)
 
 
 def refuse_doubtful(table: Table, inputs: Sequence[str], label: str) -> None:

@@ -18,6 +18,7 @@ from metareplay.estimators.exporting import Exports
 from metareplay.estimators.hub import HubMethods
 from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
+from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
@@ -35,7 +36,7 @@ from metareplay.training.watch import Notice
 Array = npt.NDArray[Any]
 
 
-class ContinualEstimator(SklearnManners, Exports, HubMethods):
+class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
     """The base of classifier and regressor."""
 
     problem: Problem
@@ -131,7 +132,13 @@ class ContinualEstimator(SklearnManners, Exports, HubMethods):
                 self.config = self._checked_config(Facts.of(split, self.problem))
                 self.learner = ContinualLearner(self.config, self.problem, self.scenario, tuple(split.x.shape[1:]))
             learner = self.learner
-            self._train(learner, lambda: learner.begin_task(split, width), info.name, progress, split)
+            self._train(
+                learner,
+                lambda: learner.begin_task(split, width),
+                info.name,
+                progress,
+                lambda _: learner.finish_task(split),
+            )
         except BaseException:
             if fresh:
                 self.learner = self.extractor = None
@@ -153,9 +160,9 @@ class ContinualEstimator(SklearnManners, Exports, HubMethods):
         begin: Callable[[], TaskTrainer],
         name: str,
         progress: bool,
-        new: TaskData | None = None,
+        finish: Callable[[TaskTrainer], Any],
     ) -> None:
-        """Train to the end, and finish the task if it is new; if anything goes wrong, the learner is left unchanged."""
+        """Train to the end, and finish what was begun; if anything goes wrong, the learner is left unchanged."""
         before = (learner.facts(), {key: tensor.clone() for key, tensor in self._tensors().items()})
         observer: Observer = _terminal_progress() if progress else NullObserver()
         try:
@@ -164,10 +171,7 @@ class ContinualEstimator(SklearnManners, Exports, HubMethods):
             for step in trainer:
                 observer.step(step)
                 _warn(name, step.notice)
-            if new is None:
-                learner.finish_update(trainer)
-            else:
-                _warn(name, learner.finish_task(new))
+            _warn(name, finish(trainer))
         except BaseException:
             learner.restore(*before)
             raise
@@ -181,13 +185,15 @@ class ContinualEstimator(SklearnManners, Exports, HubMethods):
         More tasks can be learned afterwards. A coreset is new evidence only once: ``again`` allows it to be used again.
         """
         learner = self._trained()
-        self._train(learner, lambda: learner.begin_update(again=again), "coresets of all tasks", progress)
+        title = "coresets of all tasks"
+        self._train(learner, lambda: learner.begin_update(again=again), title, progress, learner.finish_update)
         return self
 
     def refresh_task(self, task: TaskName, *, again: bool = False, progress: bool = False) -> Self:
         """Update one task on its own coreset: the plain Bayesian update. Posterior replay preserves the other tasks."""
         learner, index = self._trained(), self._task_index(task)
-        self._train(learner, lambda: learner.begin_update(index, again=again), self.tasks[index].name, progress)
+        name = self.tasks[index].name
+        self._train(learner, lambda: learner.begin_update(index, again=again), name, progress, learner.finish_update)
         return self
 
     def _tensors(self) -> dict[str, Tensor]:

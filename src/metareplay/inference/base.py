@@ -71,6 +71,11 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
 
     # Answers.
 
+    def remove_task(self, task: int) -> None:
+        """Forget what is stored about a task that the model no longer has."""
+        self.keeper.remove_task(task)
+        self.task_statistics.drop(task)
+
     def predict(
         self,
         x: Tensor,

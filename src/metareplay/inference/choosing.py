@@ -24,8 +24,9 @@ from metareplay.inference.statistics.keeper import NAME as STATISTICS
 from metareplay.inference.statistics.keeper import StatisticsKeeper
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.task_statistics import TaskStatistics
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.seeding import generator_for
+from metareplay.task_maps.heads import HeadLayout
 
 
 class TaskChooser(TaskNetworks):
@@ -126,7 +127,7 @@ class TaskChooser(TaskNetworks):
                 self.settings,
                 self.task_statistics.of(criterion.name, task),
                 partial(self.features, request=criterion.features or FeatureRequest()),
-                generator_for(self.seed, f"criterion {criterion.name}", task),
+                generator_for(self.seed, f"criterion {criterion.name}", self.model.lineage.number_of(task)),
             )
             stored = criterion.fit(learned)
             if len(stored) != task + 1:

@@ -48,7 +48,7 @@ class TaskNetworks:
 
     def features(self, x: Tensor, task: int, request: FeatureRequest) -> Features:
         """Features of inputs in a task's networks, always with the same weight samples: (S, N, F) by layer."""
-        model, generator = self.model, generator_for(self.seed, "features", task)
+        model, generator = self.model, generator_for(self.seed, "features", self.model.lineage.number_of(task))
         posterior = model.posterior(task)
         members = members_of(posterior)[1]
         with torch.no_grad():
@@ -67,4 +67,4 @@ class TaskNetworks:
         )
 
     def _generator(self, task: int) -> Generator:
-        return generator_for(self.seed, "evaluate", task)
+        return generator_for(self.seed, "evaluate", self.model.lineage.number_of(task))

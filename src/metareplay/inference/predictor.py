@@ -77,7 +77,10 @@ class ClassPredictor(Predictor[ClassAnswer]):
         )
 
     def _calibration(self, task: int, used: TaskData, held_out: TaskData) -> Stored:
-        head, generator = self.model.heads[task], generator_for(self.seed, CALIBRATION, task)
+        head, generator = (
+            self.model.heads[task],
+            generator_for(self.seed, CALIBRATION, self.model.lineage.number_of(task)),
+        )
         outputs_of = partial(self.outputs, task=task, samples=min(SAMPLES, self.settings.samples))
         return class_calibration(outputs_of, used, held_out, head.stop - head.start, generator=generator).tensors()
 
@@ -188,7 +191,7 @@ class RealPredictor(Predictor[RealAnswer]):
 
     def _calibration(self, task: int, used: TaskData, held_out: TaskData) -> Stored:
         outputs_of = partial(self.outputs, task=task, samples=min(SAMPLES, self.settings.samples))
-        generator = generator_for(self.seed, CALIBRATION, task)
+        generator = generator_for(self.seed, CALIBRATION, self.model.lineage.number_of(task))
         return target_calibration(outputs_of, used, held_out, generator=generator).tensors()
 
     def _answer(self, assigned: Sequence[Assigned], context: Context) -> RealAnswer:

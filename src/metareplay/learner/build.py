@@ -11,7 +11,7 @@ from metareplay.errors import ConfigError
 from metareplay.learner.config import RunConfig
 from metareplay.learner.methods import TotalOutputsSettings
 from metareplay.likelihoods import Categorical, Gaussian, LikelihoodSettings
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.base import ActivationSettings
 from metareplay.nets.registry import build_seeded, network_factory
 from metareplay.nets.weights import WeightSpec
@@ -22,6 +22,7 @@ from metareplay.posteriors.settings import FixedPriorSettings
 from metareplay.strategies.base import STRATEGIES, Strategy, StrategyContext
 from metareplay.task_maps.base import TaskMap
 from metareplay.task_maps.generated import build_generated
+from metareplay.task_maps.heads import HeadLayout
 from metareplay.task_maps.initialise import hyperfan_variances
 from metareplay.task_maps.settings import HeadsSettings, HypernetSettings
 
@@ -91,9 +92,14 @@ def build_matching(
 
 def build_strategy(config: RunConfig, problem: Problem = "classification") -> Strategy:
     """What binds the tasks."""
-    fixed = config.find(FixedPriorSettings) or FixedPriorSettings()
-    context = StrategyContext(GaussianPrior(fixed.prior_variance), config.seed, problem)
+    context = StrategyContext(fixed_prior(config), config.seed, problem)
     return STRATEGIES[config.kind().strategy].build(config, context)
+
+
+def fixed_prior(config: RunConfig) -> GaussianPrior:
+    """The prior of a task, where nothing else is."""
+    fixed = config.find(FixedPriorSettings) or FixedPriorSettings()
+    return GaussianPrior(fixed.prior_variance)
 
 
 def build_task_map(config: RunConfig, size: int, generator: Generator) -> TaskMap:

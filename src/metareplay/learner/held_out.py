@@ -28,3 +28,8 @@ def _groups(labels: Tensor, classes: bool) -> list[Tensor]:
     if not classes:
         return [torch.arange(len(labels))]
     return [(labels == label).nonzero().squeeze(1) for label in labels.unique()]
+
+
+def joined(first: TaskData, second: TaskData) -> TaskData:
+    """The examples of both."""
+    return TaskData(torch.cat([first.x, second.x]), torch.cat([first.y, second.y.to(first.y.dtype)]))

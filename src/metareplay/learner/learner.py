@@ -1,6 +1,7 @@
 """The continual learner: configuration, model and strategy together. Both runs and estimators use it."""
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -11,20 +12,28 @@ from metareplay.batches.base import Batches
 from metareplay.batches.task import TaskBatches
 from metareplay.batches.transformations import transformations_for
 from metareplay.benchmarks.base import Problem, Scenario, TaskData
-from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
-from metareplay.learner.build import build_matching, build_model, build_strategy, check_size
+from metareplay.inference.reference import Change, change_of, imagined_examples, take_reference
+from metareplay.inference.statistics.revise import examples_of
+from metareplay.learner.build import build_matching, build_model, build_strategy, check_size, fixed_prior
 from metareplay.learner.chance import at_chance
+from metareplay.learner.checked import check_examples
 from metareplay.learner.config import RunConfig
-from metareplay.learner.held_out import split
+from metareplay.learner.held_out import joined, split
 from metareplay.model import ContinualModel
+from metareplay.model_changes import remove_task, widen_task
 from metareplay.posteriors.base import PriorMatching
-from metareplay.seeding import generator_for
+from metareplay.seeding import derive_seed, generator_for
 from metareplay.strategies.base import Strategy, Update, current_state
+from metareplay.strategies.revision import Revision, is_revision
+from metareplay.task_maps.lineage import Lineage
 from metareplay.training.loop import Job, TaskTrainer
 from metareplay.training.objective import Objective
 from metareplay.training.watch import Notice
 
+MOST_IMAGINED = 2000
+"""Inputs that a task rehearses while it is trained further."""
 MEMORY = "memory."
 """Prefix of the names of the strategy's state."""
 
@@ -63,9 +72,9 @@ class ContinualLearner:
 
     def begin_task(self, train: TaskData, width: int, *, expected_tasks: int = 0) -> TaskTrainer:
         """Add a task with ``width`` classes or targets, and return its trainer."""
-        self._check(train, width)
+        check_examples(train, width, self.problem, self.input_shape)
         before = (self.facts(), self.tensors(training=False) if self.num_tasks else {})
-        generator = generator_for(self.config.seed, "initialise", self.model.num_tasks)
+        generator = generator_for(self.config.seed, "initialise", self.model.lineage.added)
         task = self.model.add_task(width, generator=generator, probe=train.x[:2])
         try:
             check_size(self.config, self.model, expected_tasks)
@@ -87,15 +96,99 @@ class ContinualLearner:
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
         self.predictor.calibrate(task, used, held_out)
+        take_reference(self.predictor, task, held_out, self.input_shape)
         return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
 
     def finish_update(self, trainer: TaskTrainer) -> None:
         """Let what is stored about the tasks follow an update of their posteriors."""
         self.predictor.keeper.after_update(trainer.examples.x)
 
+    def _seed(self, task: int, purpose: str) -> tuple[int, str, int]:
+        """The random numbers of a task; of each of its revisions, others."""
+        lineage, seed = self.model.lineage, self.config.seed
+        number = lineage.number_of(task)
+        if isinstance(self.strategy, Revision):
+            seed = derive_seed(seed, "revision", number, lineage.revisions[task])
+        return seed, purpose, number
+
+    def begin_revision(self, task: int, train: TaskData, width: int | None = None) -> TaskTrainer:
+        """Train a known task further on new examples, with ``width`` classes or as many as before.
+
+        Its posterior is the prior of the update; the strategy keeps all other tasks as it does while one is added.
+        """
+        head = self.model.heads[task]
+        width = width or head.stop - head.start
+        check_examples(train, width, self.problem, self.input_shape)
+        before = (self.facts(), {name: tensor.clone() for name, tensor in self.tensors(training=False).items()})
+        inner = self.strategy
+        try:
+            wider = width > head.stop - head.start
+            imagined, weight = self._imagined(task, len(train.x), wider)  # the old answers, before anything changes
+            fresh = torch.zeros(self.model.spec.numel, dtype=torch.bool, device=self.model.device)
+            revision = Revision(inner, fixed_prior(self.config))
+            self.strategy = revision
+            if wider:
+                generator = generator_for(*self._seed(task, "initialise"))
+                fresh = widen_task(self.model, task, width, generator=generator)
+            else:
+                self.model.old_positions = None  # theta does not grow
+            self.predictor.keeper.before_training(revision=True)
+            revision.begin(self.model, task, fresh, imagined, weight)
+            self.trainer = self._make_trainer(task, train)
+        except MetaReplayError:  # a refused update leaves no trace
+            self.strategy = inner
+            self.restore(*before)
+            raise
+        return self.trainer
+
+    def continue_revision(self, train: TaskData, tensors: Mapping[str, Tensor]) -> TaskTrainer:
+        """Return the trainer of a revision, in the state of a checkpoint passed to ``restore``."""
+        assert isinstance(self.strategy, Revision)
+        self.trainer = self._make_trainer(self.strategy.task, train)
+        self.trainer.restore(_under("trainer.", tensors))
+        return self.trainer
+
+    def finish_revision(self, train: TaskData) -> Notice | None:
+        """Add the new examples to what is stored about the task just revised; a notice as by ``finish_task``."""
+        assert isinstance(self.strategy, Revision)
+        task = self.strategy.task
+        used, held_out = self._split(task, train)
+        imagined, self.strategy = self.strategy.imagined, self.strategy.inner
+        self.predictor.keeper.after_revision(task, used, held_out)
+        seen = used if imagined is None else joined(used, TaskData(imagined.x, imagined.y - self._shift(task)))
+        self.predictor.calibrate(task, seen, held_out)
+        take_reference(self.predictor, task, held_out, self.input_shape)
+        self.model.lineage.revisions[task] += 1
+        classes = self.problem == "classification"
+        return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
+
+    def remove_task(self, task: int) -> None:
+        """Remove a task, with its embedding or weights, outputs, statistics and kept examples; later ones move down."""
+        remove_task(self.model, task)  # or refuses, before anything has changed
+        self.strategy.remove_task(task)
+        self.predictor.remove_task(task)
+        self.trainer = None
+
+    def change_of(self, task: int) -> Change | None:
+        """How far a task has moved since it was learned or last updated; None if that is not known."""
+        return change_of(self.predictor, task, self.input_shape)
+
+    def _imagined(self, task: int, new: int, wider: bool) -> tuple[TaskData | None, float]:
+        """Inputs that are rehearsed, and their weight relative to the new examples: as many as the task has seen.
+
+        New outputs never competed with the old classes, so no posterior knows that old inputs are not of new classes.
+        """
+        if not self.predictor.keeper.available:
+            return None, 0.0
+        needed = wider or (Objective.of(self.config).point and not self.strategy.keeps_revised)
+        seen = examples_of(self.predictor.keeper.stored()[task])
+        examples = imagined_examples(self.predictor, task, self.input_shape, min(seen, MOST_IMAGINED))
+        weight = seen / new if needed else 0.0  # else they only show what the task knew
+        return (None, 0.0) if examples is None else (self._with_columns(task, examples), weight)
+
     def _split(self, task: int, train: TaskData) -> tuple[TaskData, TaskData]:
         """The examples that training uses, and those held out."""
-        generator = generator_for(self.config.seed, "held out", task)
+        generator = generator_for(*self._seed(task, "held out"))
         share = self.config.statistics.held_out if self.config.statistics.collect else 0.0
         return split(train, share, classes=self.problem == "classification", generator=generator)
 
@@ -142,7 +235,7 @@ class ContinualLearner:
         if update.prior_scale is not None:
             objective = objective._replace(prior_scale=update.prior_scale)
         jobs = [
-            Job(task, batches, self._matching(update.seed, task), auxiliary=False)
+            Job(task, batches, self._matching(update.seed, "matching", task), auxiliary=False)
             for task, batches in update.batches.items()
         ]
         training = self.config.training.model_copy(update=dict(update.training))
@@ -153,16 +246,22 @@ class ContinualLearner:
         """Classes as indices of the outputs that compete in training."""
         return train if self.problem == "regression" else TaskData(train.x, train.y + self._offset(task))
 
+    def _shift(self, task: int) -> int:
+        """What ``_with_columns`` adds to targets."""
+        return 0 if self.problem == "regression" else self._offset(task)
+
     def _offset(self, task: int) -> int:
         """The index of a task's class 0 among the outputs that compete in training."""
         return self.model.heads[task].start if self.model.layout.one_softmax else 0
 
     def _make_trainer(self, task: int, train: TaskData) -> TaskTrainer:
-        config, seed = self.config, self.config.seed
+        config, objective = self.config, Objective.of(self.config)
+        if isinstance(self.strategy, Revision):
+            objective = objective._replace(prior_power=1.0)  # no tempering of a learned posterior
         used, held_out = self._split(task, train)
         data = self.strategy.data_for(task, self._with_columns(task, used))
-        job = Job(task, self._batches(task, data), self._matching(seed, task))
-        noise = generator_for(seed, "noise", task)
+        job = Job(task, self._batches(task, data), self._matching(*self._seed(task, "matching")))
+        noise = generator_for(*self._seed(task, "noise"))
         watched = not any(config.training.auxiliary)  # these have targets of their own
         return TaskTrainer(
             self.model,
@@ -170,7 +269,7 @@ class ContinualLearner:
             [job],
             data,
             config.training,
-            Objective.of(config),
+            objective,
             noise=noise,
             watched=watched,
             held_out=self._with_columns(task, held_out),
@@ -178,8 +277,8 @@ class ContinualLearner:
 
     def _batches(self, task: int, data: TaskData) -> Batches:
         """What the task learns from, with what its auxiliary outputs learn from."""
-        training, seed, head = self.config.training, self.config.seed, self.model.heads[task]
-        order = generator_for(seed, "batches", task)
+        training, head = self.config.training, self.model.heads[task]
+        order = generator_for(*self._seed(task, "batches"))
         batches = TaskBatches(data, training.batch_size, order, training.augmentation)
         if not any(training.auxiliary):
             return batches
@@ -195,33 +294,12 @@ class ContinualLearner:
             training.auxiliary,
             copies=training.other,
             transformations=ways,
-            generator=generator_for(seed, "other", task),
+            generator=generator_for(*self._seed(task, "other")),
         )
 
-    def _matching(self, seed: int, task: int) -> PriorMatching:
-        generator = generator_for(seed, "matching", task)
+    def _matching(self, *seed: str | int) -> PriorMatching:
+        generator = generator_for(*seed)  # type: ignore[arg-type]
         return build_matching(self.config, self.model.spec.numel, generator=generator, device=self.model.device)
-
-    def _check(self, train: TaskData, width: int) -> None:
-        if len(train.x) == 0:
-            raise DataError("the task has no training examples; every task needs at least one")
-        if tuple(train.x.shape[1:]) != self.input_shape:
-            raise DataError(
-                f"inputs have shape {tuple(train.x.shape[1:])}, but this model learned inputs of shape "
-                f"{self.input_shape}"
-            )
-        parts = train.x.split(1000)  # the check needs as much memory as its input
-        if not all(bool(torch.isfinite(part).all()) for part in parts):
-            row = int((~torch.isfinite(train.x.flatten(1))).any(1).nonzero()[0])
-            raise DataError(
-                f"the inputs contain NaN or infinite values (first in row {row}); clean the data before learning"
-            )
-        if self.problem == "regression" and not torch.isfinite(train.y).all():
-            raise DataError("the targets contain NaN or infinite values; clean the data before learning")
-        if self.problem == "classification" and not (int(train.y.min()) >= 0 and int(train.y.max()) < width):
-            raise DataError(
-                f"class indices must be in 0..{width - 1}, but range from {int(train.y.min())} to {int(train.y.max())}"
-            )
 
     def tensors(self, *, training: bool) -> dict[str, Tensor]:
         """The model, the strategy's state and the task statistics; with ``training`` also the trainer."""
@@ -235,17 +313,26 @@ class ContinualLearner:
 
     def facts(self) -> dict[str, Any]:
         """What the tensors do not contain."""
-        return {"heads": self.model.head_bounds(), "total_outputs": self.model.total_outputs}
+        model = self.model
+        return {
+            "heads": model.head_bounds(),
+            "total_outputs": model.total_outputs,
+            "lineage": deepcopy(model.lineage.facts()),
+        }
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Restore the learner that these facts and tensors were taken from."""
         self.trainer = None
-        self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors))
+        lineage = None if facts.get("lineage") is None else Lineage.of(deepcopy(facts["lineage"]))
+        self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors), lineage)
         self.model.try_out(self.input_shape)
         self.predictor.task_statistics.restore(_under("criteria.", tensors))
         self.predictor.keeper.restore(_under("keeper.", tensors))
         earlier = current_state(_under("strategy.", tensors))  # as version 0.1 stored the state of a task under way
-        self.strategy.load_state(self.model, _under(MEMORY, tensors) | earlier)
+        state = _under(MEMORY, tensors) | earlier
+        inner = self.strategy.inner if isinstance(self.strategy, Revision) else self.strategy
+        self.strategy = Revision(inner, fixed_prior(self.config)) if is_revision(state) else inner
+        self.strategy.load_state(self.model, state)
 
     def is_finite(self) -> bool:
         """Whether all trained numbers are finite, so that the state is worth saving."""

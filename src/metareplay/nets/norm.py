@@ -37,6 +37,16 @@ class TaskBuffers:
             self.tasks = [[grown(old, self.start) for old in sets] for sets in self.tasks]
         self.tasks.append([dict(self.start) for _ in range(self.members)])
 
+    def grow(self, network: nn.Module) -> None:
+        """All tasks' buffers grow with those of the network."""
+        if self.tasks:
+            self.start = self.initial(network)
+            self.tasks = [[grown(old, self.start) for old in sets] for sets in self.tasks]
+
+    def remove_task(self, task: int) -> None:
+        """Remove the buffers of a task; later tasks move down."""
+        del self.tasks[task]
+
     def per_task(self) -> int:
         """The number of values stored per task."""
         return max((sum(tensor.numel() for tensor in self._changed(sets).values()) for sets in self.tasks), default=0)

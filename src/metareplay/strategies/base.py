@@ -61,6 +61,8 @@ class Strategy(Protocol):
 
     sees_steps: bool
     """Whether ``after_step`` must be called after every step."""
+    keeps_revised: bool
+    """Whether its penalty also keeps what a revised task knew, so that no other measure is needed."""
     takes_steps: bool
     """Whether tasks are learned by training steps; if not, ``after_task`` computes theta."""
 
@@ -96,6 +98,17 @@ class Strategy(Protocol):
         """Keep what later tasks need from the learned task, and discard what only this one needed."""
         ...
 
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        """Remember the state of all other tasks: a known one will be trained further, on new data.
+
+        ``resumed``: after ``load_state``, so that this state is known already.
+        """
+        ...
+
+    def remove_task(self, task: int) -> None:
+        """Forget a task that the model no longer has; later ones move down."""
+        ...
+
     def begin_update(self, model: ContinualModel, tasks: Sequence[int], *, again: bool) -> Update | None:
         """Begin to train learned tasks on what was kept of them; None if nothing was."""
         ...
@@ -117,6 +130,7 @@ class QuietStrategy:
     """A strategy that does nothing; others derive from it and override the hooks they need."""
 
     sees_steps = False
+    keeps_revised = False
     takes_steps = True
 
     def __init__(self, prior: Prior) -> None:
@@ -144,6 +158,12 @@ class QuietStrategy:
         return None
 
     def after_task(self, model: ContinualModel, task: int, data: TaskData) -> None:
+        return None
+
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        return None
+
+    def remove_task(self, task: int) -> None:
         return None
 
     def begin_update(self, model: ContinualModel, tasks: Sequence[int], *, again: bool) -> Update | None:

@@ -7,6 +7,7 @@ import torch
 
 from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
+from metareplay.model import ContinualModel
 from metareplay.posteriors.base import Prior
 from metareplay.strategies.base import QuietStrategy, StrategyPart, register_strategy
 
@@ -33,6 +34,12 @@ class Joint(QuietStrategy):
             )
         self.seen = [*self.seen[:task], data]
         return TaskData(torch.cat([part.x for part in self.seen]), torch.cat([part.y for part in self.seen]))
+
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        raise ConfigError(
+            "joint training updates no known task: it learns from the data of all tasks at once; "
+            "learn it again with all data, or choose a method such as pr-bbb"
+        )
 
     def revisit(self, task: int, data: Callable[[], TaskData]) -> None:
         self.seen = [*self.seen[:task], data()]

@@ -56,6 +56,7 @@ class ClassMeans(QuietStrategy):
     """Keeps count and mean of every class, and the scatter around them; from these it computes theta."""
 
     takes_steps = False
+    keeps_revised = True
 
     def __init__(self, prior: Prior, shrinkage: float | None) -> None:
         super().__init__(prior)

@@ -131,6 +131,15 @@ class CoresetReplay(QuietStrategy):
         self._close()
         self.replay.before_task(model, task)
 
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        self._close()
+        self.replay.before_revision(model, task, resumed=resumed)
+
+    def remove_task(self, task: int) -> None:
+        self.replay.remove_task(task)
+        self.coresets = {old - (old > task): kept for old, kept in self.coresets.items() if old != task}
+        self.uses = {old - (old > task): count for old, count in self.uses.items() if old != task}
+
     def begin_update(self, model: ContinualModel, tasks: Sequence[int], *, again: bool) -> Update | None:
         """From now on the posteriors of these tasks are priors; posterior replay protects those of all other tasks.
 

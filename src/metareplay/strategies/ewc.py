@@ -44,6 +44,8 @@ class EWCSettings(Settings):
 class OnlineEWC(QuietStrategy):
     """Keeps each weight near its last value, in proportion to its importance for all tasks so far."""
 
+    keeps_revised = True
+
     def __init__(self, settings: EWCSettings, prior: GaussianPrior) -> None:
         super().__init__(prior)
         self.settings, self.precision = settings, 1 / prior.variance
@@ -51,8 +53,15 @@ class OnlineEWC(QuietStrategy):
         self.importance: Tensor | None = None
 
     def before_task(self, model: ContinualModel, task: int) -> None:
+        self._hold(model, task, model.fresh)
+
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        if not resumed:
+            self._hold(model, task, torch.zeros_like(model.fresh))
+
+    def _hold(self, model: ContinualModel, task: int, fresh: Tensor) -> None:
         weights, precision = model.task_map.theta(task).detach().chunk(2)  # (2W,) -> (W,) twice
-        self.centre = torch.where(model.fresh, 0.0, weights).clone()  # new weights are pulled towards the prior's mean
+        self.centre = torch.where(fresh, 0.0, weights).clone()  # new weights are pulled towards the prior's mean
         base = self.precision
         self.importance = self.settings.strength * (precision - base) + base  # lambda sum_t N F_emp + 1 / sigma_prior^2
 

@@ -64,6 +64,15 @@ class PosteriorReplay(QuietStrategy):
             self.information = self._grown(model, task)
         self.keep_all_but(model, [task])
 
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        if not resumed and model.old_positions is not None and self._estimates(model):
+            self.information = self._grown(model, model.num_tasks)
+        self.keep_all_but(model, [task], self.checkpoint if resumed else None)
+
+    def remove_task(self, task: int) -> None:
+        if self.information is not None:
+            self.information = torch.cat([self.information[:task], self.information[task + 1 :]])  # (T, P)
+
     def keep_all_but(self, model: ContinualModel, trained: Sequence[int], checkpoint: TaskMap | None = None) -> None:
         """Remember the posteriors of all tasks except these, as they are or as they were in a checkpoint."""
         self.forget_checkpoint()

@@ -52,6 +52,8 @@ class ExperienceReplay(QuietStrategy):
     know have probability zero under p*.
     """
 
+    keeps_revised = True
+
     def __init__(self, settings: RehearsalSettings, prior: GaussianPrior, *, seed: int) -> None:
         super().__init__(prior)
         self.settings, self.seed = settings, seed
@@ -80,6 +82,12 @@ class ExperienceReplay(QuietStrategy):
             )
         self._keep(model, task, model.task_map.theta(task - 1).detach().clone())
 
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        """All tasks are replayed, the revised one too."""
+        checkpoint = self.checkpoint if resumed else model.task_map.theta(task).detach().clone()
+        if checkpoint is not None and self.settings.strength > 0:
+            self._keep(model, model.num_tasks, checkpoint)
+
     def _keep(self, model: ContinualModel, task: int, checkpoint: Tensor) -> None:
         """Evaluate the checkpoint once on all coresets: it does not change during the task."""
         known = max(head.stop for head in model.heads[:task])
@@ -93,7 +101,7 @@ class ExperienceReplay(QuietStrategy):
         if self.checkpoint is None:
             return None
         inputs, targets = [], []
-        for old, share in enumerate(self.shares(task, generator=generator)):
+        for old, share in enumerate(self.shares(len(self.teacher), generator=generator)):
             size = len(self.coresets[old])
             order = torch.randperm(size, generator=generator)
             chosen = order[torch.arange(share) % size]  # repeated only after all have been used

@@ -46,6 +46,8 @@ class DarkSettings(ReservoirSettings):
 class Reservoir(QuietStrategy):
     """Keeps labelled examples of all tasks, and mixes some of them into every step."""
 
+    keeps_revised = True
+
     def __init__(self, settings: ReservoirSettings, prior: Prior, *, seed: int) -> None:
         super().__init__(prior)
         self.settings, self.seed = settings, seed

@@ -47,6 +47,8 @@ class SynapticIntelligence(QuietStrategy):
 
     sees_steps = True
 
+    keeps_revised = True
+
     def __init__(self, settings: IntelligenceSettings, prior: Prior) -> None:
         super().__init__(prior)
         self.settings = settings
@@ -64,6 +66,11 @@ class SynapticIntelligence(QuietStrategy):
             grown = torch.zeros_like(self.start)  # new outputs have contributed nothing
             grown[model.old_positions] = self.importance.to(grown.device)  # (W before,) -> (W,)
             self.importance = grown
+
+    def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
+        if not resumed:
+            self.start = model.task_map.trained_theta(task).detach().clone()
+            self.path = torch.zeros_like(self.start)
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         if self.importance is None or self.start is None or self.settings.strength == 0:

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Generator, Tensor, nn
 
+from metareplay.errors import ConfigError
 from metareplay.parts import Registry
 from metareplay.settings import Composition, Part
 
@@ -42,6 +43,10 @@ class TaskMap(nn.Module, ABC):
     @abstractmethod
     def grow(self, old_positions: Tensor, start: Start, *, generator: Generator) -> None:
         """Grow theta to the length of ``start.theta``; element i moves to ``old_positions[i]``, its value unchanged."""
+
+    def remove_task(self, task: int) -> None:
+        """Remove what is stored for one task alone; later tasks move down."""
+        raise ConfigError(f"{type(self).__name__} cannot remove a task; learn the model again without it")
 
     @abstractmethod
     def trained_parameters(self, task: int) -> list[nn.Parameter]:

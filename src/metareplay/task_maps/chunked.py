@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.task_maps.base import Start
-from metareplay.task_maps.hypernetwork import Hypernetwork
+from metareplay.task_maps.hypernetwork import Hypernetwork, without
 
 
 @final
@@ -63,6 +63,11 @@ class ChunkedHypernetwork(Hypernetwork):
         super().add_task(start, generator=generator)
         if self.per_task:
             self.chunk_embeddings.append(nn.Parameter(self._new_embeddings(self.num_chunks, generator)))
+
+    def remove_task(self, task: int) -> None:
+        super().remove_task(task)
+        if self.per_task:
+            self.chunk_embeddings = without(self.chunk_embeddings, task)
 
     def rows(self, tasks: Sequence[int]) -> Tensor:
         task = torch.stack([self.task_embeddings[t] for t in tasks])  # (T, E)

@@ -6,6 +6,7 @@ from typing import final
 import torch
 from torch import Generator, Tensor, nn
 
+from metareplay.errors import ConfigError
 from metareplay.task_maps.base import Start, TaskMap, TaskMapPart, register_task_map
 
 
@@ -44,6 +45,12 @@ class SharedParameters(TaskMap):
             self._hold(start.theta)
         self.num_tasks += 1
 
+    def remove_task(self, task: int) -> None:
+        raise ConfigError(
+            "all tasks of this method share the same weights, so what one of them taught cannot be taken out; learn "
+            "the other tasks again, or choose a method with weights for each task, such as pr-bbb"
+        )
+
     def thetas(self, tasks: Sequence[int]) -> Tensor:
         theta = self.shared if self.constant is None else torch.cat([self.shared, self.constant])  # (P,)
         single = theta.unsqueeze(0)  # (P,) -> (1, P)
@@ -78,6 +85,10 @@ class PerTaskParameters(TaskMap):
     def add_task(self, start: Start, *, generator: Generator) -> None:
         self.separate.append(nn.Parameter(start.theta.clone()))
         self.num_tasks += 1
+
+    def remove_task(self, task: int) -> None:
+        self.separate = nn.ParameterList([theta for index, theta in enumerate(self.separate) if index != task])
+        self.num_tasks -= 1
 
     def thetas(self, tasks: Sequence[int]) -> Tensor:
         if len(tasks) == 1:

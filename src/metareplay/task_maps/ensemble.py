@@ -34,6 +34,11 @@ class EnsembleMap(TaskMap):
             self.inner.add_task(self._share(start, member), generator=generator)
         self.num_tasks += 1
 
+    def remove_task(self, task: int) -> None:
+        for entry in reversed(self.entries([task])):
+            self.inner.remove_task(entry)
+        self.num_tasks -= 1
+
     def thetas(self, tasks: Sequence[int]) -> Tensor:
         return self.inner.thetas(self.entries(tasks)).reshape(len(tasks), self.num_outputs)  # (T M, P) -> (T, M P)
 

@@ -26,6 +26,11 @@ def xavier_linear(n_in: int, n_out: int, generator: Generator) -> nn.Linear:
     return layer
 
 
+def without(parameters: nn.ParameterList, index: int) -> nn.ParameterList:
+    """The list without one entry."""
+    return nn.ParameterList([entry for position, entry in enumerate(parameters) if position != index])
+
+
 class Hypernetwork(TaskMap):
     """What plain and chunked hypernetworks share: hidden layers, a linear output layer, task embeddings."""
 
@@ -87,6 +92,10 @@ class Hypernetwork(TaskMap):
         embedding = torch.randn(self.task_embedding_size, generator=generator) * self.task_embedding_std
         self.task_embeddings.append(nn.Parameter(embedding))
         self.num_tasks += 1
+
+    def remove_task(self, task: int) -> None:
+        self.task_embeddings = without(self.task_embeddings, task)
+        self.num_tasks -= 1
 
     def match_variances(
         self, layer: nn.Linear, variances: Tensor, generator: Generator, weights: Tensor | None = None
@@ -179,6 +188,10 @@ class PerTaskHypernetworks(TaskMap):
         hypernetwork.add_task(start, generator=generator)
         self.separate.append(hypernetwork)
         self.num_tasks += 1
+
+    def remove_task(self, task: int) -> None:
+        del self.separate[task]
+        self.num_tasks -= 1
 
     def thetas(self, tasks: Sequence[int]) -> Tensor:
         return torch.cat([self._hypernetwork(task).thetas([0]) for task in tasks])  # (T, P)

@@ -20,10 +20,11 @@ from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.likelihoods import Categorical
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.families.dirac import DiracFamily
 from metareplay.task_maps.direct import SharedParameters
+from metareplay.task_maps.heads import HeadLayout
 
 INPUTS = HIDDEN = 6
 NOTHING = TaskData(torch.zeros(0, INPUTS), torch.zeros(0, dtype=torch.int64))

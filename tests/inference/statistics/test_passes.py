@@ -7,10 +7,11 @@ from torch import Generator
 from metareplay.inference.statistics.passes import chosen_layers, projected, run_pass
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.likelihoods import Categorical
-from metareplay.model import ContinualModel, HeadLayout
+from metareplay.model import ContinualModel
 from metareplay.nets.registry import network_factory
 from metareplay.posteriors.families.dirac import DiracFamily
 from metareplay.task_maps.direct import PerTaskParameters
+from metareplay.task_maps.heads import HeadLayout
 
 SHAPES: dict[str, tuple[int, ...]] = {"mlp-7-6": (4,), "mlp": (4,), "lenet": (1, 28, 28), "resnet-32": (3, 32, 32)}
 

@@ -53,11 +53,8 @@ class PrincipalDirections:
         count, mean = self.count + len(x), x.mean(0)
         between = (self.count * len(x) / count) ** 0.5 * (self.mean - mean)  # the means' part of the scatter; (F,)
         rows = torch.cat([self.factors, x - mean, between.unsqueeze(0)])  # (q + n + 1, F)
-        values, vectors = _right_singular(rows)
-        kept = min(directions, int((values > 1e-7 * values.max()).sum()))
-        rest = self.rest + float(values[kept:].square().sum())
-        factors = values[:kept].unsqueeze(1) * vectors[:kept]  # (q, F)
-        return PrincipalDirections(count, (self.count * self.mean + len(x) * mean) / count, factors, rest)
+        mean = (self.count * self.mean + len(x) * mean) / count
+        return PrincipalDirections(count, mean, *main_directions(rows, directions, self.rest))
 
     def gaussian(self) -> tuple[Tensor, Tensor, Tensor, float]:
         """Mean (F,), unit directions (q, F), their variances (q,) and the variance in every other direction."""
@@ -75,6 +72,13 @@ class PrincipalDirections:
         floor = max(SMALLEST_VARIANCE * mean, 1e-12)
         variances = ((1 - shrinkage) * variances + shrinkage * mean).clamp_min(floor)
         return self.mean, units, variances, max(noise, floor)
+
+
+def main_directions(rows: Tensor, directions: int, rest: float = 0.0) -> tuple[Tensor, float]:
+    """At most this many factors (q, F) that stand for rows (n, F), and the summed squares left over, added to rest."""
+    values, vectors = _right_singular(rows)
+    kept = min(directions, int((values > 1e-7 * values.max()).sum()))
+    return values[:kept].unsqueeze(1) * vectors[:kept], rest + float(values[kept:].square().sum())
 
 
 def oracle_shrinkage(trace: float, trace_of_square: float, count: int, features: int) -> float:

@@ -1,6 +1,6 @@
 """The keeper of task statistics: takes them when a task has been learned, and lets them follow later changes."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 
@@ -21,7 +21,8 @@ from metareplay.inference.statistics.evidence import (
 )
 from metareplay.inference.statistics.moments import AffineMap, Moments, MomentSums
 from metareplay.inference.statistics.passes import INPUTS, Pass, chosen_layers, in_parts, run_pass, total_bytes
-from metareplay.inference.statistics.rows import joined, part_of
+from metareplay.inference.statistics.revise import examples_of, merged, mixed_scales, widened, without_task
+from metareplay.inference.statistics.rows import FOLDS, common_labels, folds, joined, own_scales, part_of
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.unknown import calibrated, measures, strangeness
 from metareplay.inference.task_statistics import TaskStatistics
@@ -36,13 +37,9 @@ DRIFT_INPUTS = 2000
 CALIBRATION_INPUTS = 1000
 CALIBRATION_WORK = 20_000
 """The most comparisons of a held-out input with a task when a task ends, unless there are very many tasks."""
-FOLDS = 5
-"""Where no inputs are held out, each part of the data is compared with densities of the others."""
 PART = 500
 IMAGINED, MOST_IMAGINED = 400, 64
 """Inputs drawn from the densities of earlier tasks, and the widest inputs for which densities are good enough."""
-FEWEST_PER_CLASS = 5
-"""Classes with fewer examples are not described by themselves."""
 
 
 class StatisticsKeeper:
@@ -66,10 +63,10 @@ class StatisticsKeeper:
 
     # While a task is learned.
 
-    def before_training(self) -> None:
-        """Remember the networks in which tasks are described; training may change them."""
+    def before_training(self, *, revision: bool = False) -> None:
+        """Remember the networks in which tasks are described; training, or a revision of a known task, changes them."""
         self.earlier = None
-        if self.settings.compensate and self.stored() and not self._separate():
+        if self.settings.compensate and self.stored() and (revision or not self._separate()):
             self.earlier = deepcopy(self.model.task_map).requires_grad_(False)
 
     def _separate(self) -> bool:
@@ -96,7 +93,7 @@ class StatisticsKeeper:
         if not self.settings.collect or len(self.stored()) != task:
             self.earlier = None
             return
-        earlier = self._compensated(self._sample(train.x, DRIFT_INPUTS, task))
+        earlier = self._compensated(self._sample(train.x, DRIFT_INPUTS, self._number(task)))
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
         described = self._described(task, train.x, labels)
         known = held_out.x[:CALIBRATION_INPUTS]
@@ -106,18 +103,49 @@ class StatisticsKeeper:
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else task)
         unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections)
-        own = self._own_scale(task, evidence)
+        own = own_scales(task, evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
+
+    def after_revision(self, task: int, train: TaskData, held_out: TaskData) -> None:
+        """Add a known task's new examples to what is stored about it; that of other tasks follows the change."""
+        stored = self._compensated(self._sample(train.x, DRIFT_INPUTS, self._number(task)))
+        if not self.available:
+            return
+        old = stored[task]
+        labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
+        new = self._described(task, train.x, labels)
+        share = examples_of(new) / (examples_of(old) + examples_of(new))
+        classes, features = max(len(new["classes"]), len(old.get("classes", ()))), train.x[0].numel()
+        components, directions = self.settings.density_size(classes, features)
+        most = max(len(old["inputs.mean"]), len(new["inputs.mean"]), components * classes)
+        described = {**old, **merged(old, new, gaussians=most, directions=max(directions, 1))}
+        known = (held_out if len(held_out.x) else train).x[:CALIBRATION_INPUTS]
+        alone = measures(self._evidence_alone(described, task, known), torch.zeros(len(known), dtype=torch.int64))
+        described |= widened(old, alone, self.settings.false_rejections, share)
+        others = [*stored[:task], described, *stored[task + 1 :]]
+        evidence = self._gather(others, known, distances=[task])
+        described |= mixed_scales(old, own_scales(task, evidence), share)
+        self.store.put(NAME, [*stored[:task], described, *stored[task + 1 :]])
+
+    def remove_task(self, task: int) -> None:
+        """Forget a task that the model no longer has; called before the store drops its entry."""
+        if len(self.stored()) > task:
+            rest: list[Stored] = list(without_task(self.stored(), task))
+            self.store.put(NAME, [*rest[:task], {}, *rest[task:]])
+
+    def _number(self, task: int) -> int:
+        """The number by which a task's random numbers are drawn."""
+        return self.model.lineage.number_of(task)
 
     def after_update(self, x: Tensor) -> None:
         """Let the statistics follow a change of all networks, measured by some inputs of the tasks."""
         if stored := self._compensated(self._sample(x, DRIFT_INPUTS, self.model.num_tasks)):
             self.store.put(NAME, stored)
 
-    def _sample(self, x: Tensor, most: int, task: int) -> Tensor:
+    def _sample(self, x: Tensor, most: int, number: int) -> Tensor:
         if len(x) <= most:
             return x
-        return x[torch.randperm(len(x), generator=generator_for(self.seed, NAME, task))[:most]]
+        return x[torch.randperm(len(x), generator=generator_for(self.seed, NAME, number))[:most]]
 
     # Drift.
 
@@ -130,7 +158,10 @@ class StatisticsKeeper:
         for network in sorted({network for network, _ in spaces_of(stored[-1])} | {0} if stored else set()):
             if network >= len(stored):
                 continue
-            old_pass = self._pass(network, x, True, weights=self.model.central_weights(network, earlier))
+            before, now = self.model.central_weights(network, earlier), self.model.central_weights(network)
+            if torch.equal(before, now):
+                continue
+            old_pass = self._pass(network, x, True, weights=before)
             new_pass = self._pass(network, x, True)
             for layer, old in old_pass.features.items():
                 if layer == INPUTS:
@@ -149,29 +180,36 @@ class StatisticsKeeper:
     def _described(self, task: int, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Densities of a task's inputs, and moments of its features in its own and the first networks."""
         classes, features = int(labels.max()) + 1, x[0].numel()
-        components, directions = self._density_size(classes, features)
+        components, directions = self.settings.density_size(classes, features)
         if directions == 0:  # too many classes for separate densities
             labels, classes = torch.zeros_like(labels), 1
-            components, directions = self._density_size(classes, features)
+            components, directions = self.settings.density_size(classes, features)
         parts = partial(in_parts, x, labels, 4 * PART)
         density = input_density(parts, classes, max(directions, 1), components)
         stored = density.tensors()
-        for network in range(min(task + 1, self.settings.networks)):
+        allowed = self._spaces(task)
+        for network in sorted({network for network, _ in allowed} | ({task} if self._is_home(task) else set())):
             sums: dict[str, MomentSums] = {}
             weights = self.model.central_weights(network)
             for part, of_part in in_parts(x, labels, 4 * PART):
                 for layer, values in self._pass(network, part, True, weights=weights).features.items():
+                    if (network, layer) not in allowed and not (network == task and self._is_home(task)):
+                        continue
                     sums.setdefault(layer, MomentSums(classes)).add(values, of_part)
             for layer, layer_sums in sums.items():
                 stored |= layer_sums.moments().tensors(space_name(network, layer))
-        return stored
+        counts = torch.bincount(labels).double()
+        present = counts.nonzero().squeeze(1)
+        return {**stored, "classes": present, "class_counts": counts[present], "examples": torch.tensor(len(x))}
 
-    def _density_size(self, classes: int, features: int) -> tuple[int, int]:
-        """Gaussians per class and directions of each, as half of the permitted size allows; (1, 0) if too few."""
-        vectors = int(0.5 * self.settings.megabytes * 2**20 / 4 / max(classes * features, 1))  # per class
-        components = min(self.settings.components, max(1, vectors // (1 + self.settings.directions)))
-        directions = min(self.settings.directions, vectors // components - 1)
-        return components, directions if directions >= min(5, self.settings.directions) else 0
+    def _spaces(self, task: int) -> set[tuple[int, str]]:
+        """The networks and layers in which a task is described, besides its own network."""
+        stored = self.stored()
+        return set(spaces_of(stored[task] if task < len(stored) else stored[-1])) if stored else set()
+
+    def _is_home(self, task: int) -> bool:
+        """Whether a new task's own network becomes one of those in which later tasks are described."""
+        return task >= len(self.stored()) and task < self.settings.networks
 
     def width(self) -> int:
         """Features per layer, as many as the other half of the permitted size allows."""
@@ -200,7 +238,7 @@ class StatisticsKeeper:
         if len(held_out):
             return self._gather([*earlier, described], held_out[:CALIBRATION_INPUTS], distances=[task])
         parts = []
-        for fold in folds(len(x), generator_for(self.seed, "folds", task)):
+        for fold in folds(len(x), generator_for(self.seed, "folds", self._number(task))):
             rest = torch.ones(len(x), dtype=torch.bool)
             rest[fold] = False
             if not len(fold) or not rest.any():
@@ -213,7 +251,7 @@ class StatisticsKeeper:
         """Evidence on inputs drawn from the densities of earlier tasks; none where inputs are too wide for that."""
         if shape.numel() > MOST_IMAGINED:
             return {}
-        generator, total = generator_for(self.seed, "imagined", task), min(IMAGINED, _bounded(task))
+        generator, total = generator_for(self.seed, "imagined", self._number(task)), min(IMAGINED, _bounded(task))
         chosen = torch.randperm(task, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
         count = max(1, total // max(len(chosen), 1))
         drawn = [InputDensity.stored(stored[index]).draw(count, generator=generator) for index in chosen]
@@ -221,16 +259,6 @@ class StatisticsKeeper:
             return {}
         evidence = self._gather(stored, torch.cat(drawn).float().reshape(-1, *shape))
         return {index: part_of(evidence, slice(row * count, (row + 1) * count)) for row, index in enumerate(chosen)}
-
-    def _own_scale(self, task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
-        """Mean and standard deviation of the task's own distances, by which they are standardised."""
-        scales: dict[str, Tensor] = {}
-        for kind, by_layer in (("nearest", evidence.nearest), ("relative", evidence.relative)):
-            for layer, values in by_layer.items():
-                own = values[task]
-                deviation = own.std() if len(own) > 1 else torch.ones((), dtype=torch.float64)
-                scales[f"{kind}.{layer}"] = torch.stack([own.mean(), deviation.clamp_min(1e-9)])
-        return scales
 
     # Inputs compared with all tasks.
 
@@ -315,15 +343,3 @@ class StatisticsKeeper:
 def _bounded(tasks: int) -> int:
     """Held-out inputs that are compared with this many tasks: the work per task does not grow with their number."""
     return max(100, CALIBRATION_WORK // max(tasks, 1))
-
-
-def common_labels(labels: Tensor) -> Tensor:
-    """Class indices (N,), in which very rare classes join the most frequent one: a mean must not be an example."""
-    counts = torch.bincount(labels)
-    rare = counts < FEWEST_PER_CLASS
-    return torch.where(rare[labels], counts.argmax(), labels)
-
-
-def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Disjoint sets of indices that together are all; fewer for very few."""
-    yield from torch.randperm(count, generator=generator).chunk(min(FOLDS, max(2, count // 20)))

@@ -1,11 +1,16 @@
-"""The evidence of some inputs, or of several sets of inputs together."""
+"""Rows of examples: the evidence of some of them or of several sets together, folds, classes that are not too rare."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from metareplay.inference.statistics.evidence import TaskEvidence
+
+FOLDS = 5
+"""Where no inputs are held out, each part of the data is compared with densities of the others."""
+FEWEST_PER_CLASS = 5
+"""Classes with fewer examples are not described by themselves."""
 
 
 def part_of(evidence: TaskEvidence, rows: slice) -> TaskEvidence:
@@ -51,3 +56,26 @@ def joined(parts: Sequence[TaskEvidence]) -> TaskEvidence:
         classes=parts[0].classes,
         lone=parts[0].lone,
     )
+
+
+def own_scales(task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
+    """Mean and standard deviation of a task's own distances, by which they are standardised."""
+    scales: dict[str, Tensor] = {}
+    for kind, by_layer in (("nearest", evidence.nearest), ("relative", evidence.relative)):
+        for layer, values in by_layer.items():
+            own = values[task]
+            deviation = own.std() if len(own) > 1 else torch.ones((), dtype=torch.float64)
+            scales[f"{kind}.{layer}"] = torch.stack([own.mean(), deviation.clamp_min(1e-9)])
+    return scales
+
+
+def common_labels(labels: Tensor) -> Tensor:
+    """Class indices (N,), in which very rare classes join the most frequent one: a mean must not be an example."""
+    counts = torch.bincount(labels)
+    rare = counts < FEWEST_PER_CLASS
+    return torch.where(rare[labels], counts.argmax(), labels)
+
+
+def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Disjoint sets of indices that together are all; fewer for very few."""
+    yield from torch.randperm(count, generator=generator).chunk(min(FOLDS, max(2, count // 20)))

@@ -49,3 +49,10 @@ class StatisticsSettings(Settings):
     false_rejections: float = Field(
         0.05, gt=0, lt=1, description="share of a task's own inputs that may be taken for unknown"
     )
+
+    def density_size(self, classes: int, features: int) -> tuple[int, int]:
+        """Gaussians per class and directions of each, as half of the permitted size allows; (1, 0) if too few."""
+        vectors = int(0.5 * self.megabytes * 2**20 / 4 / max(classes * features, 1))  # per class
+        components = min(self.components, max(1, vectors // (1 + self.directions)))
+        directions = min(self.directions, vectors // components - 1)
+        return components, directions if directions >= min(5, self.directions) else 0

@@ -37,7 +37,7 @@ def calibrated(of_task: Tensor, false_rejections: float) -> dict[str, Tensor]:
     upper = of_task.quantile(1 - false_rejections, dim=1)  # (J,)
     unit = torch.maximum(upper - middle, LEAST_SCALE * (of_task.amax(1) - middle)).clamp_min(1e-9)
     unit[0] = unit[0].clamp_min(LEAST_ENTROPY)
-    sums = _sum(of_task, middle.unsqueeze(1), unit.unsqueeze(1)).sort().values  # (N,)
+    sums = summed(of_task, middle.unsqueeze(1), unit.unsqueeze(1)).sort().values  # (N,)
     rank = min(count, ceil((count + 1) * (1 - false_rejections)))  # split conformal
     return {
         "unknown.middle": middle,
@@ -51,9 +51,9 @@ def strangeness(evidence: TaskEvidence, tasks: Tensor, stored: list[Mapping[str,
     middle = torch.stack([task["unknown.middle"] for task in stored])[tasks].T  # (N, J) -> (J, N)
     unit = torch.stack([task["unknown.unit"] for task in stored])[tasks].T
     threshold = torch.stack([task["unknown.threshold"] for task in stored])[tasks]  # (N,)
-    return _sum(measures(evidence, tasks), middle, unit) / threshold.clamp_min(1e-9)
+    return summed(measures(evidence, tasks), middle, unit) / threshold.clamp_min(1e-9)
 
 
-def _sum(values: Tensor, middle: Tensor, unit: Tensor) -> Tensor:
+def summed(values: Tensor, middle: Tensor, unit: Tensor) -> Tensor:
     """The sum of all measures in their units: (J, N) -> (N,)."""
     return ((values - middle) / unit).clamp(LEAST, MOST).sum(0) - LEAST * len(values)  # never negative

@@ -1,0 +1,56 @@
+"""``metareplay add-task``: a stored model learns its next task."""
+
+from typing import Annotated
+
+import typer
+
+from metareplay.cli.data_options import Data, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy, TasksBy
+from metareplay.cli.trust import TrustNetwork
+
+HELP = """Add a task to a model: one with --name, or several by a column. Classes may be known or new ones.
+
+If it is stopped or killed, the model is as it was, and the same command continues. Inputs are encoded as those of the
+first task.
+
+[bold]Examples[/]
+
+  metareplay add-task shop january.csv --name january --label product
+
+  metareplay add-task shop year.csv --tasks-by month
+
+  metareplay add-task shop march.csv --name march --gate --max-change 0.05      refuse it if old tasks move further
+
+  metareplay add-task photos new-photos/ --name spring
+"""
+
+
+def add_task(
+    model: Model,
+    data: Data,
+    name: Annotated[str | None, typer.Option(help="Name of the task: all rows belong to it.")] = None,
+    tasks_by: TasksBy = None,
+    label: Label = None,
+    ignore: Ignore = None,
+    split_by: SplitBy = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Leave the model as it was if known tasks would move past --max-change.")
+    ] = False,
+    max_change: MaxChange = None,
+    set_: Settings = None,
+    quiet: Quiet = False,
+    trust_network: TrustNetwork = None,
+) -> None:
+    """Learn one more task, or several."""
+    from metareplay.cli.data_options import check_gate, data_settings, tell, terms_of
+    from metareplay.living.learning import GateClosed, add_tasks
+
+    check_gate(gate, max_change)
+    options = {"tasks_by": tasks_by, "label": label, "ignore": ignore, "split_by": split_by}
+    terms = terms_of(quiet=quiet, max_change=max_change)
+    try:
+        tell(add_tasks(model, data_settings(data, options, set_), name=name, terms=terms))
+    except GateClosed as refused:
+        typer.echo(str(refused), err=True)
+        raise typer.Exit(1) from refused
+    finally:
+        terms.observer.close()

@@ -1,0 +1,53 @@
+"""``metareplay history``: what happened to a model, and when."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from metareplay.cli.data_options import Model
+from metareplay.terminal import shown
+
+HELP = """Show what happened to a model: when, which task, from how many examples, with which figures.
+
+[bold]Examples[/]
+
+  metareplay history shop
+
+  metareplay history shop --json
+"""
+
+
+def history(
+    model: Model, as_json: Annotated[bool, typer.Option("--json", help="As JSON, with fingerprints of data.")] = False
+) -> None:
+    """Print the history."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from metareplay.learner.store import read_history
+    from metareplay.living.place import model_folder
+
+    entries = read_history(model_folder(model))
+    if as_json:
+        typer.echo(json.dumps([entry.model_dump(mode="json") for entry in entries], indent=1))
+        return
+    if not entries:
+        typer.echo("no changes are recorded")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("version", "date", "what", "task", "examples", "data", "figures"):
+        table.add_column(column, no_wrap=column != "figures")
+    for entry in entries:
+        figures = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in entry.figures.items())
+        figures = figures or ", ".join(f"{key}: {value}" for key, value in entry.facts.items() if key in SHOWN)
+        examples = "" if entry.examples is None else str(entry.examples)
+        date = entry.date[:16].replace("T", " ")
+        table.add_row(
+            *(str(entry.generation), date, entry.verb, shown(", ".join(entry.tasks)), examples),
+            *((entry.fingerprint or "")[:8], figures),
+        )
+    Console().print(table, highlight=False)
+
+
+SHOWN = ("remains", "undone")

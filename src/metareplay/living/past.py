@@ -1,0 +1,34 @@
+"""What led to the present state of a model: its history without what was undone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from metareplay.learner.store import HistoryEntry, read_history
+
+UNDO, REMOVE, RENAME = "undo", "remove-task", "rename-task"
+
+
+def past_of(folder: Path, generation: int) -> list[HistoryEntry]:
+    """The changes that led to a generation of a model, from the first on; what was undone is not among them."""
+    by_generation = {entry.generation: entry for entry in read_history(folder)}
+    changes: list[HistoryEntry] = []
+    while (entry := by_generation.get(generation)) is not None:
+        if entry.verb == UNDO:
+            generation = int(entry.facts["restored"])
+            continue
+        changes.append(entry)
+        generation = int(entry.facts.get("previous", generation - 1))
+    return changes[::-1]
+
+
+def present_names(past: Sequence[HistoryEntry], verbs: Sequence[str]) -> dict[str, HistoryEntry]:
+    """The newest entry with one of these verbs for each task, under the task's present name."""
+    newest: dict[str, HistoryEntry] = {}
+    for entry in past:
+        if entry.verb == RENAME and entry.tasks[0] in newest:
+            newest[entry.tasks[1]] = newest.pop(entry.tasks[0])
+        elif entry.verb == REMOVE:
+            newest.pop(entry.tasks[0], None)
+        elif entry.verb in verbs:
+            newest |= dict.fromkeys(entry.tasks, entry)
+    return newest

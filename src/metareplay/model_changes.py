@@ -1,0 +1,56 @@
+"""Changes of a model's tasks after they were learned: more classes for one, or one task less."""
+
+import torch
+from torch import Generator, Tensor
+
+from metareplay.errors import ConfigError
+from metareplay.model import ContinualModel
+from metareplay.nets.registry import build_seeded
+from metareplay.nets.weights import WeightSpec
+from metareplay.task_maps.heads import HeadLayout
+
+
+def widen_task(model: ContinualModel, task: int, classes: int, *, generator: Generator) -> Tensor:
+    """Give a task this many classes instead of fewer; True for the weights that its posterior has not learned (W,)."""
+    old = model.heads[task].stop
+    if any(model.auxiliary_outputs):
+        raise ConfigError(
+            "a task that was trained with auxiliary outputs (training.other, training.rotations) cannot get more "
+            "classes, because those outputs follow its classes; add the new classes as a new task"
+        )
+    if model.layout is not HeadLayout.SINGLE:
+        raise ConfigError(
+            "a known task cannot get more classes where tasks share weights and have outputs of their own; add the new "
+            "classes as a new task, or choose a method with weights for each task, such as pr-bbb"
+        )
+    with model.on_cpu():
+        model.old_positions = None
+        if classes > model.outputs:
+            model.grow_to(classes, generator)
+            model.task_buffers.grow(model.network)
+        model.heads[task], model.auxiliary[task] = slice(0, classes), slice(classes, classes)
+        fresh = torch.zeros(model.spec.numel, dtype=torch.bool)
+        for outputs, new in ((classes, True), (old, False)):
+            smaller = WeightSpec.of(build_seeded(model.factory, outputs, generator))
+            fresh[smaller.positions_in(model.spec)] = new
+    return fresh.to(model.device)
+
+
+def remove_task(model: ContinualModel, task: int) -> None:
+    """Remove a task with all that is stored for it alone; later tasks move down, and their posteriors stay the same.
+
+    Outputs of the network that only it used remain, unused.
+    """
+    if model.num_tasks == 1:
+        raise ConfigError("the only task of a model cannot be removed; start a new model instead")
+    if model.layout.one_softmax:
+        raise ConfigError(
+            "a task cannot be removed where one softmax spans the classes of all tasks, because they were learned "
+            "against each other; learn the other tasks again, or choose a method such as pr-bbb"
+        )
+    model.task_map.remove_task(task)  # or refuses, before anything has changed
+    model.task_buffers.remove_task(task)
+    del model.heads[task], model.auxiliary[task]
+    model.lineage.remove(task)
+    later = model.introduced_by_task > task
+    model.introduced_by_task = model.introduced_by_task - later.long()
