@@ -42,6 +42,7 @@ LAYERS = (
     ("training",),
     ("inference",),
     ("learner",),
+    ("streams",),
     ("export",),
     ("estimators",),
     ("integrations",),

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 from metareplay.version import __version__
 
 if TYPE_CHECKING:
-    from metareplay.estimators import ContinualClassifier, ContinualRegressor
+    from metareplay.estimators import ContinualClassifier, ContinualRegressor, Stream
 
-__all__ = ["ContinualClassifier", "ContinualRegressor", "__version__"]
+__all__ = ["ContinualClassifier", "ContinualRegressor", "Stream", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the estimators when they are first used, so that ``metareplay --help`` stays fast."""
-    if name in ("ContinualClassifier", "ContinualRegressor"):
+    if name in ("ContinualClassifier", "ContinualRegressor", "Stream"):
         from metareplay import estimators
 
         return getattr(estimators, name)

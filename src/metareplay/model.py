@@ -174,8 +174,8 @@ class ContinualModel:
 
     def to(self, device: torch.device) -> None:
         """Move to this device."""
-        self.device = device
-        if self.heads:
+        moved, self.device = device != self.device, device
+        if self.heads and moved:
             self.network, self.task_map, self.introduced_by_task = (
                 self.network.to(device),
                 self.task_map.to(device),

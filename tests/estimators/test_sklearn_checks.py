@@ -21,11 +21,8 @@ FAILING = {
     "check_methods_subset_invariance": "the same, by the number of rows",
     "check_no_attributes_set_in_init": "config, tasks, learner, scaling and inputs are public from the start",
     "check_dont_overwrite_parameters": "these are public and change when a task is learned",
-    "check_fit_score_takes_y": "a second partial_fit without a name adds to a learned task, which has to wait",
     "check_do_not_raise_errors_in_init_or_set_params": "wrong settings are refused at once, before data are read",
 }
-if hasattr(ContinualClassifier, "update_task"):
-    del FAILING["check_fit_score_takes_y"]
 FAILING_FOR_CLASSES = {
     "check_supervised_y_2d": "labels of shape (N, 1) are taken as (N,), without a warning",
 }

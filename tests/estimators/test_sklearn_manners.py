@@ -112,8 +112,16 @@ def test_a_failed_fit_leaves_the_model_as_it_was(trained: ContinualClassifier) -
     assert np.array_equal(trained.predict_proba(x), before)
 
 
-def test_the_first_partial_fit_needs_no_name() -> None:
-    assert classifier().partial_fit(*blobs()).task_names == ["task-0"]
+def test_partial_fit_goes_on_with_a_known_task() -> None:
+    x, y = blobs()
+    model = classifier("sp-bbb").partial_fit(x[:30], y[:30])
+    assert model.task_names == ["task-0"]
+    before = model.predict_proba(x)
+    assert model.partial_fit(x[30:], y[30:]) is model
+    assert model.task_names == ["task-0"]
+    assert not np.array_equal(model.predict_proba(x), before)
+    model.partial_fit(x, np.where(y == "no", "new", "yes"), task="task-0")
+    assert model.classes_.tolist() == ["no", "yes", "new"]
 
 
 def test_classes_are_an_array_in_the_order_in_which_they_were_learned(trained: ContinualClassifier) -> None:

@@ -1,15 +1,18 @@
 """A task that is learned in the background, while the model answers."""
 
+import json
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from metareplay.errors import DataError
 from metareplay.estimators import ContinualClassifier
-from metareplay.serve.learning import learn, read_examples
+from metareplay.serve.learning import read_task, write_examples
 
 from .conftest import NASTY, Client
 
@@ -56,39 +59,54 @@ def test_a_task_is_learned_while_the_model_answers(
     assert ContinualClassifier.load(folder).classes_.tolist()[-2:] == ["aster", "dahlia"]
 
 
-def test_rows_and_csv_are_the_same_examples(folder: Path, flower_table: Callable[..., Any]) -> None:
-    import json
-
+def test_rows_and_csv_are_the_same_examples(folder: Path, flower_table: Callable[..., Any], tmp_path: Path) -> None:
     model, table = ContinualClassifier.load(folder), flower_table(2, ("aster", "dahlia"), 5)
-    by_csv = read_examples(table.to_csv(index=False).encode(), "text/csv", None, model)
-    rows = json.dumps({"rows": table.to_dict("records")}).encode()
-    by_rows = read_examples(rows, "application/json", "species", model)
-    assert by_csv.y == by_rows.y == table["species"].tolist()
-    assert (by_csv.x == by_rows.x).all()
+    read = []
+    for number, (content, kind, label) in enumerate(
+        (
+            (table.to_csv(index=False).encode(), "text/csv", None),
+            (json.dumps({"rows": table.to_dict("records")}).encode(), "application/json", "species"),
+        )
+    ):
+        (tmp_path / str(number)).mkdir()
+        path = write_examples(content, kind, tmp_path / str(number))
+        read.append(read_task(path, "autumn", label, model).tasks[0])
+    assert list(read[0].labels) == list(read[1].labels) == table["species"].tolist()
+    assert bool((read[0].x == read[1].x).all())
+
+
+def test_arrays_beside_labels(image_model: Path, tmp_path: Path) -> None:
+    model, rng = ContinualClassifier.load(image_model), np.random.default_rng(0)
+    rows = rng.uniform(size=(4, 64)).round(3).tolist()
+    content = json.dumps({"rows": rows, "labels": [7, 8, 7, 8]}).encode()
+    task = read_task(write_examples(content, "application/json", tmp_path), "more", None, model).tasks[0]
+    assert task.x.shape == (4, 1, 8, 8)
+    assert task.classes == (7, 8)
+    for labels in ([7], [7, 8, "x", None]):
+        with pytest.raises(DataError, match="labels"):
+            write_examples(json.dumps({"rows": rows, "labels": labels}).encode(), "application/json", tmp_path)
 
 
 def test_the_model_stays_as_it_was_when_learning_fails(
-    serving: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+    serving: Callable[..., Any], folder: Path, flower_table: Callable[..., Any]
 ) -> None:
-    from metareplay.serve.live import folder_signature
-
-    before = folder_signature(folder)
+    before = (folder / "model.safetensors").read_bytes()
     content = b"petal length,petal width,colour,species\n1,2,red,a\n"
     with serving(folder) as client:
-        for query, words in (("", "a name"), ("?name=x&label=kind", "kind")):
+        for query, words in (("", "a name"), ("?name=x&label=kind", "kind"), ("?name=x&max_change=-1", "max_change")):
             refused = client.post(f"/tasks{query}", content, "text/csv")
             assert refused.status == 422
             assert words in refused.json["error"]
+            assert "/tmp" not in refused.json["error"]
         assert client.post("/tasks?name=x", content, "text/plain").status == 415
         assert client.get("/jobs/7").status == 404
-    monkeypatch.setattr(ContinualClassifier, "save", _fail)
-    with pytest.raises(OSError, match="full"):
-        learn(folder, "x", content.replace(b"1,2,red,a\n", b"1,2,red,a\n3,4,red,b\n" * 10), "text/csv", None)
-    assert folder_signature(folder) == before
-
-
-def _fail(*_: Any) -> None:
-    raise OSError("the disk is full")
+        table = flower_table(2, ("aster", "dahlia")).to_csv(index=False).encode()
+        begun = client.post("/tasks?name=autumn&max_change=0", table, "text/csv")
+        failed = wait_for(client, begun.json["job"])
+        assert failed["state"] == "failed"
+        assert "the model is as it was" in failed["error"]
+        assert client.get("/health").json["generation"] == 1
+    assert (folder / "model.safetensors").read_bytes() == before
 
 
 def test_a_read_only_server_learns_nothing(serving: Callable[..., Any], folder: Path) -> None:

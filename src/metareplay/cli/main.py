@@ -19,6 +19,7 @@ from metareplay.cli import (
     reproduce,
     run,
     serve,
+    stream,
     tasks,
     undo,
     update_task,
@@ -52,6 +53,7 @@ app.command("audit", help=audit.HELP)(audit.audit)
 app.command("history", help=history.HELP)(history.history)
 app.command("undo", help=undo.HELP)(undo.undo)
 app.command("compact", help=compact.HELP)(compact.compact)
+app.command("stream", help=stream.HELP)(stream.stream)
 app.command("serve", help=serve.HELP)(serve.serve)
 
 

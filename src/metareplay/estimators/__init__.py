@@ -3,5 +3,6 @@
 from metareplay.estimators.classifier import ClassPrediction, ContinualClassifier
 from metareplay.estimators.loading import load_estimator
 from metareplay.estimators.regressor import ContinualRegressor, RealPrediction
+from metareplay.estimators.streaming import Stream
 
-__all__ = ["ClassPrediction", "ContinualClassifier", "ContinualRegressor", "RealPrediction", "load_estimator"]
+__all__ = ["ClassPrediction", "ContinualClassifier", "ContinualRegressor", "RealPrediction", "Stream", "load_estimator"]

@@ -6,12 +6,20 @@ from typing import Self, cast, final
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from metareplay.arrays import Inputs, Targets, class_labels, inputs_and_targets, plain_labels
 from metareplay.benchmarks.base import Scenario, TaskInfo, label_columns
 from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
-from metareplay.estimators.base import Array, ContinualEstimator, TaskName
+from metareplay.estimators.base import Array, TaskName
+from metareplay.estimators.streaming import (
+    StreamExamples,
+    StreamingEstimator,
+    entropy_share,
+    label_signals,
+    strange,
+)
 from metareplay.estimators.task_verbs import NewExamples
 from metareplay.inference.answers import ClassAnswer
 from metareplay.inference.mixing import by_label
@@ -41,7 +49,7 @@ class ClassPrediction:
 
 
 @final
-class ContinualClassifier(ContinualEstimator):
+class ContinualClassifier(StreamingEstimator):
     """Classifies inputs of several tasks learned one after another.
 
     >>> model = ContinualClassifier(method="pr-bbb", network="mlp-100-100", seed=0)
@@ -139,6 +147,14 @@ class ContinualClassifier(ContinualEstimator):
     def predict_task(self, X: Inputs, *, criterion: str | None = None, batch_wise: int | None = None) -> list[str]:
         """The name of the inferred task of each input."""
         return self.predict_full(X, criterion=criterion, batch_wise=batch_wise).task
+
+    def stream_signals(self, examples: StreamExamples, task: int) -> dict[str, Tensor]:
+        answer = self.predict_full(examples.x, task)
+        classes, labels = len(self.tasks[task].classes), cast(list[Hashable], examples.y)
+        return strange(answer.known) | {
+            "uncertainty": entropy_share(torch.from_numpy(answer.total), classes),
+            "loss": label_signals(labels, list(self.classes_), torch.from_numpy(answer.probabilities)),
+        }
 
     def score(
         self, X: Inputs, y: Targets | None = None, task: TaskName | None = None, *, criterion: str | None = None

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Self, cast, final
 
 import numpy as np
+from torch import Tensor
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_real_targets
 from metareplay.benchmarks.base import Scenario, TaskInfo
 from metareplay.data.frame_examples import training_examples
 from metareplay.errors import DataError
-from metareplay.estimators.base import Array, ContinualEstimator, TaskName
+from metareplay.estimators.base import Array, TaskName
+from metareplay.estimators.streaming import StreamExamples, StreamingEstimator, strange
 from metareplay.estimators.task_verbs import NewExamples
 from metareplay.inference.answers import RealAnswer
 
@@ -37,7 +39,7 @@ class RealPrediction:
 
 
 @final
-class ContinualRegressor(ContinualEstimator):
+class ContinualRegressor(StreamingEstimator):
     """Predicts real targets of several tasks learned one after another.
 
     The task of an input is inferred from the inputs and features of all tasks, or by the lowest predictive variance.
@@ -107,6 +109,12 @@ class ContinualRegressor(ContinualEstimator):
         """The name of the inferred task of each input; refused where all tasks share one network."""
         name = self._trained().predictor.criterion(criterion).name if len(self.tasks) > 1 else criterion
         return self.predict_full(X, criterion=name, batch_wise=batch_wise).task
+
+    def stream_signals(self, examples: StreamExamples, task: int) -> dict[str, Tensor]:
+        answer = self._answer(examples.x, task, None, None)
+        error = cast(RealAnswer, answer).mean - self.scaling.y(cast(Tensor, examples.y))  # in units of the first task
+        known = None if answer.known is None else answer.known.numpy()
+        return strange(known) | {"loss": 1 - (-2 * error.square().mean(1)).exp()}  # (N, D) -> (N,)
 
     def score(self, X: Inputs, y: Targets | None = None, task: TaskName | None = None) -> float:
         """Coefficient of determination R^2, the mean over targets; 1 is perfect."""

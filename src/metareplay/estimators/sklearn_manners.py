@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from math import prod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from metareplay.arrays import Inputs, Targets
 from metareplay.benchmarks.base import Problem
 from metareplay.errors import ConfigError, DataError, NotTrainedError
 from metareplay.learner.config import RunConfig
+
+if TYPE_CHECKING:
+    from metareplay.estimators.task_verbs import TaskVerbs
 
 TaskName = str | int
 
@@ -127,13 +130,7 @@ class SklearnManners:
                 self._refuse_other_features(X)
             if name is None or name not in names:
                 return self.learn_task(X, y, name=name, progress=progress)
-            if (update := getattr(self, "update_task", None)) is not None:
-                update(name, X, y, progress=progress)
-                return self
-            raise ConfigError(
-                f"the task {name!r} was learned already, and this version cannot add examples to a learned task; "
-                "give a new name with task=, or start anew with fit(X, y)"
-            )
+            return cast("TaskVerbs", self).update_task(name, X, y, progress=progress)  # type: ignore[return-value]
 
     # What was learned.
 

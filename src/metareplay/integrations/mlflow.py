@@ -1,5 +1,6 @@
 """MLflow: a pyfunc model that is the model's folder, with a signature (extra ``mlflow``); nothing is pickled."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +58,8 @@ def load_model(uri: str | Path) -> AnyEstimator:
 @contextmanager
 def _as_pyfunc(estimator: AnyEstimator, options: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What MLflow's own functions are called with."""
-    with TemporaryDirectory() as scratch:
+    with TemporaryDirectory() as scratch, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*input example was not provided")  # no example leaves with a model
         folder = Path(scratch) / FOLDER
         estimator.save(folder)
         defaults = {"signature": signature_of(estimator), "pip_requirements": REQUIREMENTS}

@@ -182,10 +182,10 @@ def _stretches(entries: Mapping[str, Any], body: bytearray) -> Iterator[_Stretch
 
 
 def refuse_not_finite(tensors: Mapping[str, Tensor], source: str) -> None:
-    """Refuse weights that are NaN or infinite, and anything else that is NaN."""
+    """Refuse weights and scales that are NaN or infinite; what strategies and criteria keep may be, where undefined."""
     for name, tensor in tensors.items():
         weight = name.startswith(("model.", "scaling."))
-        if tensor.is_floating_point() and not bool((tensor.isfinite() if weight else ~tensor.isnan()).all()):
+        if weight and tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise CheckpointError(
                 f"{source} has NaN or infinite numbers in {name!r}: its answers would mean nothing; "
                 "learn the model again, or go back to an earlier version of it"

@@ -82,7 +82,8 @@ def network_for(facts: Facts) -> str:
 
 def sizes_for(facts: Facts, method: str) -> dict[str, Any]:
     """The settings that the rule chooses (dotted keys); none for methods with other posteriors."""
-    if method_named(method).family not in FAMILIES:
+    kind = method_named(method)
+    if kind.family not in FAMILIES or kind.closed_form:
         return {}
     chosen: dict[str, Any] = {
         "training.iterations": min(MOST_STEPS, max(FEWEST_STEPS, round(STEPS * (facts.rows / STEPS_AT) ** (1 / 3)))),

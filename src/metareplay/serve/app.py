@@ -17,6 +17,7 @@ from metareplay.serve import openapi
 from metareplay.serve.access import Guard
 from metareplay.serve.answers import as_json
 from metareplay.serve.counting import Counted
+from metareplay.serve.jobs import Wanted
 from metareplay.serve.learning import KINDS
 from metareplay.serve.metrics import CONTENT_TYPE
 from metareplay.serve.pages import docs_page, front_page, page_headers
@@ -29,6 +30,9 @@ TaskName = Annotated[str | None, Query(description="Name of the task, if it is k
 CriterionName = Annotated[str | None, Query(description="How the task is inferred; default: the model's own way.")]
 NewName = Annotated[str | None, Query(description="Name of the new task.")]
 LabelName = Annotated[str | None, Query(description="Column of the labels; default: the one the model learned.")]
+MaxChange = Annotated[
+    float | None, Query(ge=0, description="Refuse the task if the answers of known tasks would move further; 0 to 1.")
+]
 JobNumber = Annotated[int, PathParameter(description="As /tasks or /jobs said.")]
 MOST_FILES = 1000
 
@@ -140,12 +144,14 @@ async def _uploads(request: Request) -> list[Upload]:
 
 def _add_learning(app: FastAPI, service: Service) -> None:
     @app.post("/tasks", status_code=202, openapi_extra=openapi.LEARN, tags=["model"])
-    async def learn(request: Request, name: NewName = None, label: LabelName = None) -> Response:
+    async def learn(
+        request: Request, name: NewName = None, label: LabelName = None, max_change: MaxChange = None
+    ) -> Response:
         """Learn a further task in the background; when it is learned, the server switches to the new model."""
         kind = _kind(request)
         if kind not in KINDS:
             raise RequestError(415, f"a body of type {kind!r} cannot be learned from; send {' or '.join(KINDS)}")
-        return _json(await service.learn(await request.body(), kind, name, label), 202)
+        return _json(await service.learn(await request.body(), kind, Wanted(name, label, max_change)), 202)
 
     @app.get("/jobs", tags=["model"])
     async def jobs() -> Response:

@@ -8,13 +8,22 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from metareplay.serve.learning import check_name, read_examples
+from metareplay.serve.learning import check_name, read_task, write_examples
 from metareplay.serve.live import LiveModel
 from metareplay.serve.refusals import RequestError
 
 REMEMBERED = 20
+
+
+class Wanted(NamedTuple):
+    """What a client says about a task."""
+
+    name: str | None
+    label: str | None = None
+    max_change: float | None = None
+    """How far the answers of known tasks may move; if they would move further, the task is refused."""
 
 
 @dataclass
@@ -61,17 +70,23 @@ class Jobs:
             raise RequestError(404, f"there is no job {number}; /jobs lists the last {REMEMBERED}")
         return found.facts()
 
-    async def begin(self, content: bytes, kind: str, name: str | None, label: str | None) -> dict[str, Any]:
+    async def begin(self, content: bytes, kind: str, asked: Wanted) -> dict[str, Any]:
         """Check the examples, and begin to learn them."""
         self._refuse_second()
         estimator = self.live.current.estimator
-        name = check_name(name, estimator)
-        examples = await asyncio.to_thread(read_examples, content, kind, label, estimator)
-        self._refuse_second()  # another may have begun meanwhile
+        name = check_name(asked.name, estimator)
+        folder = tempfile.TemporaryDirectory(prefix="metareplay-")
+        try:
+            path = await asyncio.to_thread(write_examples, content, kind, Path(folder.name))
+            new = await asyncio.to_thread(read_task, path, name, asked.label, estimator)
+            self._refuse_second()  # another may have begun meanwhile
+        except BaseException:
+            folder.cleanup()
+            raise
         self._count += 1
-        job = Job(self._count, name, len(examples.x))
+        job = Job(self._count, name, len(new.tasks[0].x))
         self._jobs.append(job)
-        self._work = asyncio.create_task(self._run(job, content, kind, label))
+        self._work = asyncio.create_task(self._run(job, folder, path, asked))
         return job.facts()
 
     def _refuse_second(self) -> None:
@@ -80,13 +95,14 @@ class Jobs:
                 409, f"the task {self._jobs[-1].name!r} is being learned; wait until it has ended: /jobs", {}
             )
 
-    async def _run(self, job: Job, content: bytes, kind: str, label: str | None) -> None:
+    async def _run(self, job: Job, folder: "tempfile.TemporaryDirectory[str]", path: Path, asked: Wanted) -> None:
+        facts: dict[str, Any] = {"folder": str(self.live.folder), "path": str(path), "name": job.name}
+        facts |= {"label": asked.label, "max_change": asked.max_change}
         try:
-            with tempfile.TemporaryDirectory(prefix="metareplay-") as folder:
-                facts = {"folder": str(self.live.folder), "name": job.name, "kind": kind, "label": label}
-                (Path(folder) / "job.json").write_text(json.dumps(facts), encoding="utf-8")
-                (Path(folder) / "examples").write_bytes(content)
-                job.error = await _learn(Path(folder) / "job.json")
+            with folder:
+                written = path.with_name("job.json")
+                written.write_text(json.dumps(facts), encoding="utf-8")
+                job.error = await _learn(written)
             await asyncio.to_thread(self.live.refresh)
             job.state = "done" if job.error is None else "failed"
         except asyncio.CancelledError:

@@ -2,24 +2,35 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from metareplay.errors import MetaReplayError
 from metareplay.serve.learning import learn
 
 
+class StoppedError(MetaReplayError):
+    """The server ends, and nothing of the task is to remain."""
+
+
 def main(job: Path) -> int:
     """Do what a job's file says; an error is one line of JSON on standard output."""
     os.nice(10)  # answers go first
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this process
     facts = json.loads(job.read_text(encoding="utf-8"))
     try:
-        examples = job.with_name("examples").read_bytes()
-        learn(Path(facts["folder"]), facts["name"], examples, facts["kind"], facts["label"])
+        learn(Path(facts["folder"]), Path(facts["path"]), facts["name"], facts["label"], facts["max_change"])
     except MetaReplayError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 2
     return 0
+
+
+def _stop(*_: Any) -> None:
+    raise StoppedError("the server was stopped; the model is as it was")
 
 
 if __name__ == "__main__":

@@ -1,64 +1,92 @@
-"""Learning one more task into a stored model."""
+"""The examples of one more task, as a client sends them, and learning them into the stored model."""
 
+import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from metareplay.data.base import encode_labels
-from metareplay.data.cells import TextFormat
-from metareplay.data.columns import Table
-from metareplay.data.inputs import in_shape, table_inputs
-from metareplay.data.labels import Request, labels_of_table
-from metareplay.data.readers.csv_tables import csv_table
-from metareplay.data.records import records_table
-from metareplay.errors import ConfigError, DataError
-from metareplay.estimators.loading import AnyEstimator, load_estimator
-from metareplay.learner.store import find_model, writing
+from metareplay.data.settings import DataSettings
+from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.estimators.loading import AnyEstimator
+from metareplay.living.examples import NewData, read_tasks
+from metareplay.living.learning import Terms, add_tasks
 from metareplay.serve.inputs import NAME, json_body
 
 KINDS = ("text/csv", "application/json")
 
 
-class TaskExamples(NamedTuple):
-    """Inputs (N, ...) of a task, and its labels or real targets."""
-
-    x: np.ndarray
-    y: Sequence[Any]
-
-
-def read_examples(content: bytes, kind: str, label: str | None, estimator: AnyEstimator) -> TaskExamples:
-    """The examples in a request: a CSV text, rows with names, or arrays beside a list of labels."""
+def write_examples(content: bytes, kind: str, folder: Path) -> Path:
+    """A request's examples as a file: CSV as it came, rows with names as CSV, arrays beside labels as .npz."""
     if kind == "text/csv":
-        return _of_table(csv_table(content, NAME, TextFormat(estimator.inputs.get("decimal"))), label, estimator)
+        path = folder / "examples.csv"
+        path.write_bytes(content)
+        return path
     body = json_body(content)
     rows = body.get("rows") if isinstance(body, dict) else None
     if not isinstance(rows, list) or not rows:
         raise DataError('send the examples as {"rows": [...]}: objects with a label, or arrays beside "labels": [...]')
     if all(isinstance(row, Mapping) for row in rows):
-        return _of_table(records_table(rows, NAME, TextFormat(estimator.inputs.get("decimal"))), label, estimator)
-    labels = body.get("labels")
+        return _as_csv(rows, folder / "examples.csv")
+    return _as_arrays(rows, body.get("labels"), folder / "examples.npz")
+
+
+def _as_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> Path:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows([["" if row.get(name) is None else row[name] for name in names] for row in rows])
+    return path
+
+
+def _as_arrays(rows: Sequence[Any], labels: Any, path: Path) -> Path:
     if not isinstance(labels, list) or len(labels) != len(rows):
         raise DataError(f'rows that are arrays need "labels": a list of {len(rows)}, one for each row')
     try:
-        x = np.asarray(rows, dtype=np.float32)
+        x, y = np.asarray(rows, dtype=np.float32), np.array(labels)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"the rows must all be arrays of numbers of one shape ({error})") from error
-    return TaskExamples(in_shape(x, estimator.input_shape), labels)
+    if y.dtype.kind not in "biufU":
+        raise DataError("the labels must be all text or all numbers, one for each row")
+    np.savez(path, x=x, y=y)
+    return path
 
 
-def _of_table(table: Table, label: str | None, estimator: AnyEstimator) -> TaskExamples:
-    request = Request(labels=True, label=label)
-    source = labels_of_table(table, estimator.inputs, request).source
-    x = in_shape(table_inputs(table, estimator.inputs, request).x, estimator.input_shape)
-    index, labels = encode_labels(table.columns[source].names, f"label in column {source!r}", table.places)
-    if estimator.problem == "regression":
-        values = np.array(labels)[index.numpy()] if labels else index.numpy()  # (N,) or (N, 1)
-        return TaskExamples(x, values.tolist())
-    if not labels:
-        raise DataError(f"column {source!r} holds numbers with fractions, but this model predicts classes")
-    return TaskExamples(x, [labels[number] for number in index.tolist()])
+def read_task(path: Path, name: str, label: str | None, estimator: AnyEstimator) -> NewData:
+    """Read what is to be learned, so that what cannot be is refused at once."""
+    try:
+        return read_tasks(
+            _settings(path, label, estimator.inputs),
+            name=name,
+            known=estimator.inputs,
+            problem=estimator.problem,
+            shape=estimator.input_shape,
+        )
+    except MetaReplayError as error:
+        raise _without_path(error, path) from error
+
+
+def learn(folder: Path, path: Path, name: str, label: str | None, max_change: float | None = None) -> None:
+    """Add the task; the stored model is left as it was if anything fails."""
+    from metareplay.learner.store import load_model
+
+    try:
+        add_tasks(
+            folder, _settings(path, label, load_model(folder).inputs), name=name, terms=Terms(max_change=max_change)
+        )
+    except MetaReplayError as error:
+        raise _without_path(error, path) from error
+
+
+def _settings(path: Path, label: str | None, known: Mapping[str, Any]) -> DataSettings:
+    return DataSettings(path=str(path), label=known.get("label") if label is None and path.suffix == ".csv" else label)
+
+
+def _without_path(error: MetaReplayError, path: Path) -> MetaReplayError:
+    """The same error, which speaks of the request instead of the file that it was put into."""
+    return type(error)(str(error).replace(str(path), NAME))
 
 
 def check_name(name: str | None, estimator: AnyEstimator) -> str:
@@ -69,13 +97,3 @@ def check_name(name: str | None, estimator: AnyEstimator) -> str:
     if name in estimator.task_names:
         raise ConfigError(f"a task named {name!r} was learned already; choose another name")
     return name
-
-
-def learn(folder: Path, name: str, examples: bytes, kind: str, label: str | None) -> None:
-    """Learn a task and store the model; the stored one is left as it was if anything fails."""
-    place = find_model(folder)
-    with writing(place):
-        estimator = load_estimator(folder)
-        x, y = read_examples(examples, kind, label, estimator)
-        estimator.learn_task(x, y, name=check_name(name, estimator))
-        estimator.save(place)

@@ -9,11 +9,11 @@ from typing import Any
 from metareplay.errors import DataError
 from metareplay.estimators.classifier import ContinualClassifier
 from metareplay.estimators.loading import AnyEstimator
-from metareplay.serve.answers import AUDIT_NOTE, answer_rows, as_json, describe_audit, describe_tasks
+from metareplay.serve.answers import AUDIT_NOTE, answer_rows, as_json, describe_tasks
 from metareplay.serve.batching import Batcher, Question
 from metareplay.serve.columns import described_columns, typical_inputs
 from metareplay.serve.inputs import Asked, csv_inputs, image_form, image_inputs, json_body, row_inputs
-from metareplay.serve.jobs import Jobs
+from metareplay.serve.jobs import Jobs, Wanted
 from metareplay.serve.live import Generation, LiveModel
 from metareplay.serve.metrics import Metrics
 from metareplay.serve.prediction_log import PredictionLog
@@ -39,6 +39,7 @@ class Service:
             lambda: len(self.live.current.estimator.tasks),
         )
         self.batcher = Batcher(settings.queue, settings.batch, self.metrics.batch)
+        self._audited: dict[str, Any] | None = None
         self.jobs = Jobs(self.live)
         self.log = None if settings.log is None else PredictionLog(Path(settings.log), with_inputs=settings.log_inputs)
 
@@ -95,11 +96,11 @@ class Service:
 
     # A further task.
 
-    async def learn(self, content: bytes, kind: str, name: str | None, label: str | None) -> dict[str, Any]:
+    async def learn(self, content: bytes, kind: str, asked: Wanted) -> dict[str, Any]:
         """Begin to learn a task in the background."""
         if self.settings.read_only:
             raise RequestError(403, "this server is read-only: tasks are added where it was started with --writable")
-        return await self.jobs.begin(content, kind, name, label)
+        return await self.jobs.begin(content, kind, asked)
 
     # Facts.
 
@@ -153,8 +154,10 @@ class Service:
     def audit(self) -> dict[str, Any]:
         """How far later tasks have moved each task."""
         generation: Generation = self.live.current
-        tasks = describe_audit(generation.estimator)
-        return {"generation": generation.number, "note": AUDIT_NOTE, "tasks": tasks}
+        if self._audited is None or self._audited["generation"] != generation.number:
+            tasks = [entry.as_dict() for entry in generation.estimator.audit()]
+            self._audited = {"generation": generation.number, "note": AUDIT_NOTE, "tasks": tasks}
+        return self._audited
 
 
 def _text(value: Any, key: str) -> str | None:

@@ -20,7 +20,7 @@ from metareplay.seeding import generator_for
 from metareplay.settings import Settings
 from metareplay.strategies.base import QuietStrategy, StrategyPart, register_strategy
 
-MEMORY = ("x", "y", "outputs", "seen")
+MEMORY = ("x", "y", "outputs", "widths", "seen")
 AT_ONCE = 500
 """Examples whose outputs are computed together."""
 
@@ -57,7 +57,9 @@ class Reservoir(QuietStrategy):
         self.y: Tensor | None = None
         """Their targets: columns of the one softmax (M,), or real ones (M, D)."""
         self.outputs: Tensor | None = None
-        """Their outputs when their task ended (M, C); NaN for outputs that came later."""
+        """Their outputs when their task ended (M, C); zero for outputs that came later."""
+        self.widths: Tensor | None = None
+        """How many outputs there were then (M,)."""
         self.seen = 0
         self.examples = 0
         """Of the task being learned."""
@@ -73,14 +75,15 @@ class Reservoir(QuietStrategy):
         return (batch, Batch(self.x[rows], self.y[rows], self.settings.strength))
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
-        if self.dark == 0 or self.x is None or self.outputs is None:
+        if self.dark == 0 or self.x is None or self.outputs is None or self.widths is None:
             return None
         rows = self._drawn(generator)
         wanted = self.outputs[rows].to(model.device)  # (B, C')
         posterior = model.posterior(task)
         outputs = model.run(posterior, self.x[rows], 1, task, generator=generator, train=True)[0]  # (1, B, C) -> (B, C)
-        known = wanted.isfinite()
-        squares = (outputs[:, : wanted.shape[1]] - wanted.nan_to_num()).square()  # (B, C')
+        known = torch.arange(wanted.shape[1]) < self.widths[rows].unsqueeze(1)  # (B, C')
+        known = known.to(model.device)
+        squares = (outputs[:, : wanted.shape[1]] - wanted).square()  # (B, C')
         mean = (squares * known).sum() / known.sum().clamp_min(1)  # alpha |z - h(x)|^2, [Buzzega2020, eq. 6]
         return max(self.examples, 1) * self.dark * mean  # scaled to the whole training set, as the data term is
 
@@ -104,7 +107,9 @@ class Reservoir(QuietStrategy):
         self.x = _placed(self.x, spots, data.x[rows])
         self.y = _placed(self.y, spots, data.y[rows])
         if self.dark:
-            self.outputs = _placed(self.outputs, spots, self._outputs_of(model, task, data.x[rows]))
+            outputs = self._outputs_of(model, task, data.x[rows])
+            self.outputs = _placed(self.outputs, spots, outputs)
+            self.widths = _placed(self.widths, spots, torch.full((len(rows),), outputs.shape[1]))
 
     def _outputs_of(self, model: ContinualModel, task: int, x: Tensor) -> Tensor:
         """The network's outputs for inputs, (N, ...) -> (N, C)."""
@@ -115,21 +120,22 @@ class Reservoir(QuietStrategy):
     def state(self) -> dict[str, Tensor]:
         if self.x is None or self.y is None:
             return {}
-        outputs = {} if self.outputs is None else {"outputs": self.outputs}
+        dark = (("outputs", self.outputs), ("widths", self.widths))
+        outputs = {name: tensor for name, tensor in dark if tensor is not None}
         return {"x": self.x, "y": self.y, **outputs, "seen": torch.tensor([self.seen, self.examples])}
 
     def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
-        self.x, self.y, self.outputs, seen = (state.get(name) for name in MEMORY)
+        self.x, self.y, self.outputs, self.widths, seen = (state.get(name) for name in MEMORY)
         self.seen, self.examples = (0, 0) if seen is None else (int(number) for number in seen)
 
 
 def _placed(kept: Tensor | None, spots: Tensor, new: Tensor) -> Tensor:
-    """Rows put in their places (M, ...); columns that earlier rows do not have are NaN."""
+    """Rows put in their places (M, ...); columns that earlier rows do not have are zero."""
     size = max(int(spots.max()) + 1, 0 if kept is None else len(kept))
     grown = new.new_zeros(size, *new.shape[1:])
     if kept is not None:
         if kept.dim() == 2 and kept.shape[1] < new.shape[1]:
-            missing = kept.new_full((len(kept), new.shape[1] - kept.shape[1]), torch.nan)
+            missing = kept.new_zeros(len(kept), new.shape[1] - kept.shape[1])
             kept = torch.cat([kept, missing], dim=1)  # (M, C') -> (M, C)
         grown[: len(kept)] = kept
     grown[spots] = new
