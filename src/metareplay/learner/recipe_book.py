@@ -11,7 +11,7 @@ from metareplay.benchmarks.base import Problem
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.learner.methods import method_named
 from metareplay.nets.backbones import is_features
-from metareplay.nets.registry import is_mlp, is_own
+from metareplay.nets.registry import is_linear, is_mlp, is_own
 from metareplay.settings import flatten
 
 CUSTOM = "custom"
@@ -20,8 +20,20 @@ CUSTOM_REGRESSION = "custom-regression"
 OWN_DATA: dict[Problem, str] = {"classification": CUSTOM, "regression": CUSTOM_REGRESSION}
 """The names of recipes for a user's own data, by problem."""
 
-OF_FEATURES: dict[str, Any] = {"statistics.width": 2048, "statistics.megabytes": 64.0}
-"""Of the features of a backbone all are described, with their covariance: they tell tasks apart by themselves."""
+OF_FEATURES: dict[str, Any] = {
+    "statistics.width": 2048,
+    "statistics.megabytes": 64.0,
+    "training.iterations": 1600,
+    "training.learning_rate": 0.003,
+    "training.cosine": True,
+    "training.early_stopping": 25,
+    "training.patience": 6,
+    "posterior.prior_scale": 0.03,
+}
+"""Of the features of a backbone all are described, with their covariance: they tell tasks apart by themselves.
+Training is as the rule for a user's own data has it for 10,000 rows."""
+OF_LINEAR_FEATURES = {"hypernet.kind": "plain"}
+"""A linear layer is small enough to be generated at once; in chunks it is forgotten."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +121,10 @@ def default_settings(
     if published:
         base |= {"statistics.held_out": 0.0, "inference.calibrate": False}  # as the paper, train on all examples
     if is_features(network):
-        base |= OF_FEATURES
-    elif benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
+        recipe_settings = {} if recipe is None else recipe.settings
+        linear = OF_LINEAR_FEATURES if is_linear(network) else {}
+        return {**base, **recipe_settings, **OF_FEATURES, **linear}, "general defaults for the features of a backbone"
+    if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
         base["training.augmentation"] = BENCHMARKS[benchmark].augmentation
     if recipe is None:
         return base, "general defaults"

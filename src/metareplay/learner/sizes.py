@@ -81,7 +81,7 @@ def network_for(facts: Facts) -> str:
 
 
 def sizes_for(facts: Facts, method: str) -> dict[str, Any]:
-    """The settings that the rule chooses (dotted keys); none for methods with other posteriors."""
+    """The settings that the rule chooses (dotted keys); none for methods with other posteriors or without steps."""
     kind = method_named(method)
     if kind.family not in FAMILIES or kind.closed_form:
         return {}
