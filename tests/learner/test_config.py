@@ -38,7 +38,7 @@ def refusal(given: dict[str, Any], defaults: dict[str, Any] | None = None) -> st
         ("iterations", "; did you mean training.iterations? "),
         (
             "training.plateau",
-            "; did you mean training.plateau_floor, training.plateau_factor or training.plateau_patience? ",
+            "; did you mean training.plateau_floor, training.plateau_factor or training.patience? ",
         ),
         ("sede", "; did you mean seed? "),
         ("zzz", ". "),
@@ -448,7 +448,7 @@ def test_what_is_stored_begins_with_the_run_and_has_its_groups_in_one_order(meth
     given = {"method": method, "data.path": "/plants.csv"}
     keys = list(build_config({}, given, "here").dump())
     first = ["benchmark", "method", "network", "seed", "data_seed"]
-    groups = ["data", "tasks", "posterior", "hypernet", "strategy", "training", "inference", "statistics"]
+    groups = ["data", "tasks", "posterior", "hypernet", "strategy", "training", "inference", "statistics", "report"]
     assert keys[:5] == first
     present = [key for key in groups if key in keys]
     assert keys[-len(present) :] == present
@@ -556,6 +556,13 @@ OTHER_VALUES: dict[str, Any] = {
     "strategy.replay_batch_size": 9,
     "strategy.replay_batch_per_task": True,
     "strategy.memory_size": 9,
+    "training.reference_rows": 500,
+    "training.warm_up": 5,
+    "training.early_stopping": 7,
+    "training.patience": 2,
+    "inference.calibrate": False,
+    "inference.coverage": 0.8,
+    "report.references": False,
     "strategy.output_strength": 0.25,
     "strategy.damping": 0.25,
     "strategy.temperature": 3.0,
@@ -621,6 +628,7 @@ PASSIVE = {
     "training.log_every",
     "training.checkpoint_every",
     "inference.batch_size",
+    "report.references",
 }
 
 
@@ -636,6 +644,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "posterior.keep_network_init": {"hypernet.initialisation": "gaussian"},
     "training.plateau_factor": {"training.plateau_patience": 2},
     "training.plateau_floor": {"training.plateau_patience": 2},
+    "training.patience": {"training.early_stopping": 5},
     **{key: {"network": "features:efficientnet-lite0"} for key in ("features.size", "features.mean", "features.std")},
 }
 """What has to be chosen so that a setting has an effect; all others have one with the first method that has them."""

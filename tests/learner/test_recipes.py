@@ -91,6 +91,7 @@ def test_a_recipe_is_what_the_defaults_are() -> None:
         settings, source = default_settings(recipe.benchmark, recipe.method, recipe.network, published=not recipe.fast)
         assert source == recipe.source, recipe.name
         assert settings.pop("statistics.held_out", None) == (None if recipe.fast else 0.0), recipe.name
+        assert settings.pop("inference.calibrate", None) is (None if recipe.fast else False), recipe.name
         assert build_config(settings, {}, recipe.name) == resolved(recipe), recipe.name
 
 
