@@ -221,7 +221,10 @@ class ContinualModel:
         if self.layout is HeadLayout.SHARED:
             return slice(0, self.outputs)
         start = 0 if self.layout is HeadLayout.GROWING else self.heads[task].start
-        return slice(start, (self.auxiliary if auxiliary else self.heads)[task].stop)
+        last = (
+            -1 if self.layout is HeadLayout.GROWING and self.task_map.one_theta else task
+        )  # all known classes compete
+        return slice(start, (self.auxiliary if auxiliary else self.heads)[last].stop)
 
     def other_column(self, task: int) -> int | None:
         """The output of a task that means "none of its classes"; None if it was trained without one."""

@@ -115,7 +115,7 @@ class Reservoir(QuietStrategy):
         """The network's outputs for inputs, (N, ...) -> (N, C)."""
         posterior, unused = model.posterior(task), generator_for(self.seed, "outputs", task)
         parts = [model.run(posterior, part, 1, task, generator=unused)[0].cpu() for part in x.split(AT_ONCE)]
-        return torch.cat(parts)[:, : model.heads[task].stop]
+        return torch.cat(parts)[:, : model.heads[-1].stop]
 
     def state(self) -> dict[str, Tensor]:
         if self.x is None or self.y is None:
