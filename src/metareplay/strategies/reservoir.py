@@ -62,7 +62,7 @@ class Reservoir(QuietStrategy):
         """How many outputs there were then (M,)."""
         self.seen = 0
         self.examples = 0
-        """Of the task being learned."""
+        """Of the task being learned; 0 between tasks."""
 
     def data_for(self, task: int, data: TaskData) -> TaskData:
         self.examples = len(data.x)
@@ -75,7 +75,7 @@ class Reservoir(QuietStrategy):
         return (batch, Batch(self.x[rows], self.y[rows], self.settings.strength))
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
-        if self.dark == 0 or self.x is None or self.outputs is None or self.widths is None:
+        if self.dark == 0 or self.examples == 0 or self.x is None or self.outputs is None or self.widths is None:
             return None
         rows = self._drawn(generator)
         wanted = self.outputs[rows].to(model.device)  # (B, C')
@@ -85,7 +85,7 @@ class Reservoir(QuietStrategy):
         known = known.to(model.device)
         squares = (outputs[:, : wanted.shape[1]] - wanted).square()  # (B, C')
         mean = (squares * known).sum() / known.sum().clamp_min(1)  # alpha |z - h(x)|^2, [Buzzega2020, eq. 6]
-        return max(self.examples, 1) * self.dark * mean  # scaled to the whole training set, as the data term is
+        return self.examples * self.dark * mean  # scaled to the whole training set, as the data term is
 
     def _drawn(self, generator: Generator) -> Tensor:
         """Random rows of the memory (B,)."""
@@ -100,7 +100,7 @@ class Reservoir(QuietStrategy):
         places = torch.where(numbers < size, numbers, places)  # the first fill it up; (N,)
         latest = dict(zip(places.tolist(), range(count), strict=True))  # a later example replaces an earlier one
         chosen = {place: row for place, row in latest.items() if place < size}
-        self.seen += count
+        self.seen, self.examples = self.seen + count, 0
         if not chosen:
             return
         spots, rows = torch.tensor(list(chosen)), torch.tensor(list(chosen.values()))
