@@ -221,9 +221,7 @@ class ContinualModel:
         if self.layout is HeadLayout.SHARED:
             return slice(0, self.outputs)
         start = 0 if self.layout is HeadLayout.GROWING else self.heads[task].start
-        last = (
-            -1 if self.layout is HeadLayout.GROWING and self.task_map.one_theta else task
-        )  # all known classes compete
+        last = -1 if self.layout is HeadLayout.GROWING and self.task_map.one_theta else task  # all known ones compete
         return slice(start, (self.auxiliary if auxiliary else self.heads)[last].stop)
 
     def other_column(self, task: int) -> int | None:

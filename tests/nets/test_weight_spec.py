@@ -77,7 +77,7 @@ def test_buffers_are_not_weights() -> None:
 
 
 def test_a_module_without_weights_is_refused() -> None:
-    with pytest.raises(ConfigError, match="ReLU has no weights"):
+    with pytest.raises(ConfigError, match="ReLU has no trainable weights"):
         WeightSpec.of(nn.ReLU())
 
 
