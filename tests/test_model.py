@@ -78,9 +78,10 @@ def test_heads_of_tasks_with_different_numbers_of_classes(layout: HeadLayout, va
         everything = outputs_of(model, task, every_output=True)
         assert everything.shape[-1] == model.outputs
         assert torch.equal(everything[..., model.heads[task]], outputs_of(model, task))
-        columns = model.training_columns(task)
-        start = 0 if layout.one_softmax else LAYOUTS[layout][task][0]
-        assert (columns.start, columns.stop) == (start, 10 if layout is HeadLayout.SHARED else LAYOUTS[layout][task][1])
+        columns, bounds = model.training_columns(task), LAYOUTS[layout]
+        all_compete = layout is HeadLayout.SHARED or (layout.one_softmax and model.task_map.one_theta)
+        start, stop = 0 if layout.one_softmax else bounds[task][0], 10 if all_compete else bounds[task][1]
+        assert (columns.start, columns.stop) == (start, stop)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
