@@ -57,11 +57,13 @@ def test_the_entry_says_what_is_built(name: str, small_sets: None) -> None:
     check_built(BENCHMARKS[name], build_benchmark(name))
 
 
+@pytest.mark.slow
 def test_so_it_does_with_the_real_mnist(mnist_dir: Path) -> None:
     for name in ("split-mnist", "permuted-mnist-10", "permuted-mnist-100"):  # the files are decoded once
         check_built(replace(BENCHMARKS[name], num_tasks=2), build_benchmark(name, data_dir=mnist_dir)[:2])
 
 
+@pytest.mark.slow
 def test_so_it_does_with_the_real_cifar(mnist_dir: Path) -> None:
     folder = mnist_dir.parent / "cifar10"
     if not folder.is_dir():
