@@ -25,6 +25,14 @@ class TaskSettings(Settings):
     padding: int = Field(
         0, ge=0, le=64, description="zero pixels on each side of an image before its pixels are permuted"
     )
+    first: int | None = Field(None, ge=1, description="learn only this many tasks, the first ones; null: all")
+    validation: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of each task's training examples that is held out and tested in place of the test set, "
+        "which is then not used: for choosing settings; 0: the test set",
+    )
 
 
 DEFAULT_TASKS = TaskSettings()
