@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from metareplay.errors import MetaReplayError
+from metareplay.experiments.engines.base import PARENT
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
 from metareplay.experiments.seeds import Request, SeedStatus, run_seeds
@@ -89,10 +90,11 @@ def test_a_seed_whose_parent_was_killed_while_it_started_saves_its_state_and_end
     tmp_path: Path, tiny_config: Callable[..., RunConfig]
 ) -> None:
     config, killed = tiny_config("pr-bbb").dump(), os.getpid() + 10**6
-    request = Request(config=config, source="here", tasks=None, resume=True, tensorboard=False, parent=killed)
+    request = Request(config=config, source="here", tasks=None, resume=True, tensorboard=False)
     (tmp_path / "request.json").write_text(request.model_dump_json())
     ended = subprocess.run(
         [sys.executable, "-m", "metareplay.experiments.seeds", str(tmp_path)],
+        env={**os.environ, PARENT: str(killed)},
         capture_output=True,
         text=True,
         check=False,
