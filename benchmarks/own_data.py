@@ -20,6 +20,7 @@ import benchmarks.fresh_sets
 import benchmarks.image_sets  # noqa: F401 (registers its streams)
 from benchmarks.data_sets import Group, Kind, names, stream
 from benchmarks.own_ways import WAYS, Record
+from metareplay.errors import MetaReplayError
 from metareplay.evaluation.uncertainty import calibration_error, reliability
 from metareplay.files import write_atomically
 
@@ -179,7 +180,11 @@ def main() -> None:
         file = asked.out / way / f"{_slug(name)}.{seed}.json"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(file, json.dumps(WAYS[way](stream(name, seed), seed)))
+            try:
+                found = WAYS[way](stream(name, seed), seed)
+            except MetaReplayError as error:
+                found = {"refused": str(error)}
+            write_atomically(file, json.dumps(found))
             print(f"{way}: {name}, seed {seed}", flush=True)
     print_tables(asked.out, chosen, asked.group)
 
