@@ -1,16 +1,12 @@
-"""Files that are written completely or not at all; and where a YAML text is wrong."""
+"""Files that are written completely or not at all."""
 
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from metareplay.errors import MetaReplayError
-
-if TYPE_CHECKING:
-    from yaml import YAMLError
 
 Content = bytes | str | Iterable[bytes | memoryview]
 
@@ -103,31 +99,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def read_yaml(text: str) -> Any:
-    """The content of a YAML text; a key that is given twice is an error, as the first would be lost."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                name = self.construct_object(key, deep=True)
-                if isinstance(name, str) and name in seen:
-                    words = f"the key {name!r} is given twice"
-                    raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
-                seen |= {name} if isinstance(name, str) else set()
-            return super().construct_mapping(node, deep)
-
-    loader = Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
-
-
-def yaml_problem(error: "YAMLError") -> str:
-    """What is wrong with a YAML text, and where."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark and problem else str(error)

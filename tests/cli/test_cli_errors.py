@@ -236,3 +236,30 @@ def test_an_unknown_criterion_is_refused_by_every_model(command: Command, tmp_pa
 def test_a_method_like_no_other_is_a_proper_sentence(command: Command) -> None:
     result = command("run", "--method", "zzz")
     assert "method='zzz' is unknown; choose one of " in result.err.lower() or "is unknown. Choose one of " in result.err
+
+
+@pytest.mark.parametrize("kind", [KeyError, RecursionError, AssertionError])
+def test_a_bug_is_one_sentence_with_its_traceback_in_a_file(
+    kind: type[Exception], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise kind("[red]x")
+
+    monkeypatch.setattr("metareplay.report.write_report", fails)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = command("report", tmp_path / "run")
+    assert result.code == 1
+    assert result.err.startswith("error: an unexpected error (") and result.err.count("\n") == 1
+    assert kind.__name__ in result.err and "[red]x" in result.err
+    [path] = tmp_path.glob("metareplay-fault-*.txt")
+    assert str(path) in result.err and "in fails" in path.read_text()
+
+
+def test_memory_that_is_not_there_is_one_sentence(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("metareplay.report.write_report", fails)
+    result = command("report", "run")
+    assert result.code == 2
+    assert result.err.startswith("error: there is not enough memory; ") and result.err.count("\n") == 1

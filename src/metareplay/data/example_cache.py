@@ -20,6 +20,7 @@ from metareplay.data.base import Examples, Place
 from metareplay.data.cache import cache_path
 from metareplay.errors import MetaReplayError
 from metareplay.files import write_atomically
+from metareplay.texts import read_json
 
 SMALLEST = 1_000_000
 """Bytes below which reading the files again is just as fast."""
@@ -63,7 +64,7 @@ def _load(path: Path) -> Examples | None:
     """Memory-mapped; None if the file is missing or not what was stored."""
     try:
         tensors = load_file(path)
-        facts = json.loads(tensors.pop("facts").numpy().tobytes())
+        facts = read_json(tensors.pop("facts").numpy().tobytes())
         if facts["checksum"] != {name: _checksum(tensor) for name, tensor in tensors.items()}:
             return None
         return Examples(

@@ -1,6 +1,5 @@
 """The contents of ``results.json``, typed (schema 1). Percentages as in the paper; None where not applicable."""
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from metareplay.benchmarks.base import Problem
 from metareplay.errors import DataError
+from metareplay.texts import read_json_file
 
 SCHEMA = 1
 FILE = "results.json"
@@ -259,11 +259,13 @@ _REQUIRED = tuple(name for name, entry in Results.model_fields.items() if entry.
 def read_results(path: Path) -> Results:
     """Read and check a run's ``results.json``."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        content = read_json_file(path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}; repeat the run to write it again"
+        ) from error
+    except ValueError as error:
         raise DataError(f"{path} is not valid JSON ({error}); repeat the run to write it again") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read ({error}); repeat the run to write it again") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise DataError(
             f"{path} does not have schema {SCHEMA}, the only one that this version of metareplay reads; repeat the run"

@@ -17,10 +17,12 @@ from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import Results
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.experiments.run_folder import finished_results
+from metareplay.faults import fault_of
 from metareplay.files import write_atomically
 from metareplay.learner.config import build_config
 from metareplay.permissions import permit
 from metareplay.settings import Settings, flatten
+from metareplay.texts import read_json_file
 from metareplay.training.progress import Observer
 
 SEEDS, REQUEST = "seeds.json", "request.json"
@@ -67,9 +69,9 @@ def earlier_seeds(folder: Path) -> range | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text())
+        content = read_json_file(path)
         first, count = int(content["first"]), int(content["count"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise ConfigError(f"{path} is damaged; give --seeds again to continue") from error
     return range(first, first + count)
 
@@ -189,16 +191,16 @@ def _status(plan: Plan, running: bool, failed: bool) -> SeedStatus:
         return SeedStatus(seed, 0, 1.0, "finished")
     task, share = 0, 0.0
     try:
-        facts = json.loads((plan.folder / "progress.json").read_text())
+        facts = read_json_file(plan.folder / "progress.json")
         task, share = facts["task"], facts["share"]
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     return SeedStatus(seed, task, share, "failed" if failed else "running" if running else "waiting")
 
 
 def _child(folder: Path) -> None:
     """The main function of one seed's process."""
-    request = Request.model_validate_json((folder / REQUEST).read_text())
+    request = Request.model_validate(read_json_file(folder / REQUEST))
     (folder / REQUEST).unlink()
     asked, plan = stop_on_signal(), request.plan(folder)
     observers: list[Observer] = [ProgressFile(folder / "progress.json")]
@@ -231,3 +233,7 @@ if __name__ == "__main__":
     except MetaReplayError as problem:
         print(problem, file=sys.stderr)
         sys.exit(2)
+    except Exception as error:
+        fault = fault_of(error)
+        print(fault.sentence, file=sys.stderr)
+        sys.exit(fault.code)

@@ -16,7 +16,6 @@ from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, listed
-from metareplay.files import read_yaml, yaml_problem
 from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.learner.allowed import refused_value
@@ -25,6 +24,7 @@ from metareplay.learner.methods import Method, default_network, method_named
 from metareplay.learner.report_settings import ReportSettings
 from metareplay.nets.registry import network_kind, network_part
 from metareplay.settings import Part, Settings, flatten, key_of, nest
+from metareplay.texts import read_yaml
 from metareplay.training.settings import TrainingSettings
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -290,8 +290,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text!r} is not a setting; write key=value, e.g. --set training.iterations=500")
     try:
         parsed = read_yaml(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {text!r}: the value is not valid YAML: {yaml_problem(error)}") from error
+    except ValueError as error:
+        raise ConfigError(f"--set {text!r}: the value is not valid YAML: {error}") from error
     if isinstance(parsed, dict):
         raise ConfigError(f"--set {text!r}: a setting has a value, not a mapping; give each one with its own --set")
     return key.strip(), _number(parsed)

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from metareplay.errors import DataError
 from metareplay.experiments.results import FILE, Results, read_results
-from metareplay.files import yaml_problem
+from metareplay.texts import read_yaml
 
 _NOT_A_RUN = {"model", "checkpoint"}
 _NO_VARIANT = {"seed", "seeds", "out", "data_dir", "jobs", "references"}  # keys in which runs of one method may differ
@@ -179,10 +178,10 @@ def _read_arrays(path: Path) -> Tensors | None:
 def _read_config(folder: Path, text: str | None) -> dict[str, str]:
     """The configuration as dotted keys and values as text."""
     try:
-        content = yaml.safe_load(text or "")
-    except yaml.YAMLError as error:
-        path, problem = folder / "config.yaml", yaml_problem(error)
-        raise DataError(f"{path} is not valid YAML: {problem}; repeat the run to write it again") from error
+        content = read_yaml(text or "")
+    except ValueError as error:
+        path = folder / "config.yaml"
+        raise DataError(f"{path} is not valid YAML: {error}; repeat the run to write it again") from error
     return _flatten(content) if isinstance(content, Mapping) else {}
 
 

@@ -1,6 +1,5 @@
 """Parquet files and Hugging Face data sets as tables: numbers, text, dates, class labels by name, encoded images."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from metareplay.data.columns import Column, Table, objects
 from metareplay.data.inside import path_inside
 from metareplay.data.readers.parquet import INSTALL_HINT
 from metareplay.errors import DataError
+from metareplay.texts import read_json
 
 
 def read_parquet_table(files: Sequence[Path], keep: Sequence[str] = ()) -> Table:
@@ -47,7 +47,7 @@ def read_parquet_table(files: Sequence[Path], keep: Sequence[str] = ()) -> Table
 def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     """Class names by column, where the Hugging Face library recorded them."""
     try:
-        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        features = read_json(metadata.get(b"huggingface", b"{}"))["info"]["features"]
         return {name: list(about["names"]) for name, about in features.items() if about.get("_type") == "ClassLabel"}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
