@@ -28,9 +28,13 @@ def raised(error: Exception) -> Exception:
 def test_a_bug_is_one_sentence_and_its_traceback_a_file(folder: Path) -> None:
     fault = fault_of(raised(KeyError("x")))
     path = Path(re.search(r"the traceback in (.*)", fault.sentence)[1])  # type: ignore[index]
-    assert fault.code == 1 and "KeyError: 'x'" in fault.sentence and "\n" not in fault.sentence
-    assert path.parent == folder and fault.number in path.name
-    assert "in raised" in path.read_text() and "raise error" in path.read_text()
+    assert fault.code == 1
+    assert "KeyError: 'x'" in fault.sentence
+    assert "\n" not in fault.sentence
+    assert path.parent == folder
+    assert fault.number in path.name
+    assert "in raised" in path.read_text()
+    assert "raise error" in path.read_text()
 
 
 @pytest.mark.parametrize(

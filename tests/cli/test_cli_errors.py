@@ -249,10 +249,13 @@ def test_a_bug_is_one_sentence_with_its_traceback_in_a_file(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = command("report", tmp_path / "run")
     assert result.code == 1
-    assert result.err.startswith("error: an unexpected error (") and result.err.count("\n") == 1
-    assert kind.__name__ in result.err and "[red]x" in result.err
+    assert result.err.startswith("error: an unexpected error (")
+    assert result.err.count("\n") == 1
+    assert kind.__name__ in result.err
+    assert "[red]x" in result.err
     [path] = tmp_path.glob("metareplay-fault-*.txt")
-    assert str(path) in result.err and "in fails" in path.read_text()
+    assert str(path) in result.err
+    assert "in fails" in path.read_text()
 
 
 def test_memory_that_is_not_there_is_one_sentence(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,4 +265,5 @@ def test_memory_that_is_not_there_is_one_sentence(command: Command, monkeypatch:
     monkeypatch.setattr("metareplay.report.write_report", fails)
     result = command("report", "run")
     assert result.code == 2
-    assert result.err.startswith("error: there is not enough memory; ") and result.err.count("\n") == 1
+    assert result.err.startswith("error: there is not enough memory; ")
+    assert result.err.count("\n") == 1
