@@ -1,9 +1,10 @@
 """How much anything from outside may claim: limits with defaults, raised by environment variables of their names."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -13,6 +14,8 @@ from metareplay.errors import ConfigError, DataError
 PREFIX = "METAREPLAY_MAX_"
 """``METAREPLAY_MAX_MEMORY_GB=64`` sets ``memory_gb``."""
 GB = 1e9
+BYTES_PER_WEIGHT = 16
+"""The weight, its gradient, and what Adam keeps of it."""
 _GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FALLBACK_GB = 16.0
 
@@ -48,7 +51,7 @@ class Limits(BaseModel):
     json_mb: float = Field(256.0, gt=0, description="size of a JSON text: results, facts of models")
     nesting: int = Field(100, ge=1, description="levels of lists and mappings in YAML and JSON")
     values: int = Field(1_000_000, ge=1, description="values of a YAML text once its aliases are written out")
-    image_megapixels: float = Field(180.0, gt=0, description="pixels of one image, in millions")
+    image_megapixels: float = Field(89.0, gt=0, description="pixels of one image, in millions")
     threads: int = Field(1024, ge=1, description="processor threads of a run")
 
 
@@ -78,6 +81,17 @@ def refuse_beyond(name: str, amount: float, what: str, kind: type[Exception] = D
             f"{what}: {_number(amount)} is beyond the limit of {_number(limit)} ({name}); if it is meant, raise the "
             f"limit with the environment variable {PREFIX}{name.upper()}"
         )
+
+
+def refuse_layers(widths: Sequence[int], what: str) -> None:
+    """Refuse fully connected layers of these widths if their weights alone would not fit, before any is made."""
+    weights = sum((n_in + 1) * n_out for n_in, n_out in pairwise(widths))
+    refuse_beyond(
+        "memory_gb",
+        BYTES_PER_WEIGHT * weights / GB,
+        f"{what} has {weights:,} weights, and each needs {BYTES_PER_WEIGHT} bytes while it is trained, in GB together",
+        ConfigError,
+    )
 
 
 def _number(value: float) -> str:

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from metareplay.benchmarks.base import Problem
 from metareplay.errors import DataError
+from metareplay.experiments.result_sizes import MOST_TASKS, wrong_size
 from metareplay.texts import read_json_file
 
 SCHEMA = 1
@@ -194,7 +195,7 @@ class Results(_Record):
     scenario: str | None = None
     problem: Problem = "classification"
     seed: int
-    num_tasks: int = Field(ge=1)
+    num_tasks: int = Field(ge=1, le=MOST_TASKS)
     task_names: list[str] = []
     tgiven_during: float | None = None
     """Accuracy on each task right after learning it, with the task known."""
@@ -235,6 +236,12 @@ class Results(_Record):
     peak_memory_mib: float | None = None
     task_boundaries: dict[str, BoundaryThresholds] | None = None
     """By signal; in the file only if the run recorded them."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Results":
+        if (problem := wrong_size(self)) is not None:
+            raise ValueError(problem)
+        return self
 
     @property
     def regression(self) -> bool:
@@ -279,7 +286,12 @@ def read_results(path: Path) -> Results:
     try:
         return Results.model_validate(known)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        raise DataError(f"{path} is damaged: {where}: {message}; repeat the run to write it again") from error
+        words = f"{path} is damaged: {first_problem(error)}"
+        raise DataError(f"{words}; repeat the run to write it again") from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first field that is wrong, and why."""
+    first = error.errors()[0]
+    where, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower()}{message[1:]}" if where else message

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import yaml
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model, field_validator
 
 from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
@@ -22,6 +22,7 @@ from metareplay.learner.allowed import refused_value
 from metareplay.learner.compose import ALWAYS, KINDS, components, composed, is_default, most_derived, parts_of, refusal
 from metareplay.learner.methods import Method, default_network, method_named
 from metareplay.learner.report_settings import ReportSettings
+from metareplay.limits import refuse_beyond
 from metareplay.nets.registry import network_kind, network_part
 from metareplay.settings import Part, Settings, flatten, key_of, nest
 from metareplay.texts import read_yaml
@@ -48,6 +49,13 @@ class RunConfig(Settings):
     )
     data_dir: str | None = Field(None, description="folder of the data set; null: METAREPLAY_DATA, then the hub")
     threads: int = Field(1, ge=1, description="processor threads; results are bit-identical only for the same number")
+
+    @field_validator("threads")
+    @classmethod
+    def _few_threads(cls, value: int) -> int:
+        refuse_beyond("threads", value, "threads", ValueError)
+        return value
+
     device: str = Field(
         "cpu",
         pattern=r"^(cpu|cuda(:\d+)?|mps)$",

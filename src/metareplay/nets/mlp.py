@@ -8,6 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from metareplay.limits import refuse_layers
 from metareplay.nets.activations import activation_named
 from metareplay.nets.base import ActivationSettings, NetworkFactory, NetworkPart, register_network
 from metareplay.settings import Composition
@@ -23,6 +24,7 @@ class MLP(nn.Module):
         super().__init__()
         self.activation = activation_named(activation)
         widths = (prod(input_shape), *hidden, outputs)
+        refuse_layers(widths, f"an MLP of the widths {'-'.join(map(str, hidden)) or 'none'}")
         layers = [nn.Linear(n_in, n_out) for n_in, n_out in pairwise(widths)]
         for layer in layers:
             nn.init.xavier_uniform_(layer.weight)
@@ -60,7 +62,7 @@ register_network(
         name="mlp",
         phrase="a multilayer perceptron",
         settings=(ActivationSettings,),
-        pattern=r"mlp(-[1-9]\d*)*",
+        pattern=r"mlp(-[1-9]\d{0,11})*",
         title="mlp-WIDTH-WIDTH-...",
         description="multilayer perceptron with these hidden widths, e.g. mlp-400-400; mlp alone is linear",
         build=_build_mlp,
