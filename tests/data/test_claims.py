@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metareplay.data.reading import read_examples
 from metareplay.data.readers.arrays import read_array
 from metareplay.data.readers.idx import read_idx
 from metareplay.data.readers.images import read_pixels
+from metareplay.data.reading import read_examples
 from metareplay.data.settings import DataSettings
 from metareplay.errors import DataError
 
