@@ -52,7 +52,7 @@ def test_an_archive_that_explodes_is_not_unpacked(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "x.npz").stat().st_size < 100_000
     assert read_array(tmp_path / "x.npz").shape == (3_000_000, 1)
     monkeypatch.setenv("METAREPLAY_MAX_MEMORY_GB", "0.01")
-    with pytest.raises(DataError, match="once unpacked.*METAREPLAY_MAX_MEMORY_GB"):
+    with pytest.raises(DataError, match=r"once unpacked.*METAREPLAY_MAX_MEMORY_GB"):
         read_array(tmp_path / "x.npz")
 
 
@@ -121,5 +121,5 @@ def test_damaged_arrow_files_are_refused_before_they_are_mapped(
     assert len(read_examples(DataSettings(path=str(tmp_path / "data"))).x) == 3000
     [file] = (tmp_path / "data").glob("*.arrow")
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(DataError, match="truncated or corrupt|cannot read"):
+    with pytest.raises(DataError, match=r"truncated or corrupt|cannot read"):
         read_examples(DataSettings(path=str(tmp_path / "data")))
