@@ -42,7 +42,7 @@ def write_together(contents: Mapping[Path, Content]) -> None:
                 os.unlink(temporary)
 
 
-def write_answers(path: Path, content: bytes) -> None:
+def write_answers(path: Path, content: Content) -> None:
     """Write to the file that a user named: into a device or a FIFO, through a link, and else in one step."""
     target = path.resolve() if path.is_symlink() else path
     around = {str(folder) for place in (path.absolute(), target) for folder in place.parents}
@@ -51,7 +51,7 @@ def write_answers(path: Path, content: bytes) -> None:
         return
     try:
         with path.open("wb") as file:
-            file.write(content)
+            file.writelines(_parts(content))
     except OSError as error:
         raise MetaReplayError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -62,12 +62,16 @@ def refuse_special(path: Path) -> None:
         raise MetaReplayError(f"{path} is a link, a device or a FIFO, and is not replaced; name a file")
 
 
+def _parts(content: Content) -> Iterable[bytes | memoryview]:
+    if isinstance(content, str | bytes):
+        return (content.encode() if isinstance(content, str) else content,)
+    return content
+
+
 def _fill(handle: int, content: Content) -> None:
     """Write to a new file, and wait until it is on the disk."""
     with os.fdopen(handle, "wb") as file:
-        if isinstance(content, str | bytes):
-            content = (content.encode() if isinstance(content, str) else content,)
-        file.writelines(content)
+        file.writelines(_parts(content))
         file.flush()
         os.fsync(file.fileno())
 

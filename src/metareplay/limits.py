@@ -14,8 +14,10 @@ from metareplay.errors import ConfigError, DataError
 PREFIX = "METAREPLAY_MAX_"
 """``METAREPLAY_MAX_MEMORY_GB=64`` sets ``memory_gb``."""
 GB = 1e9
-BYTES_PER_WEIGHT = 16
-"""The weight, its gradient, and what Adam keeps of it."""
+TRAINED = 16
+"""Bytes of a trained number: itself, its gradient, and what Adam keeps of it."""
+WITH_POSTERIOR = 64
+"""Bytes of a weight with a posterior: mean and scale, a sample, those of the task before, and their gradients."""
 _GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _FALLBACK_GB = 16.0
 
@@ -83,15 +85,11 @@ def refuse_beyond(name: str, amount: float, what: str, kind: type[Exception] = D
         )
 
 
-def refuse_layers(widths: Sequence[int], what: str) -> None:
-    """Refuse fully connected layers of these widths if their weights alone would not fit, before any is made."""
+def refuse_layers(widths: Sequence[int], what: str, bytes_each: int = TRAINED) -> None:
+    """Refuse fully connected layers of these widths if their weights would not fit, before any is made."""
     weights = sum((n_in + 1) * n_out for n_in, n_out in pairwise(widths))
-    refuse_beyond(
-        "memory_gb",
-        BYTES_PER_WEIGHT * weights / GB,
-        f"{what} has {weights:,} weights, and each needs {BYTES_PER_WEIGHT} bytes while it is trained, in GB together",
-        ConfigError,
-    )
+    words = f"{what} has {weights:,} weights, and each needs {bytes_each} bytes while it is trained, in GB together"
+    refuse_beyond("memory_gb", bytes_each * weights / GB, words, ConfigError)
 
 
 def _number(value: float) -> str:

@@ -238,6 +238,35 @@ def test_a_method_like_no_other_is_a_proper_sentence(command: Command) -> None:
     assert "method='zzz' is unknown; choose one of " in result.err.lower() or "is unknown. Choose one of " in result.err
 
 
+LONG = "a" * 5000
+ODD_PATHS: list[tuple[list[str], str]] = [
+    (["run", "--data", LONG], "File name too long"),
+    (["run", "--config", LONG], "File name too long"),
+    (["run", "--set", 'data.path="a\\0b"'], "does not exist"),
+    (["run", "modes-2d", "--out", "OUT/file/x"], "Not a directory"),
+    (["predict", LONG, LONG], "File name too long"),
+    (["report", LONG], "File name too long"),
+    (["tasks", LONG], "File name too long"),
+    (["reproduce", "table-1d", "--fast", "--out", "OUT/file/x"], "Not a directory"),
+    (["run", "modes-2d", "--network", "mlp-100000000", "--out", "OUT/run"], "METAREPLAY_MAX_MEMORY_GB"),
+    (["run", "modes-2d", "--set", "hypernet.hidden=[1000000000]", "--out", "OUT/run"], "METAREPLAY_MAX_MEMORY_GB"),
+    (["run", "modes-2d", "--set", "threads=100000", "--out", "OUT/run"], "METAREPLAY_MAX_THREADS"),
+    (["run", "modes-2d", "--set", f"seed={'9' * 30}", "--out", "OUT/run"], "seed="),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), ODD_PATHS, ids=[" ".join(a)[:40] for a, _ in ODD_PATHS])
+def test_odd_paths_and_absurd_sizes_are_one_message(
+    arguments: list[str], message: str, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    result = command(*(argument.replace("OUT", str(tmp_path)) for argument in arguments))
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+
+
 @pytest.mark.parametrize("kind", [KeyError, RecursionError, AssertionError])
 def test_a_bug_is_one_sentence_with_its_traceback_in_a_file(
     kind: type[Exception], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

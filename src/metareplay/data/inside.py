@@ -57,6 +57,15 @@ def refuse_paths_of_saved(folder: Path) -> None:
                 raise DataError(f"{part / 'state.json'} names the file {name!r}, which is not in its folder; {ADVICE}")
 
 
+def refuse_named(path: str | None, where: str) -> None:
+    """Refuse to read data only because a folder that was opened names them."""
+    if path is not None and not _allowed():
+        raise DataError(
+            f"this needs the data {path}, which {where} names, and which are not read without being asked; "
+            f"allow it with the environment variable {VARIABLE}=1"
+        )
+
+
 def _json(path: Path) -> dict[str, Any]:
     """The content of a file; empty if it cannot be read, which the library will say better."""
     try:
