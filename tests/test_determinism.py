@@ -19,7 +19,12 @@ from metareplay.learner.recipe_book import default_settings
 from metareplay.training.loop import Step
 from metareplay.training.progress import NullObserver
 
-SETTINGS: dict[str, Any] = {"training.iterations": 6, "training.log_every": 1, "inference.samples": 3}
+SETTINGS: dict[str, Any] = {
+    "training.iterations": 6,
+    "training.log_every": 1,
+    "inference.samples": 3,
+    "report.references": False,
+}
 
 
 def config_of(method: str, seed: int = 0) -> RunConfig:
@@ -58,6 +63,7 @@ def test_two_processes_give_the_same(tmp_path: Path) -> None:
 
 
 # of every method: the tests of resuming, and conformance
+@pytest.mark.usefixtures("small_maps")
 @pytest.mark.parametrize("method", ["pr-bbb", "pr-avb-cs", "joint"])
 def test_the_seed_decides_and_nothing_else(method: str, tmp_path: Path) -> None:
     Run(Plan.of(config_of(method), tmp_path / "first")).execute()

@@ -21,10 +21,12 @@ from metareplay.learner.config import RunConfig, build_config
 from metareplay.locks import LOCK, only_writer
 from metareplay.settings import flatten
 
+REQUEST = "request.json"
+"""What the process of a run is asked to do, until it has begun."""
 RUN_ENTRIES = frozenset(
     "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors "
-    "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json request.json "
-    f"{LOCK}".split()
+    "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json slurm.sh slurm-logs "
+    f"{REQUEST} {LOCK}".split()
 )
 """Everything that a run writes, except the folders of its seeds."""
 OURS = ("config.yaml", "seeds.json")
@@ -41,7 +43,7 @@ class RunFolder:
 
     def refuse_if_used(self) -> None:
         """A new run needs a folder that is empty or does not exist."""
-        if self.path.exists() and any(entry.name != LOCK for entry in self.path.iterdir()):
+        if self.path.exists() and any(entry.name not in (LOCK, REQUEST) for entry in self.path.iterdir()):
             raise ConfigError(
                 f"{self.path} already exists; continue it with --resume, replace it with --overwrite, "
                 "or choose another --out"

@@ -111,7 +111,7 @@ def test_labels_of_uncertainties_do_not_touch(span: float, highest: float) -> No
     figure = uncertainty_figure(
         np.logspace(np.log10(highest / span), np.log10(highest), 9), {"ent": counts, "agree": counts}
     )
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     axes = figure.axes[0]
     low, high = axes.get_xlim()
     shown = [
