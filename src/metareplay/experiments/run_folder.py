@@ -29,6 +29,8 @@ RUN_ENTRIES = frozenset(
     f"{REQUEST} {LOCK}".split()
 )
 """Everything that a run writes, except the folders of its seeds."""
+OURS = ("config.yaml", "seeds.json")
+"""By which a run is known; removed last."""
 GROUPS = frozenset(RunConfig.model_fields)
 """Groups of settings, which may be empty, and settings in no group, which pydantic checks."""
 
@@ -157,7 +159,8 @@ def remove_run(folder: Path) -> None:
             locks.enter_context(only_writer(seed))
         try:
             for part in (*seeds, folder):
-                for entry in (entry for entry in part.iterdir() if entry.name != LOCK and entry not in seeds):
+                entries = [entry for entry in part.iterdir() if entry.name != LOCK and entry not in seeds]
+                for entry in sorted(entries, key=lambda entry: entry.name in OURS):  # if killed, it is still a run's
                     shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         except OSError as error:
             raise ConfigError(f"--overwrite: {folder} cannot be removed: {error.strerror or error}") from error
@@ -166,11 +169,16 @@ def remove_run(folder: Path) -> None:
             seed.rmdir()
 
 
+def _is_bare(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a process leaves that was killed at once."""
+    return folder.is_dir() and all(entry.name == LOCK or entry.name.endswith(".tmp") for entry in folder.iterdir())
+
+
 def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:
     """The folders of seeds in a run's folder; refuses a folder that holds anything but runs."""
     entries = list(folder.iterdir())
     named = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and not entry.is_symlink()]
-    seeds = [] if inner else [entry for entry in named if (entry / "config.yaml").is_file()]
+    seeds = [] if inner else [entry for entry in named if (entry / "config.yaml").is_file() or _is_bare(entry)]
     foreign = [
         entry.name
         for entry in entries
@@ -179,7 +187,7 @@ def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:
     ours = (folder / "seeds.json").is_file() or (
         (folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml")
     )
-    if foreign or not (ours or seeds):
+    if foreign or not (ours or seeds or _is_bare(folder)):
         why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
         advice = "remove it yourself if you really want to, or choose another --out"
         raise ConfigError(f"--overwrite: {folder} contains more than a run ({why}); {advice}")
