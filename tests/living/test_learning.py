@@ -53,11 +53,13 @@ def test_tasks_added_by_as_many_processes_are_the_same_model(
     count: int, tmp_path: Path, tables: Path, tiny: dict[str, Any]
 ) -> None:
     header, *rows = (tables / "january.csv").read_text().splitlines()
+    everything = [header]
     for number in range(count):
         shifted = [f"{float(row.split(',')[0]) + 9 * number},{row.split(',', 1)[1]}" for row in rows]
         table = [line.replace("january", f"task-{number}") for line in shifted]
         (tmp_path / f"{number}.csv").write_text("\n".join([header, *table]) + "\n")
-        (tmp_path / "all.csv").open("a").write("\n".join([*([] if number else [header]), *table]) + "\n")
+        everything += table
+    (tmp_path / "all.csv").write_text("\n".join(everything) + "\n")
     one, many = tmp_path / "one", tmp_path / "many"
     for folder in (one, many):
         new_model(folder, network="mlp-4", settings=tiny)
@@ -69,7 +71,7 @@ def test_tasks_added_by_as_many_processes_are_the_same_model(
         process.start()
         process.join()
         assert process.exitcode == 0
-    add_tasks(many, DataSettings(path=str(tmp_path / "all.csv"), label="product", tasks_by="task"))
+    add_tasks(many, DataSettings(path=str(tmp_path / "all.csv"), label="product"))
     assert model_bytes(one) == model_bytes(many)
     assert len(load_model(one).tasks) == count
 
