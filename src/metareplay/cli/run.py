@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from metareplay.cli.engine_options import ListCommands, On, Resources
+from metareplay.cli.engine_options import WHERE, ListCommands, On, Resources
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
 
@@ -138,6 +138,12 @@ def run(
             help="The paper's settings, even where this project has cheaper ones (marked in: list recipes).",
         ),
     ] = False,
+    devices: Annotated[
+        int, typer.Option(min=1, help="Processes that learn one run together, a device each.", rich_help_panel=WHERE)
+    ] = 1,
+    strategy: Annotated[
+        str, typer.Option(help="How they exchange gradients: a strategy of Fabric.", rich_help_panel=WHERE)
+    ] = "ddp",
     on: On = "local",
     resources: Resources = None,
     list_: ListCommands = False,
@@ -156,6 +162,11 @@ def run(
 
     if offline:
         _go_offline()
+    team = None
+    if devices > 1:
+        from metareplay.cli.run_devices import team_of
+
+        team = team_of(devices, strategy, device, alone=seeds is None and on == "local" and not list_)
     options: dict[str, Any] = {
         "benchmark": benchmark,
         "method": method,
@@ -185,7 +196,7 @@ def run(
         raise ConfigError(
             f"{plan.folder} holds runs of several seeds; continue them with --resume, replace them with --overwrite"
         )
-    if overwrite and not resume:
+    if overwrite and not resume and (team is None or team.rank == 0):
         plan.check()
         remove_run(plan.folder)
     console, engine = Console(), chosen_engine(on, resources)
@@ -195,6 +206,11 @@ def run(
     if not quiet:
         introduce(console, plan)
     how = How(jobs, resume, tensorboard, quiet, engine)
+    if team is not None:
+        from metareplay.cli.run_devices import learn_together
+
+        learn_together(console, plan, how, team)
+        return
     if wanted is not None:
         _several(console, plan, wanted, how)
     elif on == "local":
