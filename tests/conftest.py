@@ -1,6 +1,7 @@
 """What every test shares: one thread, no display, a cache of its own, seeded random numbers; what keeps them quick."""
 
 import os
+import sys
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+# test modules, with their rewritten assertions, are compiled once, not by every worker of every run
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 LONG = 15.0
 """Seconds of processor time from which on a test is named at the end: it should be shorter, or marked slow."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from metareplay.errors import CheckpointError
+from metareplay.texts import read_json
 
 FORMAT = "metareplay-model-2"
 KEY, METADATA = "metareplay", "__metadata__"
@@ -114,10 +115,10 @@ def _header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], int]:
         text = file.read(size)
         if len(text) < size:
             raise ValueError("its header is incomplete")
-        entries = json.loads(text)
+        entries = read_json(text)
         if not isinstance(entries, dict):
             raise ValueError("its header is no object")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} is truncated, damaged or no safetensors file ({error})") from error
     return entries, 8 + size
 
@@ -128,8 +129,8 @@ def _facts(path: Path, entries: Mapping[str, Any]) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        facts = json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
+        facts = read_json(text)
+    except (AttributeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: its facts are no JSON ({error})") from error
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path} is damaged: its facts are no object")

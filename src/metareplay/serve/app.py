@@ -13,6 +13,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from metareplay.errors import MetaReplayError
+from metareplay.faults import fault_of
 from metareplay.serve import openapi
 from metareplay.serve.access import Guard
 from metareplay.serve.answers import as_json
@@ -92,7 +93,9 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def failed(_: Request, error: Exception) -> Response:
-        return _json({"error": "the server failed on this request; its log says why"}, 500)
+        fault = fault_of(error)  # the sentence may name files of the server
+        words = f"the server failed on this request (fault {fault.number}); its log says why"
+        return _json({"error": words, "fault": fault.number}, 500)
 
 
 def _add_predict(app: FastAPI, service: Service) -> None:

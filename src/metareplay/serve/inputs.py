@@ -1,7 +1,6 @@
 """The body of a request as inputs, by the model's own encoding of rows and images."""
 
 import io
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from metareplay.errors import DataError
 from metareplay.estimators.loading import AnyEstimator
 from metareplay.serve.refusals import RequestError
 from metareplay.serve.settings import ServeSettings
+from metareplay.texts import read_json
 
 NAME = "the request"
 FROM_ZERO_TO_ONE = ("split-digits", "split-mnist")
@@ -67,8 +67,8 @@ def image_form(estimator: AnyEstimator, settings: ServeSettings) -> ImageForm | 
 def json_body(content: bytes) -> Any:
     """What a JSON text says."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
+        return read_json(content)
+    except ValueError as error:
         raise RequestError(
             400, f"the body is not JSON ({error}); send e.g. {{'rows': [...]}}".replace("'", '"')
         ) from error

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from metareplay.serve.learning import check_name, read_task, write_examples
 from metareplay.serve.live import LiveModel
 from metareplay.serve.refusals import RequestError
+from metareplay.texts import read_json
 
 REMEMBERED = 20
 
@@ -135,6 +136,6 @@ async def _learn(path: Path) -> str | None:
     if process.returncode == 0:
         return None
     try:
-        return str(json.loads(output.splitlines()[-1])["error"])
+        return str(read_json(output.splitlines()[-1])["error"])
     except (IndexError, KeyError, ValueError):
         return "the task could not be learned; the server's log says why. The model is as it was"
