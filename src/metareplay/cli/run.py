@@ -2,37 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metareplay.cli.engine_options import WHERE, ListCommands, On, Resources
+from metareplay.cli.engine_options import WHERE, How, ListCommands, On, Resources
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from metareplay.experiments.engines.base import Engine
     from metareplay.experiments.plan import Plan
 
 OWN = "Your own data"
-
-
-class How(NamedTuple):
-    """How runs are executed and shown."""
-
-    jobs: int
-    resume: bool
-    tensorboard: bool
-    quiet: bool
-    engine: "Engine"
-
-    def for_runs(self) -> dict[str, Any]:
-        """For ``run_seeds``."""
-        return {key: getattr(self, key) for key in ("jobs", "resume", "tensorboard", "engine")}
-
-
 HELP = """Train a method on a benchmark, task after task, and test it.
 
 [bold]Examples[/]

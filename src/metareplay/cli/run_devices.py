@@ -10,7 +10,7 @@ from metareplay.errors import ConfigError, MetaReplayError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from metareplay.cli.run import How
+    from metareplay.cli.engine_options import How
     from metareplay.experiments.on_devices import Devices
     from metareplay.experiments.plan import Plan
 
