@@ -137,19 +137,16 @@ def run(
     from rich.console import Console
 
     from metareplay.cli.engine_options import chosen_engine
+    from metareplay.cli.run_devices import learn_together, team_of
     from metareplay.cli.run_display import introduce
     from metareplay.experiments.plan import make_plan
     from metareplay.experiments.run_folder import remove_run
-    from metareplay.experiments.seeds import earlier_seeds
     from metareplay.learner.config import parse_setting
 
     if offline:
         _go_offline()
-    team = None
-    if devices > 1:
-        from metareplay.cli.run_devices import team_of
-
-        team = team_of(devices, strategy, device, alone=seeds is None and on == "local" and not list_)
+    engine = chosen_engine(on, resources)
+    team = team_of(devices, strategy, device, alone=seeds is None and on == "local" and not list_)
     options: dict[str, Any] = {
         "benchmark": benchmark,
         "method": method,
@@ -172,6 +169,30 @@ def run(
     options = {key: value for key, value in options.items() if value is not None}
     overrides = dict(parse_setting(pair) for pair in set_ or [])
     plan = make_plan(options, overrides, file=config, out=out, jobs=jobs, resume=resume, published=published)
+    wanted = _wanted_seeds(plan, seeds, overwrite=overwrite, resume=resume)
+    if overwrite and not resume and (team is None or team.rank == 0):
+        plan.check()
+        remove_run(plan.folder)
+    if list_:
+        _list(plan, wanted, resume=resume)
+        return
+    console, how = Console(), How(jobs, resume, tensorboard, quiet, engine)
+    if not quiet:
+        introduce(console, plan)
+    if team is not None:
+        learn_together(console, plan, how, team)
+    elif wanted is not None:
+        _several(console, plan, wanted, how)
+    elif on == "local":
+        _one(console, plan, how)
+    else:
+        _elsewhere(console, plan, how)
+
+
+def _wanted_seeds(plan: "Plan", seeds: int | None, *, overwrite: bool, resume: bool) -> range | None:
+    """The seeds to run, also those of an earlier call that is continued; None for one run."""
+    from metareplay.experiments.seeds import earlier_seeds
+
     if plan.folder.exists() and not plan.folder.is_dir():
         raise ConfigError(f"{plan.folder} is a file; choose another --out")
     wanted = None if seeds is None else range(plan.config.seed, plan.config.seed + seeds)
@@ -179,27 +200,7 @@ def run(
         raise ConfigError(
             f"{plan.folder} holds runs of several seeds; continue them with --resume, replace them with --overwrite"
         )
-    if overwrite and not resume and (team is None or team.rank == 0):
-        plan.check()
-        remove_run(plan.folder)
-    console, engine = Console(), chosen_engine(on, resources)
-    if list_:
-        _list(plan, wanted, resume=resume)
-        return
-    if not quiet:
-        introduce(console, plan)
-    how = How(jobs, resume, tensorboard, quiet, engine)
-    if team is not None:
-        from metareplay.cli.run_devices import learn_together
-
-        learn_together(console, plan, how, team)
-        return
-    if wanted is not None:
-        _several(console, plan, wanted, how)
-    elif on == "local":
-        _one(console, plan, how)
-    else:
-        _elsewhere(console, plan, how)
+    return wanted
 
 
 def _go_offline() -> None:

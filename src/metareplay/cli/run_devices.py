@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from metareplay.experiments.plan import Plan
 
 
-def team_of(devices: int, strategy: str, device: str | None, *, alone: bool) -> "Devices":
-    """The processes; all but the first are silent."""
+def team_of(devices: int, strategy: str, device: str | None, *, alone: bool) -> "Devices | None":
+    """The processes; all but the first are silent. None for one device."""
+    if devices == 1:
+        return None
     from metareplay.experiments.on_devices import launched
     from metareplay.experiments.seeds import stop_on_signal
 
