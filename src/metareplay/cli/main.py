@@ -89,9 +89,9 @@ def main() -> None:
 def _complain(text: str) -> None:
     from rich.console import Console
 
-    from metareplay.terminal import shown
+    from metareplay.terminal import shortened, shown
 
-    Console(stderr=True).print(f"[bold red]error:[/] {shown(text)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(f"[bold red]error:[/] {shown(shortened(text))}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":
