@@ -247,7 +247,7 @@ ODD_PATHS: list[tuple[list[str], str]] = [
     (["predict", LONG, LONG], "File name too long"),
     (["report", LONG], "File name too long"),
     (["tasks", LONG], "File name too long"),
-    (["reproduce", "table-1d", "--fast", "--out", "OUT/file/x"], "Not a directory"),
+    (["reproduce", "gmm", "--rows", "pr-dirac", "--budget", "0.001", "--out", "OUT/file/x"], "Not a directory"),
     (["run", "modes-2d", "--network", "mlp-100000000", "--out", "OUT/run"], "METAREPLAY_MAX_MEMORY_GB"),
     (["run", "modes-2d", "--set", "hypernet.hidden=[1000000000]", "--out", "OUT/run"], "METAREPLAY_MAX_MEMORY_GB"),
     (["run", "modes-2d", "--set", "threads=100000", "--out", "OUT/run"], "METAREPLAY_MAX_THREADS"),

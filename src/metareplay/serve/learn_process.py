@@ -9,6 +9,7 @@ from typing import Any
 
 from metareplay.errors import MetaReplayError
 from metareplay.faults import fault_of
+from metareplay.permissions import permit
 from metareplay.serve.learning import learn
 from metareplay.texts import read_json_file
 
@@ -23,6 +24,8 @@ def main(job: Path) -> int:
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this process
     facts = read_json_file(job)
+    for name in facts["permitted"]:
+        permit(name)
     try:
         learn(Path(facts["folder"]), Path(facts["path"]), facts["name"], facts["label"], facts["max_change"])
     except MetaReplayError as error:
