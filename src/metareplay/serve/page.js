@@ -47,7 +47,7 @@ async function load() {
   $("name").textContent = model.name;
   const count = model.tasks.length;
   const kind = model.problem === "regression" ? "Predicts numbers" : `Tells ${model.classes.length} classes apart`;
-  $("lead").textContent = `${kind}; learned ${count} ${count === 1 ? "task" : "tasks"} one after another. ${model.method}, ${model.network}.`;
+  $("lead").textContent = `${kind}; learned ${count === 1 ? "one task" : `${count} tasks one after another`}. ${model.method}, ${model.network}.`;
   const task = $("task").value;
   $("task").replaceChildren(make("option", { value: "" }, "inferred from the input"), ...model.tasks.map((entry) => make("option", { value: entry.name }, entry.name)));
   $("task").value = model.tasks.some((entry) => entry.name === task) ? task : "";
@@ -286,8 +286,8 @@ function showLearn(job) {
   if (!model.columns && !model.learns_images) return $("learn").replaceChildren(...(status ? [status] : []));
   if (busy || !$("learn").querySelector("details")) {
     const images = model.learns_images, column = images ? null : make("label", {}, "Column of the labels", make("input", { name: "label", required: true, value: model.label }));
-    const form = make("form", { onsubmit: learn }, make("label", {}, "Name", make("input", { name: "name", required: true })), column,
-      make("label", {}, images ? "Zip with a folder of images for each class" : "CSV file", make("input", { name: "file", type: "file", accept: images ? ".zip" : ".csv", required: true })), make("button", { class: "primary", disabled: busy }, "Learn it"));
+    const form = make("form", { onsubmit: learn, class: images ? "images" : null }, make("label", {}, "Name", make("input", { name: "name", required: true })), column,
+      make("label", {}, images ? "Zip: a folder of images for each class" : "CSV file", make("input", { name: "file", type: "file", accept: images ? ".zip" : ".csv", required: true })), make("button", { class: "primary", disabled: busy }, "Learn it"));
     $("learn").replaceChildren(make("details", {}, make("summary", {}, "Learn a further task"), form), make("div", { id: "job" }));
   }
   $("learn").querySelector("button").disabled = busy;
