@@ -58,7 +58,7 @@ def _configs() -> dict[str, RunConfig]:
 
 
 CONFIGS = _configs()
-WITHOUT_PENALTY = ("unbound", "joint", "prior-focused", "reservoir", "without-forgetting")
+WITHOUT_PENALTY = ("unbound", "joint", "prior-focused", "contrast", "reservoir", "without-forgetting")
 """The last one has a penalty once it has seen a batch."""
 TASKS = 3
 

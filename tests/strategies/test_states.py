@@ -81,12 +81,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "reservoir": ("er", {"strategy.memory_size": 3}),
     "dark reservoir": ("der++", {"strategy.memory_size": 3}),
     "without forgetting": ("lwf", {}),
+    "contrast": ("ebm", {"network": "energy-4"}),
     "separate": ("sp-bbb", {}),
     "joint": ("joint", {}),
     "of a user": ("fine-tuning", {}),
 }
 every_case = pytest.mark.parametrize("case", CASES)
-NEEDS_NOTHING = ("reservoir", "dark reservoir", "separate", "joint")
+NEEDS_NOTHING = ("contrast", "reservoir", "dark reservoir", "separate", "joint")
 """Strategies that remember nothing while a task is learned."""
 
 

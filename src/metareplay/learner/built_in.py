@@ -5,6 +5,7 @@ from metareplay.posteriors.matching import avb, direct, ssge
 from metareplay.strategies import (
     baselines,
     class_means,
+    contrast,
     coresets,
     ewc,
     posterior_replay,
@@ -22,5 +23,5 @@ BUILT_IN = (
     *(direct, ssge, avb),
     *(direct_maps, generated),
     *(posterior_replay, coresets, prior_focused, ewc, rehearsal, baselines),
-    *(synaptic_intelligence, reservoir, without_forgetting, class_means),
+    *(synaptic_intelligence, reservoir, without_forgetting, class_means, contrast),
 )
