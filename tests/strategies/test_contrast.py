@@ -67,7 +67,7 @@ def test_gates_of_earlier_labels_do_not_move() -> None:
 
 
 def test_other_networks_are_refused_and_the_default_is_as_wide() -> None:
-    with pytest.raises(ConfigError, match="ebm needs the energies .* which mlp-8 does not compute; .* energy-100-100"):
+    with pytest.raises(ConfigError, match=r"ebm needs the energies .* which mlp-8 does not compute; .* energy-100-100"):
         build_config({}, {"method": "ebm", "network": "mlp-8"}, "test")
     assert default_network("ebm", "mlp-400-400") == "energy-400-400"
     assert default_network("ebm", "lenet") == "energy-100-100"

@@ -82,6 +82,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dark reservoir": ("der++", {"strategy.memory_size": 3}),
     "without forgetting": ("lwf", {}),
     "contrast": ("ebm", {"network": "energy-4"}),
+    "generative replay": ("dgr", {"strategy.generator_hidden": [4], "strategy.latent_size": 2}),
     "separate": ("sp-bbb", {}),
     "joint": ("joint", {}),
     "of a user": ("fine-tuning", {}),

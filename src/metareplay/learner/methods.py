@@ -247,6 +247,12 @@ _register(
     own_widths=False,
 )
 _register(
+    "dgr",
+    *("shared", "dirac", "generative-replay", "one network that replays inputs from an autoencoder trained beside it"),
+    outputs="growing",
+    lenders=_LIKE_FINE_TUNING,
+)
+_register(
     "fine-tuning",
     *("shared", "dirac", "unbound", "one network trained sequentially, with no measure against forgetting"),
 )
