@@ -27,8 +27,11 @@ class Likelihood(Protocol):
         """Outputs (S, B, C) and targets -> scalar; targets are classes (B,), probabilities (B, C) or real (B, C)."""
         ...
 
-    def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
-        """Mean cross-entropy from a teacher's predictions to these outputs: (S, B, C) and (B, C' <= C) -> scalar."""
+    def distillation(self, outputs: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
+        """Mean cross-entropy from a teacher's predictions to these outputs: (S, B, C) and (B, C' <= C) -> scalar.
+
+        At a temperature T both are softened, and the cross-entropy is multiplied by T^2.
+        """
         ...
 
     def uncertainty(self, outputs: Tensor) -> Tensor:
@@ -49,10 +52,11 @@ class Categorical:
         # SM eq. nll:classification; soft: -sum_y p*(y) log p(y); (S*B, C) -> ()
         return F.cross_entropy(outputs.flatten(0, 1), targets)
 
-    def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
+    def distillation(self, outputs: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
         """Soft targets; classes that the teacher did not know have probability zero."""
-        targets = F.pad(teacher.softmax(-1), (0, outputs.shape[-1] - teacher.shape[-1]))  # (B, C') -> (B, C)
-        return self.nll(outputs, targets)
+        soft = (teacher / temperature).softmax(-1)  # (B, C')
+        targets = F.pad(soft, (0, outputs.shape[-1] - teacher.shape[-1]))  # (B, C') -> (B, C)
+        return temperature**2 * self.nll(outputs / temperature, targets)
 
     def uncertainty(self, outputs: Tensor) -> Tensor:
         """The entropy of the posterior predictive, the criterion Ent."""
@@ -77,8 +81,8 @@ class Gaussian:
         squared = (outputs - y).square().sum(-1)  # (S, B, D) -> (S, B)
         return squared.mean() / (2 * self.scale**2)  # SM eq. nll:regression, constants dropped
 
-    def distillation(self, outputs: Tensor, teacher: Tensor) -> Tensor:
-        """Two normals of the same scale: the squared error against the teacher's means, up to a constant."""
+    def distillation(self, outputs: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
+        """Two normals of the same scale: the squared error against the teacher's means, whatever the temperature."""
         return self.nll(outputs, teacher)
 
     def uncertainty(self, outputs: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from metareplay.learner.recipe_book import CUSTOM, Recipe, all_recipes, default_
 from metareplay.nets.registry import network_factory
 from metareplay.nets.weights import WeightSpec
 from metareplay.paper.tables import paper_tables
+from metareplay.strategies.ewc import EWCSettings
 from metareplay.strategies.replay_settings import ReplaySettings
 from metareplay.task_maps.generated import build_hypernetwork
 from metareplay.task_maps.settings import HeadsSettings, HypernetSettings
@@ -92,7 +93,25 @@ def test_a_recipe_is_what_the_defaults_are() -> None:
         assert source == recipe.source, recipe.name
         assert settings.pop("statistics.held_out", None) == (None if recipe.fast else 0.0), recipe.name
         assert settings.pop("inference.calibrate", None) is (None if recipe.fast else False), recipe.name
-        assert build_config(settings, {}, recipe.name) == resolved(recipe), recipe.name
+        info = BENCHMARKS.get(recipe.benchmark)
+        seed = {} if info is None else {"data_seed": info.data_seed}
+        extra = {} if info is None or recipe.fast else {"strategy.divide_twice": True, **info.published}
+        expected = {"benchmark": recipe.benchmark, "method": recipe.method, "network": recipe.network}
+        expected |= recipe.settings | recipe.published | extra | seed
+        assert build_config(settings, {}, recipe.name) == build_config(expected, {}, recipe.name), recipe.name
+
+
+def test_what_only_imitates_the_published_runs_is_not_the_default() -> None:
+    """The sound way is the default, the published one needs ``--published``."""
+    given = ("split-mnist", "ewc-growing", "mlp-400-400")
+    sound, published = (build_config(default_settings(*given, published=each)[0], {}, "") for each in (False, True))
+    scaled = [config.get(EWCSettings).scaled_prior for config in (sound, published)]
+    assert scaled == [False, True]
+    borrowed = default_settings("split-mnist", "ewc-growing", "mlp-7", published=True)[0]
+    assert borrowed["outputs_from_start"] is True
+    for recipe in RECIPES:
+        known = {"benchmark": recipe.benchmark, "method": recipe.method, "network": recipe.network}
+        build_config({}, known | recipe.settings | recipe.published, recipe.name)  # each line has an effect
 
 
 @pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.fast], ids=lambda recipe: recipe.name)
@@ -310,4 +329,5 @@ def test_a_benchmarks_problem_chooses_the_settings_for_own_data_not_its_name(mon
     monkeypatch.setattr("metareplay.learner.recipe_book.BENCHMARKS", renamed)
     for name, own_data in (("plain", "custom-regression"), ("no-regression", CUSTOM)):
         expected, source = default_settings(own_data, "pr-bbb", "mlp-20-20")
-        assert default_settings(name, "pr-bbb", "mlp-20-20") == (expected | {"benchmark": name}, source)
+        expected |= {"benchmark": name, "data_seed": renamed[name].data_seed}
+        assert default_settings(name, "pr-bbb", "mlp-20-20") == (expected, source)

@@ -207,7 +207,7 @@ def test_figures_are_compared_with_their_standard_errors() -> None:
     row = PaperRow("PR-X", "pr-bbb", {"ent": (80.0, 3.0), "agree": (90.0, 1.0)})
     actual, missing = compare(TABLE, [row], {"pr-bbb": [results(70.0), results(80.0, 4.0)]})
     assert (actual.ours, actual.seeds, actual.error, actual.seconds) == (75.0, 2, pytest.approx(5.0), 4.0)
-    assert actual.standard_errors == pytest.approx(-5 / 34**0.5)
+    assert actual.standard_errors == pytest.approx(-5 / (9 * 10 / 2 + 9) ** 0.5)
     assert not actual.falls_short
     assert (missing.ours, missing.seeds, missing.standard_errors, missing.falls_short) == (None, 0, None, False)
 
@@ -235,12 +235,12 @@ def test_the_papers_figures_are_by_the_papers_criteria_whatever_the_default() ->
 @pytest.mark.parametrize(
     ("ours", "error", "paper", "paper_error", "lower", "short"),
     [
-        (94.9, None, 100.0, 1.0, False, True),  # 3 + 2 points are allowed
-        (95.1, None, 100.0, 1.0, False, False),
+        (92.8, None, 100.0, 1.0, False, True),  # one seed spreads by the root of ten: 2 sqrt(11) + 0.5 are allowed
+        (92.9, None, 100.0, 1.0, False, False),
         (80.0, 10.0, 100.0, 1.0, False, False),
         (120.0, None, 100.0, 1.0, False, False),  # better
-        (0.0142, None, 0.01, 0.001, True, True),  # 0.003 + a tenth
-        (0.0139, None, 0.01, 0.001, True, False),
+        (0.0177, None, 0.01, 0.001, True, True),  # 0.0066 + a tenth
+        (0.0176, None, 0.01, 0.001, True, False),
         (0.001, None, 0.01, 0.001, True, False),
     ],
 )
@@ -248,6 +248,13 @@ def test_what_falls_short(
     ours: float, error: float | None, paper: float, paper_error: float, lower: bool, short: bool
 ) -> None:
     assert Comparison("R", "m", "ent", ours, error, 1, paper, paper_error, lower, None, 1.0).falls_short is short
+
+
+@pytest.mark.parametrize(("seeds", "short"), [(1, False), (4, True)])
+def test_more_seeds_allow_less(seeds: int, short: bool) -> None:
+    entry = Comparison("R", "m", "ent", 95.0, 0.1, seeds, 100.0, 1.0, False, None, 1.0)
+    assert entry.spread == pytest.approx((10 / seeds + 1) ** 0.5)  # ours is at least the paper's
+    assert entry.falls_short is short
 
 
 def test_a_figure_without_any_spread_can_fall_short_too() -> None:

@@ -348,3 +348,38 @@ def test_training_leaves_precisions_alone_until_the_task_is_done(rng: Generator)
 def test_settings_of_other_parts_are_refused(method: str, key: str, value: object, reason: str) -> None:
     with pytest.raises(ConfigError, match=rf"{key} belongs to {reason}\. Remove it, or choose a method such as "):
         build_config({"method": method}, {key: value}, "test")
+
+
+def test_the_published_precision_starts_at_the_scaled_prior(rng: Generator) -> None:
+    """The first task's is N/n (1 / sigma^2 + sum of squared gradients); later ones add theirs; lambda takes all."""
+    model, strategy = parts(strategy__scaled_prior=True, strategy__strength=3.0, strategy__fisher_samples=4)
+    expected = torch.empty(0)
+    for task in range(2):
+        model.add_task(2, generator=rng)
+        strategy.before_task(model, task)
+        data, precision = some_data(8, 2, rng), model.task_map.theta(task).detach().chunk(2)[1].clone()
+        assert strategy.importance is not None
+        wanted = torch.where(model.fresh, 1 / VARIANCE, 3.0 * precision)  # new weights: the prior without lambda
+        torch.testing.assert_close(strategy.importance, wanted)
+        again = OnlineEWC(strategy.settings, strategy.prior)  # type: ignore[arg-type]
+        again.load_state(model, strategy.state())
+        fisher = summed_squared_gradients(model, task, data, 4)
+        expected = torch.where(model.fresh, 2 / VARIANCE, precision) + fisher
+        again.after_task(model, task, data)
+        torch.testing.assert_close(model.task_map.theta(task).detach().chunk(2)[1], expected)
+        assert again.fresh is None
+
+
+def test_outputs_of_all_tasks_from_the_start(rng: Generator) -> None:
+    config = build_config({"method": "ewc-growing", "network": "mlp-4"}, {"outputs_from_start": True}, "test")
+    model = build_model(config, "classification", Scenario.CLASS, (3,), 6)
+    for known in (2, 4, 6):
+        model.add_task(2, generator=rng)
+        assert model.outputs == 6
+        assert model.training_columns(model.num_tasks - 1) == slice(0, known)
+    assert not model.fresh.any()
+    again = build_model(config, "classification", Scenario.CLASS, (3,), 6)
+    again.restore(model.head_bounds(), model.tensors())
+    assert again.outputs == 6
+    with pytest.raises(ConfigError, match="only a run on a benchmark"):
+        build_model(config, "classification", Scenario.CLASS, (3,))

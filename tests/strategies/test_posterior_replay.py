@@ -125,6 +125,18 @@ def test_the_penalty_is_zero_when_a_task_starts(
         torch.testing.assert_close(gradient, torch.zeros_like(gradient), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_published_factor_divides_by_the_old_tasks_once_more(kind: str, rng: Generator) -> None:
+    model = make_model(GaussianFamily(), rng)
+    values = []
+    for strategy in (replay(penalty=kind), replay(penalty=kind, divide_twice=True)):
+        strategy.keep_all_but(model, [OLD])
+        values.append(strategy)
+    shake(model, rng)
+    plain, published = (cast(Tensor, strategy.penalty(model, OLD, generator=rng)).detach() for strategy in values)
+    assert float(published) == pytest.approx(float(plain) / (1 if kind == "mse" else OLD))
+
+
 def test_the_first_task_has_no_penalty(rng: Generator) -> None:
     model, strategy = make_model(GaussianFamily(), rng, classes=(2,)), replay()
     strategy.before_task(model, 0)

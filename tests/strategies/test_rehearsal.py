@@ -112,6 +112,24 @@ def test_targets_are_what_the_old_model_said(rng: Generator) -> None:
         assert not strategy.teacher[old].requires_grad
 
 
+def test_published_replay_sums_the_means_of_softened_predictions(
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = replay(coreset_size=6, replay_batch_size=9, temperature=2.0, sum_over_tasks=True, strength=5.0)
+    model, _ = learned(strategy, rng)
+    rows = torch.tensor([0, 2, 2])  # with replacement
+    monkeypatch.setattr(torch, "randint", lambda size, shape, generator: rows[: shape[0]])
+    expected = 0.0
+    for old in range(3):
+        new = run_flat(
+            model.network, model.spec, model.task_map.theta(0).detach().unsqueeze(0), strategy.coresets[old][rows]
+        )[0]
+        soft = (strategy.teacher[old][rows] / 2).softmax(-1)
+        log_p = (new / 2).log_softmax(-1)[:, : soft.shape[1]]  # new classes have target 0
+        expected += float(-4 * (soft * log_p).sum(-1).mean())
+    assert value(strategy.penalty(model, 3, generator=rng)) == pytest.approx(5.0 * expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("strength", [1.0, 0.1, 100.0])
 def test_the_penalty_is_the_scaled_mean_cross_entropy(strength: float, rng: Generator) -> None:
     """With a batch that holds every coreset whole, nothing is random."""

@@ -9,7 +9,14 @@ from torch import Generator, nn
 from metareplay.nets.activations import ACTIVATIONS
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.task_maps.initialise import activation_second_moment, hyperfan_variances, match_output_variances
+from metareplay.task_maps.base import Start
+from metareplay.task_maps.chunked import ChunkedHypernetwork
+from metareplay.task_maps.initialise import (
+    activation_second_moment,
+    embedding_variances,
+    hyperfan_variances,
+    match_output_variances,
+)
 
 
 @pytest.mark.parametrize("moment", [1.0, 0.01, 7.0])
@@ -71,3 +78,31 @@ def test_hyperfan_variances_by_hand(relu: bool, gain: float) -> None:
     assert torch.allclose(parts["1.weight"], torch.tensor(0.5))  # scale and shift of inputs with variance one
     assert torch.allclose(parts["1.bias"], torch.tensor(0.5))
     assert torch.allclose(parts["3.weight"], torch.tensor(gain / 2 / 36))
+
+
+def test_variances_by_chunk_embeddings_by_hand() -> None:
+    """((n_e + n_c) v - n_e Var(e)) / n_c, at least 1e-5; the last chunk has one element."""
+    variances = embedding_variances(torch.tensor([1.0, 3.0, 0.4, 0.4, 9.0]), 2, (3, 0.5), 2)
+    torch.testing.assert_close(variances, torch.tensor([(5 * 2 - 1.5) / 2, (5 * 0.4 - 1.5) / 2, (5 * 9 - 1.5) / 2]))
+    assert embedding_variances(torch.tensor([0.003]), 1, (32, 1.0), 32).tolist() == [pytest.approx(1e-5)]
+
+
+@pytest.mark.parametrize("per_task", [False, True])
+def test_outputs_get_their_variances_from_chunk_embeddings(per_task: bool, rng: Generator) -> None:
+    hypernetwork = ChunkedHypernetwork(
+        8000,
+        hidden=(),
+        chunk_size=4000,
+        task_embedding_size=50,
+        task_embedding_std=0.1,
+        chunk_embedding_size=200,
+        chunk_embeddings_per_task=per_task,
+        by_embeddings=True,
+        generator=rng,
+    )
+    target = torch.cat([torch.full((4000,), 0.5), torch.full((4000,), 2.0)])
+    hypernetwork.add_task(Start(torch.zeros(8000), target, None), generator=rng)
+    actual = hypernetwork.theta(0).detach().view(2, -1).var(1)
+    torch.testing.assert_close(actual, torch.tensor([0.5, 2.0]), rtol=0.35, atol=0)  # one embedding of 200 numbers each
+    hypernetwork.grow(torch.arange(8000), Start(torch.zeros(9000), torch.full((9000,), 2.0), None), generator=rng)
+    assert hypernetwork.theta(0).shape == (9000,)

@@ -14,11 +14,17 @@ class TaskBatches:
     """A task learns from its own data, augmented if an augmentation is named."""
 
     def __init__(
-        self, data: TaskData, batch_size: int, generator: Generator, augmentation: Augmentation = "none"
+        self,
+        data: TaskData,
+        batch_size: int,
+        generator: Generator,
+        augmentation: Augmentation = "none",
+        *,
+        fill: bool = False,
     ) -> None:
         self.data, self.size = data, len(data.x)
         self.augment = AUGMENTATIONS.get(augmentation)
-        self.order = BatchOrder(self.size, batch_size, generator)
+        self.order = BatchOrder(self.size, batch_size, generator, repeat=fill)
         self.batches_per_epoch = self.order.batches_per_epoch
 
     def next(self) -> TaskData:

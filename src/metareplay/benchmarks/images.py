@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark, Scenario, Task, TaskData, TaskInfo
+from metareplay.benchmarks.class_orders import ordered
 from metareplay.benchmarks.settings import DEFAULT_TASKS, ClassOrder, TaskSettings
 from metareplay.data.base import LabelledImages
 from metareplay.data.sources import load_cifar10, load_cifar100, load_digits, load_mnist
@@ -48,6 +49,8 @@ class Preparation:
 CIFAR10_PREPARATION = Preparation(255.0, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 """Mean and standard deviation of each colour channel over the training images."""
 CIFAR100_PREPARATION = Preparation(255.0, (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+IMAGENET_PREPARATION = Preparation(255.0, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""ImageNet's, with which the published runs standardised CIFAR."""
 
 
 class _Part(NamedTuple):
@@ -72,7 +75,7 @@ def split_images(
     """Tasks of ``classes_per_task`` classes each; inputs are float32 and keep the shape of an image.
 
     ``scale`` is the pixel value that becomes 1 (default: ``images.max_value``), unless ``prepare`` turns pixels into
-    inputs. ``order`` is the order of the classes: ascending, drawn by the seed, or a list of all classes.
+    inputs. ``order`` is the order of the classes (``class_orders.py``), or a list of all classes.
     """
     known = images.train_y.unique()  # sorted
     if classes_per_task < 1 or len(known) == 0 or len(known) % classes_per_task:
@@ -81,7 +84,7 @@ def split_images(
         )
     if not torch.isin(images.test_y, known).all():
         raise DataError("the test set has labels that the training set lacks; every class needs training examples")
-    classes = _ordered(name, known, order, seed)
+    classes = ordered(name, images, order, seed, classes_per_task)
     prepare = prepare or Preparation(_checked_scale(name, images, scale))
     train, test = (_by_task(x, y, classes, classes_per_task) for x, y in _parts(images))
     groups = classes.reshape(-1, classes_per_task).tolist()  # (tasks * classes_per_task,) -> (tasks, classes_per_task)
@@ -95,11 +98,19 @@ def split_images(
     return replace(benchmark, pixels=prepare.pixels) if isinstance(prepare, Preparation) else benchmark
 
 
-def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: int, padding: int = 0) -> Benchmark:
-    """Tasks with all classes; each, even the first, permutes the pixels differently [Henning2021, sm:sec:perm:mnist].
+def permute_images(
+    name: str,
+    images: LabelledImages,
+    num_tasks: int,
+    *,
+    seed: int,
+    padding: int = 0,
+    first_unpermuted: bool = False,
+) -> Benchmark:
+    """Tasks with all classes; each permutes the pixels differently [Henning2021, sm:sec:perm:mnist].
 
-    Images are first padded with zeros on each side; all channels share the permutation. Task i does not depend on the
-    number of tasks.
+    The first does so too, unless it is to be ``first_unpermuted``. Images are first padded with zeros on each side; all
+    channels share the permutation. Task i does not depend on the number of tasks.
     """
     if num_tasks < 1 or padding < 0:
         raise ConfigError(f"{name}: num_tasks must be at least 1 and padding at least 0, got {num_tasks} and {padding}")
@@ -113,6 +124,8 @@ def permute_images(name: str, images: LabelledImages, num_tasks: int, *, seed: i
     def permuted(index: int, x: Tensor) -> Tensor:
         generator = generator_for(seed, "permutation", index)
         x = F.pad(x, (padding,) * 4)  # (N, C, H, W) -> (N, C, H + 2p, W + 2p)
+        if first_unpermuted and index == 0:
+            return prepare(x)
         order = torch.randperm(height * width, generator=generator)
         return prepare(x.flatten(2)[:, :, order].view_as(x))  # (N, C, H*W) -> (N, C, H, W)
 
@@ -147,7 +160,12 @@ def permuted_mnist(
 ) -> Benchmark:
     """MNIST, with the pixels of each task in a different order."""
     return permute_images(
-        f"permuted-mnist-{num_tasks}", load_mnist(data_dir), num_tasks, seed=seed, padding=settings.padding
+        f"permuted-mnist-{num_tasks}",
+        load_mnist(data_dir),
+        num_tasks,
+        seed=seed,
+        padding=settings.padding,
+        first_unpermuted=settings.first_unpermuted,
     )
 
 
@@ -160,6 +178,7 @@ def _split(
     prepare: Preparation | None = None,
 ) -> Benchmark:
     count = settings.classes_per_task or classes_per_task
+    prepare = IMAGENET_PREPARATION if settings.pixel_scaling == "imagenet" else prepare
     return split_images(name, images, count, order=settings.class_order, seed=seed, prepare=prepare)
 
 
@@ -197,17 +216,6 @@ def _checked_scale(name: str, images: LabelledImages, scale: float | None) -> fl
     if scale <= 0:
         raise ConfigError(f"{name}: scale must be the positive pixel value that becomes 1, got {scale}")
     return scale
-
-
-def _ordered(name: str, known: Tensor, order: ClassOrder, seed: int) -> Tensor:
-    """All classes in the order in which tasks take them."""
-    if order == "ascending":
-        return known
-    if order == "seeded":
-        return known[torch.randperm(len(known), generator=generator_for(seed, "class order"))]
-    if sorted(order) != known.tolist():
-        raise ConfigError(f"{name}: class_order must list each of the classes {known.tolist()} once, got {list(order)}")
-    return torch.tensor(order)
 
 
 def _by_task(x: Tensor, y: Tensor, classes: Tensor, classes_per_task: int) -> list[_Part]:

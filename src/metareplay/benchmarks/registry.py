@@ -1,15 +1,15 @@
 """All benchmarks by name: what they are, and how to build one."""
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from metareplay.benchmarks.base import Benchmark, Problem, Scenario
 from metareplay.benchmarks.images import permuted_mnist, split_cifar10, split_cifar100, split_digits, split_mnist
 from metareplay.benchmarks.settings import DEFAULT_TASKS, TaskSettings
-from metareplay.benchmarks.toy import DATA_SEED, modes_2d, regression_1d
+from metareplay.benchmarks.toy import DATA_SEED, PUBLISHED_SEED, modes_2d, regression_1d
 from metareplay.errors import ConfigError
 
 Builder = Callable[[int, Path | None, TaskSettings], Benchmark]
@@ -17,7 +17,7 @@ Kind = Literal["generated", "split", "permuted"]
 KIND_SETTINGS: dict[Kind, tuple[str, ...]] = {
     "generated": (),
     "split": ("classes_per_task", "class_order"),
-    "permuted": ("padding",),
+    "permuted": ("padding", "first_unpermuted"),
 }
 """The task settings that apply to a kind of benchmark, besides the scenario."""
 
@@ -42,17 +42,22 @@ class BenchmarkInfo:
     """Total number of classes of a split data set."""
     augmentation: str = "none"
     """How training inputs are augmented unless a setting says otherwise."""
+    data_seed: int = DATA_SEED
+    """The data seed unless a setting says otherwise."""
+    colours: bool = False
+    """Whether colours are standardised."""
+    published: Mapping[str, Any] = field(default_factory=dict)
+    """What the published runs did differently, for ``--published``."""
 
     def uses_seed(self, settings: TaskSettings) -> bool:
         """Whether the data seed matters."""
-        return self.kind != "split" or settings.class_order == "seeded"
+        return self.kind != "split" or settings.class_order in ("seeded", "hardest", "median", "easiest")
 
     def with_settings(self, settings: TaskSettings) -> "BenchmarkInfo":
         """The benchmark under these settings; settings that have no effect with it are refused."""
+        known = {"scenario", *KIND_SETTINGS[self.kind], *(("pixel_scaling",) if self.colours else ())}
         for key in TaskSettings.model_fields:
-            if key not in ("scenario", *KIND_SETTINGS[self.kind]) and getattr(settings, key) != getattr(
-                DEFAULT_TASKS, key
-            ):
+            if key not in known and getattr(settings, key) != getattr(DEFAULT_TASKS, key):
                 raise ConfigError(f"tasks.{key} has no effect with {self.name}: {_WHY[key]}. Remove it")
         scenario = settings.scenario or self.scenario
         if self.problem == "regression" and scenario is Scenario.CLASS:
@@ -76,6 +81,8 @@ _WHY = {
     "classes_per_task": "its classes are not divided among tasks",
     "class_order": "its classes are not divided among tasks",
     "padding": "its pixels are not permuted",
+    "first_unpermuted": "its pixels are not permuted",
+    "pixel_scaling": "its inputs are not standardised colours",
 }
 
 
@@ -91,6 +98,7 @@ def _permuted_mnist(count: int, network: str) -> BenchmarkInfo:
         needs_data=True,
         build=lambda seed, data_dir, tasks: permuted_mnist(count, data_dir, tasks, seed),
         kind="permuted",
+        published={"tasks.first_unpermuted": True},
     )
 
 
@@ -105,6 +113,8 @@ _ALL = (
         default_network="mlp-10-10",
         needs_data=False,
         build=lambda seed, _, __: regression_1d(seed),
+        data_seed=PUBLISHED_SEED,
+        published={"training.fill_batches": True},
     ),
     BenchmarkInfo(
         name="modes-2d",
@@ -116,6 +126,8 @@ _ALL = (
         default_network="mlp-10-10",
         needs_data=False,
         build=lambda seed, _, __: modes_2d(seed),
+        data_seed=PUBLISHED_SEED,
+        published={"training.fill_batches": True},
     ),
     BenchmarkInfo(
         name="split-digits",
@@ -158,6 +170,8 @@ _ALL = (
         kind="split",
         num_classes=10,
         augmentation="crop-flip",
+        colours=True,
+        published={"tasks.pixel_scaling": "imagenet"},
     ),
     BenchmarkInfo(
         name="split-cifar-100",
@@ -172,6 +186,8 @@ _ALL = (
         kind="split",
         num_classes=100,
         augmentation="crop-flip",
+        colours=True,
+        published={"tasks.pixel_scaling": "imagenet"},
     ),
 )
 
@@ -188,12 +204,13 @@ def benchmark_named(name: str) -> BenchmarkInfo:
 
 
 def build_benchmark(
-    name: str, *, data_seed: int = DATA_SEED, data_dir: Path | None = None, tasks: TaskSettings = DEFAULT_TASKS
+    name: str, *, data_seed: int | None = None, data_dir: Path | None = None, tasks: TaskSettings = DEFAULT_TASKS
 ) -> Benchmark:
     """Build a benchmark by name.
 
-    ``data_seed`` affects generated data, permutations and seeded class orders, ``data_dir`` benchmarks that need data,
-    ``tasks`` how the data is split.
+    ``data_seed`` (None: the benchmark's own) affects generated data, permutations and random class orders,
+    ``data_dir`` benchmarks that need data, ``tasks`` how the data is split.
     """
     info = benchmark_named(name).with_settings(tasks)
-    return replace(info.build(data_seed, data_dir, tasks), scenario=info.scenario)
+    seed = info.data_seed if data_seed is None else data_seed
+    return replace(info.build(seed, data_dir, tasks), scenario=info.scenario)

@@ -7,8 +7,8 @@ from pydantic import Field
 from metareplay.benchmarks.base import Scenario
 from metareplay.settings import Settings
 
-ClassOrder = Literal["ascending", "seeded"] | tuple[int, ...]
-"""Classes in ascending order, in an order drawn by the data seed, or as listed."""
+ClassOrder = Literal["ascending", "seeded", "hardest", "median", "easiest"] | tuple[int, ...]
+"""Classes in ascending order, in an order drawn by the data seed, by similarity (``class_orders.py``), or as listed."""
 
 
 class TaskSettings(Settings):
@@ -20,10 +20,20 @@ class TaskSettings(Settings):
         None, ge=2, description="classes in each task of a split data set; null: the benchmark's own"
     )
     class_order: ClassOrder = Field(
-        "ascending", description="classes of a split data set: ascending, seeded (by data_seed) or a list"
+        "ascending",
+        description="classes of a split data set: ascending, seeded (by data_seed), a list, or the hardest, median or "
+        "easiest of many orders drawn by data_seed: hard where classes of different tasks are alike",
     )
     padding: int = Field(
         0, ge=0, le=64, description="zero pixels on each side of an image before its pixels are permuted"
+    )
+    first_unpermuted: bool = Field(
+        False, description="the first task of permuted images has them as they are, as in the published runs"
+    )
+    pixel_scaling: Literal["data", "imagenet"] = Field(
+        "data",
+        description="colours are standardised by the training images' mean and deviation, or by those of ImageNet, as "
+        "in the published runs (CIFAR)",
     )
 
 

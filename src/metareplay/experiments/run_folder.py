@@ -23,7 +23,7 @@ from metareplay.settings import flatten
 
 RUN_ENTRIES = frozenset(
     "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors "
-    "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json request.json "
+    "uncertainty.safetensors figures signals replayed tensorboard seeds.json summary.json progress.json request.json "
     f"{LOCK}".split()
 )
 """Everything that a run writes, except the folders of its seeds."""

@@ -9,7 +9,7 @@ from metareplay.benchmarks.base import Problem, Scenario
 from metareplay.devices import device_named
 from metareplay.errors import ConfigError
 from metareplay.learner.config import RunConfig
-from metareplay.learner.methods import TotalOutputsSettings
+from metareplay.learner.methods import GrowingOutputsSettings, TotalOutputsSettings
 from metareplay.likelihoods import Categorical, Gaussian, LikelihoodSettings
 from metareplay.model import ContinualModel
 from metareplay.nets.base import ActivationSettings
@@ -48,7 +48,7 @@ def build_model(
         layout,
         Categorical() if problem == "classification" else Gaussian(scale),
         lambda family, network, spec: target_variances(config, family, network, spec),
-        shared_outputs(config, total_outputs) if layout is HeadLayout.SHARED else None,
+        outputs_from_start(config, layout, total_outputs),
         device_named(config.device),
         config.training.auxiliary,
     )
@@ -128,8 +128,18 @@ def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> Head
     return {"per-task": HeadLayout.MULTI, "growing": HeadLayout.GROWING, "shared": HeadLayout.SHARED}[method.outputs]
 
 
-def shared_outputs(config: RunConfig, known: int | None) -> int:
-    """The number of outputs of a softmax that spans all tasks from the start."""
+def outputs_from_start(config: RunConfig, layout: HeadLayout, known: int | None) -> int | None:
+    """The number of outputs that the network has from the start; None if they come with the tasks."""
+    growing = config.find(GrowingOutputsSettings)
+    if layout is HeadLayout.GROWING and growing is not None and growing.outputs_from_start:
+        if known is None:
+            raise ConfigError(
+                "outputs_from_start needs to know the classes of all tasks, which only a run on a benchmark does; "
+                "remove it: outputs then come with the tasks"
+            )
+        return known
+    if layout is not HeadLayout.SHARED:
+        return None
     total = config.get(TotalOutputsSettings).total_outputs or known
     if total is None:
         raise ConfigError(

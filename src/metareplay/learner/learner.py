@@ -279,7 +279,7 @@ class ContinualLearner:
         """What the task learns from, with what its auxiliary outputs learn from."""
         training, head = self.config.training, self.model.heads[task]
         order = generator_for(*self._seed(task, "batches"))
-        batches = TaskBatches(data, training.batch_size, order, training.augmentation)
+        batches = TaskBatches(data, training.batch_size, order, training.augmentation, fill=training.fill_batches)
         if not any(training.auxiliary):
             return batches
         if training.other and batches.order.batch_size < 2:

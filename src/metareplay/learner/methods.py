@@ -27,10 +27,22 @@ class TotalOutputsSettings(Settings):
     )
 
 
+class GrowingOutputsSettings(Settings):
+    """A softmax that grows with the tasks."""
+
+    outputs_from_start: bool = Field(
+        False,
+        description="the network has the outputs of all tasks from the start, as in the published runs; those of later "
+        "tasks do not compete before they are learned",
+    )
+
+
 OUTPUTS: Registry[Part] = Registry("outputs")
 """Which classes compete where tasks share their weights."""
 OUTPUTS.register(Part(name="per-task", phrase="outputs that are added with its tasks"))
-OUTPUTS.register(Part(name="growing", phrase="one softmax that grows with its tasks"))
+OUTPUTS.register(
+    Part(name="growing", phrase="one softmax that grows with its tasks", settings=(GrowingOutputsSettings,))
+)
 OUTPUTS.register(
     Part(name="shared", phrase="one softmax over the classes of all tasks", settings=(TotalOutputsSettings,))
 )

@@ -1,6 +1,6 @@
 """Recipes: settings for benchmark, method and network, as data in recipes/*.yaml."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -9,6 +9,7 @@ import yaml
 
 from metareplay.benchmarks.base import Problem
 from metareplay.benchmarks.registry import BENCHMARKS
+from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.learner.methods import method_named
 from metareplay.nets.backbones import is_features
 from metareplay.nets.registry import is_linear, is_mlp, is_own
@@ -47,6 +48,8 @@ class Recipe:
     settings: dict[str, Any] = field(default_factory=dict)
     fast: bool = False
     """Tuned by this project: cheaper than the published recipe, with the same results; the default of a run."""
+    published: dict[str, Any] = field(default_factory=dict)
+    """What the published run did besides, where this project does what is sound; only for ``--published``."""
 
     @property
     def name(self) -> str:
@@ -63,7 +66,7 @@ def all_recipes() -> tuple[Recipe, ...]:
         if file.name.endswith(".yaml"):
             benchmark = file.name.removesuffix(".yaml")
             for entry in yaml.safe_load(file.read_text()):
-                settings = flatten(entry["settings"])
+                settings, published = flatten(entry["settings"]), flatten(entry.get("published", {}))
                 recipes.append(
                     Recipe(
                         benchmark,
@@ -72,12 +75,19 @@ def all_recipes() -> tuple[Recipe, ...]:
                         entry["source"],
                         settings,
                         entry.get("fast", False),
+                        published,
                     )
                 )
     return tuple(recipes)
 
 
 def recipe_for(benchmark: str, method: str, network: str, *, published: bool = False) -> Recipe | None:
+    """The recipe for a benchmark, method and network, with all that was ``published`` of it if that is requested."""
+    found = _nearest(benchmark, method, network, published)
+    return found if found is None or not published else replace(found, settings={**found.settings, **found.published})
+
+
+def _nearest(benchmark: str, method: str, network: str, published: bool) -> Recipe | None:
     """The exact recipe, else the closest: for another network, else that of the base method.
 
     Of two exact recipes the fast one is used, unless the ``published`` one is requested; only published ones are lent.
@@ -105,7 +115,8 @@ def recipe_for(benchmark: str, method: str, network: str, *, published: bool = F
                 settings = {key: value for key, value in settings.items() if key not in dropped}
             if method_named(name).strategy != kind.strategy:
                 settings |= kind.when_lent
-            return Recipe(benchmark, method, network, f"borrowed from {nearest.name}", settings)
+            source = f"borrowed from {nearest.name}"
+            return Recipe(benchmark, method, network, source, settings, published=nearest.published)
     return None
 
 
@@ -120,6 +131,9 @@ def default_settings(
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
     if published:
         base |= {"statistics.held_out": 0.0, "inference.calibrate": False}  # as the paper, train on all examples
+    if (info := BENCHMARKS.get(benchmark)) is not None:
+        base |= {"strategy.divide_twice": True, **info.published} if published else {}
+        base |= {} if info.data_seed == DATA_SEED else {"data_seed": info.data_seed}
     if is_features(network):
         recipe_settings = {} if recipe is None else recipe.settings
         linear = OF_LINEAR_FEATURES if is_linear(network) else {}

@@ -73,7 +73,7 @@ def as_inputs(outputs: Tensor, *, binary: bool) -> Tensor:
 
 @lru_cache(maxsize=4)
 def class_gates(classes: int, units: int, share_off: float, seed: int) -> Tensor:
-    """Which hidden units are on for each class: a random ``share_off`` of them is not; (classes, units), not to be changed."""
+    """Which hidden units are on for each class: a random ``share_off`` of them is not; (classes, units)."""
     off = round(share_off * units)
     gates = torch.ones(classes, units)
     for label in range(classes):  # the same for a class however many there are

@@ -144,7 +144,9 @@ class PosteriorReplay(QuietStrategy):
             new = current.thetas(tasks)
             changes = self._change(model, tasks, old, new, generator)  # (R,)
             total = changes.sum() if weights is None else (weights * changes).sum()
-        return every * self.settings.strength / len(tasks) * total  # mean over the regularised old tasks
+        twice = self.settings.divide_twice and self.settings.penalty in ("fkl", "rkl", "w2")
+        share = len(tasks) * (count if twice else 1)
+        return every * self.settings.strength / share * total  # mean over the regularised old tasks
 
     def _change(
         self, model: ContinualModel, tasks: Sequence[int], old: Tensor, new: Tensor, generator: Generator

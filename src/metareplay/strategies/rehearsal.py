@@ -41,6 +41,14 @@ class RehearsalSettings(Settings):
         False,
         description="replay_batch_size inputs of each old task instead of in total: the batch grows with the tasks",
     )
+    temperature: float = Field(
+        1.0, gt=0, description="temperature at which predictions are distilled; the loss is multiplied by its square"
+    )
+    sum_over_tasks: bool = Field(
+        False,
+        description="the loss of each old task is the mean over its replayed inputs, drawn with replacement, and these "
+        "are summed, as in the published runs; false: the mean over all replayed inputs",
+    )
 
 
 @final
@@ -48,8 +56,8 @@ class ExperienceReplay(QuietStrategy):
     """Keep a random coreset of each task's inputs, and distil the model from before the task into the current one.
 
     The penalty of a step is strength * 1/B * sum over B coreset inputs x of H(p*(y | x), p(y | x)): the mean
-    cross-entropy of the current model's predictions relative to the checkpoint's. Classes that the checkpoint did not
-    know have probability zero under p*.
+    cross-entropy of the current model's predictions relative to the checkpoint's, over all old tasks together or over
+    each of them (``sum_over_tasks``). Classes that the checkpoint did not know have probability zero under p*.
     """
 
     keeps_revised = True
@@ -102,15 +110,24 @@ class ExperienceReplay(QuietStrategy):
             return None
         inputs, targets = [], []
         for old, share in enumerate(self.shares(len(self.teacher), generator=generator)):
-            size = len(self.coresets[old])
-            order = torch.randperm(size, generator=generator)
-            chosen = order[torch.arange(share) % size]  # repeated only after all have been used
+            chosen = self._chosen(len(self.coresets[old]), share, generator)
             inputs.append(self.coresets[old][chosen])
             targets.append(self.teacher[old][chosen])
-        x, posterior = torch.cat(inputs), model.posterior(task)
+        x, posterior, temperature = torch.cat(inputs), model.posterior(task), self.settings.temperature
         outputs = model.run(posterior, x, 1, task, generator=generator, train=True)  # (1, B, C)
-        loss = model.likelihood.distillation(outputs, torch.cat(targets))  # SM sec. Experience Replay
-        return self.settings.strength * loss
+        distil = model.likelihood.distillation  # SM sec. Experience Replay
+        if not self.settings.sum_over_tasks:
+            return self.settings.strength * distil(outputs, torch.cat(targets), temperature)
+        of_tasks = outputs.split([len(wanted) for wanted in targets], dim=1)  # (1, B, C) -> T times (1, b, C)
+        losses = [distil(new, old, temperature) for new, old in zip(of_tasks, targets, strict=True) if len(old)]
+        return self.settings.strength * torch.stack(losses).sum()
+
+    def _chosen(self, size: int, share: int, generator: Generator) -> Tensor:
+        """Rows of a coreset: (share,)."""
+        if self.settings.sum_over_tasks:
+            return torch.randint(size, (share,), generator=generator)
+        order = torch.randperm(size, generator=generator)
+        return order[torch.arange(share) % size]  # repeated only after all have been used
 
     def shares(self, task: int, *, generator: Generator) -> list[int]:
         """The number of inputs replayed from each old task's coreset: equal shares, the remainder to random tasks."""

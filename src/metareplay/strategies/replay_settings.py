@@ -33,6 +33,11 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
     penalty: Penalty = Field(
         "mse", description="distance of an old task's posterior from what it was: mse, fkl, rkl, w2 or fisher"
     )
+    divide_twice: bool = Field(
+        False,
+        description="the mean over old tasks of fkl, rkl or w2 is divided by their number once more, as in the "
+        "published runs",
+    )
     penalty_samples: int = Field(
         10, ge=1, description="weight samples of a Monte Carlo fkl or rkl penalty (normalising flows)"
     )
@@ -63,6 +68,8 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
         """Settings of estimates that are not needed."""
         posterior = family_of(composition).posterior
         unused = {**super().without_effect(composition), **_unused_estimates(self.penalty, composition)}
+        if self.penalty not in ("fkl", "rkl", "w2"):
+            unused["strategy.divide_twice"] = "the published runs did so with the penalties fkl, rkl and w2 only"
         if self.penalty not in ("fkl", "rkl"):
             unused["strategy.penalty_samples"] = f"strategy.penalty={self.penalty} is not estimated from weight samples"
         elif kl.supports(posterior, posterior):

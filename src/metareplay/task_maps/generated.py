@@ -52,6 +52,7 @@ def build_hypernetwork(
         chunk_embedding_size=settings.chunk_embedding_size,
         chunk_embedding_std=settings.chunk_embedding_std,
         chunk_embeddings_per_task=settings.chunk_embeddings_per_task,
+        by_embeddings=settings.initialisation == "embeddings",
         generator=generator,
     )
 

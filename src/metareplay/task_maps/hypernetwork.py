@@ -88,7 +88,7 @@ class Hypernetwork(TaskMap):
 
     def add_task(self, start: Start, *, generator: Generator) -> None:
         if self.num_tasks == 0 and start.variances is not None:
-            self.match_variances(self.output_layer, start.variances, generator, start.weights)
+            self.start_with(start.variances, generator, start.weights)
         embedding = torch.randn(self.task_embedding_size, generator=generator) * self.task_embedding_std
         self.task_embeddings.append(nn.Parameter(embedding))
         self.num_tasks += 1
@@ -96,6 +96,10 @@ class Hypernetwork(TaskMap):
     def remove_task(self, task: int) -> None:
         self.task_embeddings = without(self.task_embeddings, task)
         self.num_tasks -= 1
+
+    def start_with(self, variances: Tensor, generator: Generator, weights: Tensor | None) -> None:
+        """Initialise so that the first task's outputs have these variances (P,)."""
+        self.match_variances(self.output_layer, variances, generator, weights)
 
     def match_variances(
         self, layer: nn.Linear, variances: Tensor, generator: Generator, weights: Tensor | None = None

@@ -16,6 +16,9 @@ from torch import Generator, Tensor, nn
 
 from metareplay.nets.weights import WeightSpec
 
+SMALLEST_VARIANCE = 1e-5
+"""Of chunk embeddings that have to meet the variances of outputs."""
+
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 
 
@@ -45,6 +48,25 @@ def match_output_variances(
     noise = torch.rand(layer.weight.shape, generator=generator) * 2 - 1
     layer.weight.data.copy_(noise * spread.unsqueeze(1))  # (R, H)
     layer.bias.data.zero_()
+
+
+def keep_input_variance(layer: nn.Linear, generator: Generator) -> None:
+    """Uniform weights of variance 1 / fan-in and zero biases: a linear layer's outputs vary as its inputs do."""
+    bound = sqrt(3 / layer.in_features)
+    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+    nn.init.zeros_(layer.bias)
+
+
+def embedding_variances(variances: Tensor, chunk_size: int, task: tuple[int, float], size: int) -> Tensor:
+    """Variances of chunk embeddings of this size that give outputs (P,) their variances, on average over a chunk: (L,).
+
+    ``task``: length and variance of a task embedding. Inputs vary by (n_e Var(e) + n_c Var(c)) / (n_e + n_c) on
+    average, and layers that keep this hand it on to the outputs.
+    """
+    padded = F.pad(variances, (0, -len(variances) % chunk_size), value=float("nan"))
+    wanted = padded.view(-1, chunk_size).nanmean(1)  # (P,) -> (L,)
+    length, variance = task
+    return (((length + size) * wanted - length * variance) / size).clamp_min(SMALLEST_VARIANCE)
 
 
 def hyperfan_variances(spec: WeightSpec, *, relu: bool) -> Tensor:

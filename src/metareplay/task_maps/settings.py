@@ -37,9 +37,10 @@ class HypernetSettings(Settings):
     chunk_embedding_size: int = Field(32, ge=1, description="length of a chunk embedding")
     chunk_embedding_std: float = Field(1.0, gt=0, description="initial standard deviation of chunk embeddings")
     chunk_embeddings_per_task: bool = Field(False, description="every task has its own chunk embeddings")
-    initialisation: Literal["xavier", "gaussian", "hyperfan"] = Field(
+    initialisation: Literal["xavier", "gaussian", "hyperfan", "embeddings"] = Field(
         "xavier",
-        description="xavier; gaussian: outputs vary like an initial Gaussian posterior; hyperfan: Chang et al. 2020",
+        description="xavier; gaussian: outputs vary like an initial Gaussian posterior; hyperfan: Chang et al. 2020; "
+        "embeddings: as gaussian, but by the size of the chunk embeddings alone, as in the published runs",
     )
     smaller_than_posterior: bool = Field(
         False,
@@ -64,7 +65,12 @@ class HypernetSettings(Settings):
         return unused
 
     def check(self, composition: Composition) -> None:
-        """Hyperfan needs outputs that are weights."""
+        """Hyperfan needs outputs that are weights, and chunk embeddings need chunks."""
+        if self.initialisation == "embeddings" and self.kind == "plain":
+            raise ConfigError(
+                "hypernet.initialisation=embeddings acts through chunk embeddings, which a plain hypernetwork lacks; "
+                "choose gaussian, or hypernet.kind=chunked"
+            )
         implicit = composition.find(ImplicitSettings)
         if self.initialisation == "hyperfan" and implicit is not None and implicit.generator_chunk_size is not None:
             raise ConfigError(

@@ -26,6 +26,10 @@ class TrainingSettings(Settings):
         "root of the ratio; null: all tasks take the same",
     )
     batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer uses all it has")
+    fill_batches: bool = Field(
+        False,
+        description="a batch that is larger than a task's data runs on into the next epoch, as in the published runs",
+    )
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
     rate_steps: tuple[tuple[PositiveInt, PositiveFloat], ...] = Field(
         (),
