@@ -56,14 +56,19 @@ def encoded(encoder: MLP, x: Tensor, *, generator: Generator) -> tuple[Tensor, T
     return mean + (0.5 * log_variance).exp() * noise, divergence
 
 
-def reconstruction_loss(outputs: Tensor, x: Tensor, *, binary: bool) -> Tensor:
-    """-log p(x | z), the mean over inputs (B, D): Bernoulli for numbers from 0 to 1, else Gaussian.
-
-    The Gaussian has the variance that suits the batch best, so that inputs of any scale need no setting.
-    """
+def reconstruction_error(outputs: Tensor, x: Tensor, *, binary: bool) -> Tensor:
+    """The mean over inputs (B, D): -log p(x | z) for numbers from 0 to 1, else the squared error of each number."""
     if binary:
         return F.binary_cross_entropy_with_logits(outputs, x, reduction="none").sum(1).mean()
-    return 0.5 * x.shape[1] * (outputs - x).square().mean().clamp_min(SMALLEST_ERROR).log()
+    return (outputs - x).square().mean()
+
+
+def reconstruction_loss(error: Tensor, inputs: int, *, binary: bool) -> Tensor:
+    """-log p(x | z) of a whole step, from its error: Bernoulli for numbers from 0 to 1, else Gaussian.
+
+    The Gaussian has the variance that suits the step best, so that inputs of any scale need no setting.
+    """
+    return error if binary else 0.5 * inputs * error.clamp_min(SMALLEST_ERROR).log()
 
 
 def as_inputs(outputs: Tensor, *, binary: bool) -> Tensor:

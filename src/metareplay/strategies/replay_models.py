@@ -14,6 +14,7 @@ from metareplay.nets.autoencoder import (
     class_gates,
     encoded,
     make_encoder,
+    reconstruction_error,
     reconstruction_loss,
 )
 from metareplay.nets.registry import build_seeded
@@ -118,19 +119,23 @@ class SelfReplay:
     def learn(self, x: Tensor, y: Tensor, replay: Replay | None, share: float, *, generator: Generator) -> None:
         assert self.now is not None
         assert self.optimiser is not None
-        loss = share * self._loss(x, y, generator)
+        error, divergence = self._errors(x, y, generator)
         if replay is not None:
-            loss = loss + (1 - share) * self._loss(replay.x, replay.source, generator)
+            replayed = self._errors(replay.x, replay.source, generator)
+            error, divergence = (
+                share * new + (1 - share) * old for new, old in zip((error, divergence), replayed, strict=True)
+            )
+        loss = reconstruction_loss(error, x.shape[1], binary=self.binary) + divergence
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
 
-    def _loss(self, x: Tensor, classes: Tensor, generator: Generator) -> Tensor:
-        """The negative evidence lower bound of inputs (B, D)."""
+    def _errors(self, x: Tensor, classes: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Both parts of the negative evidence lower bound of inputs (B, D)."""
         assert self.now is not None
         z, divergence = encoded(self.now["encoder"], x, generator=generator)  # type: ignore[arg-type]
         outputs = self.now["decoder"](z, self._gates(classes))  # (B, D)
-        return reconstruction_loss(outputs, x, binary=self.binary) + divergence
+        return reconstruction_error(outputs, x, binary=self.binary), divergence
 
     def end(self) -> None:
         self.before = self.optimiser = None
@@ -152,8 +157,7 @@ class SelfReplay:
         self.now = self.before = self.optimiser = None
         if "binary" not in state:
             return
-        inputs = len(state["now.decoder.layers.0.weight"]) if not self.settings.generator_hidden else None
-        inputs = inputs or state["now.encoder.layers.0.weight"].shape[1]
+        inputs = state["now.encoder.layers.0.weight"].shape[1]
         self.binary, self.now = bool(state["binary"]), self._built(inputs).to(device)
         self.now.load_state_dict(under("now.", state))
         if before := under(f"{CURRENT}before.", state):
