@@ -1,13 +1,19 @@
 """Files that are written completely or not at all; and where a YAML text is wrong."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metareplay.errors import MetaReplayError
+
+try:
+    import fcntl
+except ImportError:  # this system has no such locks
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from yaml import YAMLError
@@ -23,17 +29,18 @@ def write_atomically(path: Path, content: Content) -> Path:
 
 def write_together(contents: Mapping[Path, Content]) -> None:
     """Write files of one folder, each in one step; all are on the disk before the first takes its place."""
-    temporaries: dict[Path, str] = {}
+    temporaries: dict[Path, _Temporary] = {}
     path = next(iter(contents))
     try:
         for path, content in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporaries[path] = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-            _fill(handle, content)
-            os.chmod(temporaries[path], 0o666 & ~_umask())
+            _remove_abandoned(path)
+            temporaries[path] = _temporary(path)
+            _fill(temporaries[path].handle, content)
+            os.chmod(temporaries[path].name, 0o666 & ~_umask())
         for path in contents:
-            os.replace(temporaries[path], path)
-            del temporaries[path]
+            os.replace(temporaries[path].name, path)
+            os.close(temporaries.pop(path).lock)
         for folder in {path.parent for path in contents}:
             sync_folder(folder)
     except OSError as error:
@@ -43,14 +50,52 @@ def write_together(contents: Mapping[Path, Content]) -> None:
     finally:
         for temporary in temporaries.values():
             with suppress(OSError):
-                os.unlink(temporary)
+                os.unlink(temporary.name)
+            os.close(temporary.lock)
+
+
+class _Temporary(NamedTuple):
+    """A file that will take another's place."""
+
+    name: str
+    handle: int
+    lock: int
+    """The same file, held open and locked until then: whoever finds it unlocked knows that its writer was killed."""
+
+
+def _temporary(path: Path) -> _Temporary:
+    """A new file beside a path."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with suppress(OSError):  # some file systems have no locks
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.lexists(name):
+            return _Temporary(name, handle, os.dup(handle))
+        os.close(handle)  # it was taken for abandoned before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the temporary files of writers of this path that were killed; those of others at work are locked."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")
+    with suppress(OSError):
+        names = [name for name in os.listdir(path.parent) if pattern.fullmatch(name)] if fcntl is not None else []
+        for name in names:
+            with suppress(OSError):
+                handle = os.open(path.parent / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path.parent / name)
+                finally:
+                    os.close(handle)
 
 
 def write_answers(path: Path, content: bytes) -> None:
     """Write to the file that a user named: into a device or a FIFO, through a link, and else in one step."""
     target = path.resolve() if path.is_symlink() else path
     around = {str(folder) for place in (path.absolute(), target) for folder in place.parents}
-    if (target.is_file() or not target.exists()) and not around & {"/dev", "/proc"}:
+    device = around & {"/dev", "/proc"} and "/dev/shm" not in around
+    if (target.is_file() or not target.exists()) and not device:
         write_atomically(target, content)
         return
     try:

@@ -21,6 +21,7 @@ from metareplay.cli import (
     serve,
     stream,
     tasks,
+    tune,
     undo,
     update_task,
 )
@@ -37,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", help=run.HELP)(run.run)
+app.command("tune", help=tune.HELP)(tune.tune)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.command("report", help=report.HELP)(report.report)
 app.command("figure", help=figure.HELP)(figure.figure)

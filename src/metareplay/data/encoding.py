@@ -13,6 +13,8 @@ from metareplay.errors import DataError
 
 MOST_VALUES = 50
 """A text column with more distinct values than this is treated as an identifier or free text."""
+WORDS = 3
+"""Cells with at least so many words, on average, are free text."""
 
 Description = Mapping[str, Any]
 """How one column becomes inputs, as plain values: ``name`` and, for text, ``values``, for dates, ``date``."""
@@ -52,9 +54,12 @@ def _values(table: Table, name: str, column: Column, leave_out: str) -> list[str
         return list(column.categories)
     values = sorted({value for value in column.values.tolist() if value is not None})
     if len(values) > MOST_VALUES:
+        words = sum(len(value.split()) for value in values) / len(values)
+        kind = "free text" if words >= WORDS else "an identifier, or a category with too many values"
         raise DataError(
             f"{table.source()}: the text column {name!r} has {len(values)} different values (e.g. {values[0]!r}); "
-            f"with more than {MOST_VALUES} it is not a category: {leave_out}, or turn it into numbers"
+            f"more than {MOST_VALUES} look like {kind}: {leave_out}, or turn it into numbers yourself "
+            "(docs/own_data.md#text-in-tables shows how)"
         )
     return values
 

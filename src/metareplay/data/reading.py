@@ -85,6 +85,8 @@ def located(name: str) -> Path:
             else ""
         )
         raise DataError(f"{path} does not exist; give {KINDS}{hint}")
+    if not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path} is a pipe or a device; give {KINDS}")
     return path
 
 

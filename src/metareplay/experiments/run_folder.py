@@ -21,12 +21,16 @@ from metareplay.learner.config import RunConfig, build_config
 from metareplay.locks import LOCK, only_writer
 from metareplay.settings import flatten
 
+REQUEST = "request.json"
+"""What the process of a run is asked to do, until it has begun."""
 RUN_ENTRIES = frozenset(
     "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors "
-    "uncertainty.safetensors figures signals replayed tensorboard seeds.json summary.json progress.json request.json "
-    f"{LOCK}".split()
+    "uncertainty.safetensors figures signals replayed tensorboard seeds.json summary.json progress.json slurm.sh "
+    f"slurm-logs {REQUEST} {LOCK}".split()
 )
 """Everything that a run writes, except the folders of its seeds."""
+OURS = ("config.yaml", "seeds.json")
+"""By which a run is known; removed last."""
 GROUPS = frozenset(RunConfig.model_fields)
 """Groups of settings, which may be empty, and settings in no group, which pydantic checks."""
 
@@ -39,7 +43,7 @@ class RunFolder:
 
     def refuse_if_used(self) -> None:
         """A new run needs a folder that is empty or does not exist."""
-        if self.path.exists() and any(entry.name != LOCK for entry in self.path.iterdir()):
+        if self.path.exists() and any(entry.name not in (LOCK, REQUEST) for entry in self.path.iterdir()):
             raise ConfigError(
                 f"{self.path} already exists; continue it with --resume, replace it with --overwrite, "
                 "or choose another --out"
@@ -155,7 +159,8 @@ def remove_run(folder: Path) -> None:
             locks.enter_context(only_writer(seed))
         try:
             for part in (*seeds, folder):
-                for entry in (entry for entry in part.iterdir() if entry.name != LOCK and entry not in seeds):
+                entries = [entry for entry in part.iterdir() if entry.name != LOCK and entry not in seeds]
+                for entry in sorted(entries, key=lambda entry: entry.name in OURS):  # if killed, it is still a run's
                     shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         except OSError as error:
             raise ConfigError(f"--overwrite: {folder} cannot be removed: {error.strerror or error}") from error
@@ -164,11 +169,16 @@ def remove_run(folder: Path) -> None:
             seed.rmdir()
 
 
+def _is_bare(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a process leaves that was killed at once."""
+    return folder.is_dir() and all(entry.name == LOCK or entry.name.endswith(".tmp") for entry in folder.iterdir())
+
+
 def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:
     """The folders of seeds in a run's folder; refuses a folder that holds anything but runs."""
     entries = list(folder.iterdir())
     named = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and not entry.is_symlink()]
-    seeds = [] if inner else [entry for entry in named if (entry / "config.yaml").is_file()]
+    seeds = [] if inner else [entry for entry in named if (entry / "config.yaml").is_file() or _is_bare(entry)]
     foreign = [
         entry.name
         for entry in entries
@@ -177,7 +187,7 @@ def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:
     ours = (folder / "seeds.json").is_file() or (
         (folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml")
     )
-    if foreign or not (ours or seeds):
+    if foreign or not (ours or seeds or _is_bare(folder)):
         why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
         advice = "remove it yourself if you really want to, or choose another --out"
         raise ConfigError(f"--overwrite: {folder} contains more than a run ({why}); {advice}")

@@ -131,7 +131,7 @@ def head_layout(config: RunConfig, problem: Problem, scenario: Scenario) -> Head
 def outputs_from_start(config: RunConfig, layout: HeadLayout, known: int | None) -> int | None:
     """The number of outputs that the network has from the start; None if they come with the tasks."""
     growing = config.find(GrowingOutputsSettings)
-    if layout is HeadLayout.GROWING and growing is not None and growing.outputs_from_start:
+    if layout in (HeadLayout.GROWING, HeadLayout.MULTI) and growing is not None and growing.outputs_from_start:
         if known is None:
             raise ConfigError(
                 "outputs_from_start needs to know the classes of all tasks, which only a run on a benchmark does; "

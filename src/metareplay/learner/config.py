@@ -294,10 +294,10 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text!r}: the value is not valid YAML: {yaml_problem(error)}") from error
     if isinstance(parsed, dict):
         raise ConfigError(f"--set {text!r}: a setting has a value, not a mapping; give each one with its own --set")
-    return key.strip(), _number(parsed)
+    return key.strip(), as_number(parsed)
 
 
-def _number(value: Any) -> Any:
+def as_number(value: Any) -> Any:
     """YAML 1.1 reads 1e-3 as a string, but a number is meant."""
     if isinstance(value, str):
         try:

@@ -10,9 +10,10 @@ from metareplay.errors import ConfigError
 from metareplay.learner.built_in import BUILT_IN
 from metareplay.parts import Registry, check_settings
 from metareplay.posteriors.base import FAMILIES, MATCHINGS, FamilyPart
-from metareplay.settings import Part, Settings
+from metareplay.settings import Composition, Part, Settings
 from metareplay.strategies.base import STRATEGIES
 from metareplay.task_maps.base import TASK_MAPS, TaskMapPart
+from metareplay.task_maps.settings import HeadsSettings
 
 assert BUILT_IN  # importing them registers the built-in parts
 
@@ -28,7 +29,7 @@ class TotalOutputsSettings(Settings):
 
 
 class GrowingOutputsSettings(Settings):
-    """A softmax that grows with the tasks."""
+    """Outputs that come with the tasks."""
 
     outputs_from_start: bool = Field(
         False,
@@ -36,10 +37,19 @@ class GrowingOutputsSettings(Settings):
         "tasks do not compete before they are learned",
     )
 
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """Where all tasks use the same outputs."""
+        task_map, heads = composition.parts().get("task map"), composition.find(HeadsSettings)
+        if getattr(task_map, "shared", False) or (heads is not None and heads.heads == "multi"):
+            return {}
+        return {"outputs_from_start": "all tasks use the same outputs"}
+
 
 OUTPUTS: Registry[Part] = Registry("outputs")
 """Which classes compete where tasks share their weights."""
-OUTPUTS.register(Part(name="per-task", phrase="outputs that are added with its tasks"))
+OUTPUTS.register(
+    Part(name="per-task", phrase="outputs that are added with its tasks", settings=(GrowingOutputsSettings,))
+)
 OUTPUTS.register(
     Part(name="growing", phrase="one softmax that grows with its tasks", settings=(GrowingOutputsSettings,))
 )

@@ -21,6 +21,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "linear": {"avb_hidden": ()},
     "statistics": {"avb_batch_statistics": True},
+    "mean": {"avb_batch_statistics": "mean", "avb_clipped": False},
     "chunked": {"avb_chunk_size": 7},
     "chunked-statistics": {"avb_chunk_size": 26, "avb_chunk_hidden": (), "avb_batch_statistics": True},
     "no-contrast": {"avb_contrast_samples": None},
@@ -63,6 +64,19 @@ def test_batch_statistics_are_those_of_the_batch(rng: Generator) -> None:
     plain = Discriminator(26, settings_of("plain"))
     torch.testing.assert_close(plain(weights)[:2], plain(weights[:2]))  # without them a sample is judged by itself
     assert not torch.allclose(discriminator(weights)[:2], discriminator(weights[:2]))
+
+
+def test_published_statistics_are_the_mean_alone_and_the_term_is_not_divided(rng: Generator) -> None:
+    discriminator, weights = Discriminator(26, settings_of("mean")), torch.randn(5, 26, generator=rng)
+    rows = torch.cat([weights, weights.mean(0).expand(5, -1)], 1)
+    torch.testing.assert_close(discriminator(weights), discriminator.judge(rows).squeeze(1))
+    matching, _, q = start("mean", avb_contrast_samples=None)
+    assert (matching.clip_value, matching.clip_norm) == (None, None)
+    state = rng.get_state()
+    one = q.rsample(1, generator=rng)  # prior_samples, its own mean
+    expected = matching.discriminator(one).mean()
+    rng.set_state(state)
+    torch.testing.assert_close(matching.term(q, GaussianPrior(1.0), generator=rng), expected)
 
 
 def test_batch_statistics_of_equal_samples_have_gradients() -> None:

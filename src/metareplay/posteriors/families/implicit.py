@@ -4,10 +4,11 @@ theta holds WG's own weights. Sampling is easy, the density is unknown; the prio
 (matching/ssge.py, matching/avb.py).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import ceil
-from typing import final
+from math import ceil, prod
+from typing import Literal, cast, final
 
 import torch
 import torch.nn.functional as F
@@ -42,14 +43,31 @@ class ImplicitSettings(NetworkStartSettings):
     generator_chunk_embedding_std: float = Field(
         1.0, gt=0, description="initial standard deviation of the generator's chunk embeddings"
     )
+    generator_start: Literal["xavier", "hyperfan"] = Field(
+        "xavier",
+        description="start of a generator that no hypernetwork makes; hyperfan: generated weights vary by 1 / fan-in",
+    )
     latent_size: int = Field(32, ge=1, description="length of the generator's noise input")
     latent_std: float = Field(1.0, gt=0, description="standard deviation of the noise")
     support_noise: float | None = Field(
         0.02, gt=0, description="noise on each generated weight, in units of latent_std; null: none"
     )
 
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """The generator's own start, where its weights are generated."""
+        unused = super().without_effect(composition)
+        if not getattr(composition.parts()["task map"], "generated", False):
+            return unused
+        reason = "a hypernetwork makes the generator's weights; see hypernet.initialisation"
+        return {**unused, "posterior.generator_start": reason}
+
     def check(self, composition: Composition) -> None:
         """Chunks share their output biases, which otherwise act as the weights."""
+        if self.generator_chunk_size is not None and self.generator_start == "hyperfan":
+            raise ConfigError(
+                "posterior.generator_start=hyperfan needs a generator without chunks: set "
+                "posterior.generator_chunk_size=null, or choose xavier"
+            )
         if self.generator_chunk_size is not None and self.keep_network_init:
             raise ConfigError(
                 "posterior.keep_network_init needs a generator without chunks: set posterior.generator_chunk_size=null"
@@ -162,6 +180,21 @@ def _linear(h: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return F.linear(h, weight, bias) if weight.dim() == 2 else h @ weight.mT + bias.unsqueeze(-2)
 
 
+def start_by_fan_in(wg: MLP, spec: WeightSpec, generator: Generator) -> None:
+    """Kaiming-uniform hidden layers; rows of the output layer so that the weights it generates vary by 1 / fan-in.
+
+    Var(out) = H Var(a) for H inputs of mean square one, so a row of a weight with fan-in m has Var(a) = 1 / (m H).
+    """
+    *hidden, last = (cast(nn.Linear, layer) for layer in wg.layers)
+    for layer in hidden:
+        nn.init.kaiming_uniform_(layer.weight, generator=generator)
+    shapes = zip(spec.shapes, spec.sizes, strict=True)
+    fans = torch.cat([torch.full((size,), float(prod(shape[1:]))) for shape, size in shapes])  # 1 for biases; (W,)
+    spread = (3 / (fans * last.in_features)).sqrt()  # U(-s, s) has variance s^2 / 3; (W,)
+    noise = torch.rand(last.weight.shape, generator=generator) * 2 - 1
+    last.weight.data.copy_(noise * spread.unsqueeze(1))  # (W, H)
+
+
 @final
 class ImplicitFamily:
     """theta = the weights of WG, an MLP with one output per main-network weight, or one that works chunk by chunk.
@@ -203,6 +236,8 @@ class ImplicitFamily:
     def initial(self, network: nn.Module, spec: WeightSpec, *, generator: Generator) -> Tensor:
         inputs, *hidden, outputs = self._widths(spec)
         wg = build_seeded(lambda outputs: MLP((inputs,), hidden, outputs), outputs, generator)
+        if self.settings.generator_start == "hyperfan":
+            start_by_fan_in(cast(MLP, wg), spec, generator)
         theta, shape = WeightSpec.of(wg).flatten(wg), self.shape(spec)
         if self._chunked:
             embeddings = torch.randn(shape.sizes[-1], generator=generator) * self.settings.generator_chunk_embedding_std

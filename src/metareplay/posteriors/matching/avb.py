@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 from math import ceil
-from typing import cast, final
+from typing import Literal, cast, final
 
 import torch
 import torch.nn.functional as F
@@ -42,9 +42,12 @@ class AVBSettings(MonteCarloSettings):
 
     avb_hidden: Widths = Field((10, 10), description="widths of the discriminator's hidden layers")
     avb_activation: Activation = Field("sigmoid", description="activation of the discriminator")
-    avb_batch_statistics: bool = Field(
-        False, description="the discriminator also sees the mean and standard deviation of the batch of samples"
+    avb_batch_statistics: bool | Literal["mean"] = Field(
+        False,
+        description="the discriminator also sees the mean and standard deviation of the batch of samples; mean: the "
+        "mean alone, and the term comes from prior_samples samples, as in the published runs",
     )
+    avb_clipped: bool = Field(True, description="clip the discriminator's gradients as those of training")
     avb_learning_rate: float | None = Field(
         None, gt=0, description="Adam's learning rate for the discriminator; null: training.learning_rate"
     )
@@ -86,7 +89,8 @@ class Discriminator(nn.Module):
     """f_D: the logit that each weight sample of a batch comes from the posterior.
 
     With ``avb_chunk_size`` a first MLP reduces every chunk of the weights, and its concatenated outputs are the input.
-    With ``avb_batch_statistics`` each sample is augmented with the mean and standard deviation of its batch.
+    With ``avb_batch_statistics`` each sample is augmented with the mean and standard deviation of its batch, or with
+    the mean alone.
     """
 
     def __init__(self, num_weights: int, settings: AVBSettings) -> None:
@@ -101,7 +105,10 @@ class Discriminator(nn.Module):
             )
             inputs = self.chunks * settings.avb_chunk_outputs
         self.judge = MLP(
-            (inputs * (3 if self.batch_statistics else 1),), settings.avb_hidden, 1, settings.avb_activation
+            (inputs * {False: 1, "mean": 2, True: 3}[self.batch_statistics],),
+            settings.avb_hidden,
+            1,
+            settings.avb_activation,
         )
 
     def forward(self, weights: Tensor) -> Tensor:
@@ -109,7 +116,9 @@ class Discriminator(nn.Module):
         if self.chunk_size is not None:
             chunks = F.pad(h, (0, self.padding)).view(-1, self.chunk_size)  # the last one padded with zeros; (n L, R)
             h = self.reduce(chunks).view(len(h), -1)  # (n L, r) -> (n, L r)
-        if self.batch_statistics:
+        if self.batch_statistics == "mean":
+            h = torch.cat([h, h.mean(0).expand_as(h)], dim=1)  # (n, D) -> (n, 2 D)
+        elif self.batch_statistics:
             spread = h.var(0, correction=0).clamp_min(SMALLEST_SCALE**2).sqrt()  # (D,)
             h = torch.cat([h, h.mean(0).expand_as(h), spread.expand_as(h)], dim=1)  # (n, D) -> (n, 3 D)
         return cast(Tensor, self.judge(h)).squeeze(1)  # (n, 1) -> (n,)
@@ -125,7 +134,8 @@ class AVBMatching:
 
     def __init__(self, settings: AVBSettings, context: MatchingContext) -> None:
         self.settings, self.num_weights = settings, context.num_weights
-        self.clip_value, self.clip_norm = context.clip_value, context.clip_norm
+        clip = (context.clip_value, context.clip_norm) if settings.avb_clipped else (None, None)
+        self.clip_value, self.clip_norm = clip
         discriminator = build_seeded(lambda _: Discriminator(context.num_weights, settings), 1, context.generator)
         self.discriminator = discriminator.to(context.device)
         self.parameters = list(self.discriminator.parameters())
@@ -149,7 +159,7 @@ class AVBMatching:
         """Gradients reach q through its samples only: that of f_D's parameters vanishes at the optimum, sm:sec:avb."""
         with torch.no_grad():
             contrast = self._contrast(q, p, generator)
-        together = self.settings.avb_batch_size if self.settings.avb_batch_statistics else 1  # seen by f_D as a batch
+        together = self.settings.avb_batch_size if self.settings.avb_batch_statistics is True else 1  # one batch of f_D
         weights = q.rsample(max(self.settings.prior_samples, together), generator=generator)  # (n, W)
         ratio = self._ratio(weights)  # f_D, or f~_D with adaptive contrast; (n,)
         if contrast is None:
