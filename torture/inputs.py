@@ -1,8 +1,8 @@
 """The fuzzer: damaged copies of real files, each with a command in a process with limits of time and memory."""
 
 import json
-import os
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,9 @@ class Fuzzer:
         if ended.asked and ended.code in (-15, 2) and not ended.hung:
             return Outcome("accepted: still training when asked to stop")
         if (problem := problem_of(ended)) is not None:
-            return Outcome(problem, True, f"{self.last}\n{ended.err[-3000:]}")
+            return Outcome(problem, True, f"{self.last}\n{ended.err[-3000:]}\n{fault_told(ended.err)}")
+        if refused(ended) and "not enough memory" in ended.err:
+            return Outcome("refused: not enough memory")
         if refused(ended):
             return Outcome("refused in one sentence")
         if subject is not None and subject.planted is not None:
@@ -135,7 +137,8 @@ def _timeless(value: Any) -> Any:
     return [_timeless(part) for part in value] if isinstance(value, list) else value
 
 
-def clean(folder: Path) -> None:
-    """Remove what a case left, also what cannot be read."""
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder, exist_ok=True)
+def fault_told(text: str) -> str:
+    """The traceback of which the last line of defence says where it lies."""
+    match = re.search(r"the traceback in (\S+\.txt)", text)
+    path = Path(match[1]) if match else None
+    return path.read_text() if path is not None and path.is_file() else ""

@@ -4,7 +4,7 @@ import re
 
 from torture.processes import CRASHED, Ended
 
-LAST_LINE = ("traceback is in", "unexpected error")
+LAST_LINE = ("an unexpected error (",)
 """Words of the last line of defence: nobody foresaw this."""
 USAGE = re.compile(r"Usage: .*(Error|Missing|Invalid|No such)", re.DOTALL)
 LONGEST = 4000

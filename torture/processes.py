@@ -9,6 +9,7 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -179,6 +180,7 @@ def command(words: Sequence[str], folder: Path, environment: Mapping[str, str] |
         from metareplay.cli.main import main
 
         os.chdir(folder)
+        tempfile.tempdir = str(folder.parent)  # where the last line of defence writes
         os.environ.update({"COLUMNS": "300", "NO_COLOR": "1", "METAREPLAY_OFFLINE": "1", **(environment or {})})
         sys.argv = ["metareplay", *words]
         main()

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all; and where a YAML text is wrong."""
+"""Files that are written completely or not at all."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from metareplay.errors import MetaReplayError
 
@@ -14,9 +14,6 @@ try:
     import fcntl
 except ImportError:  # this system has no such locks
     fcntl = None  # type: ignore[assignment]
-
-if TYPE_CHECKING:
-    from yaml import YAMLError
 
 Content = bytes | str | Iterable[bytes | memoryview]
 
@@ -90,7 +87,7 @@ def _remove_abandoned(path: Path) -> None:
                     os.close(handle)
 
 
-def write_answers(path: Path, content: bytes) -> None:
+def write_answers(path: Path, content: Content) -> None:
     """Write to the file that a user named: into a device or a FIFO, through a link, and else in one step."""
     target = path.resolve() if path.is_symlink() else path
     around = {str(folder) for place in (path.absolute(), target) for folder in place.parents}
@@ -100,7 +97,7 @@ def write_answers(path: Path, content: bytes) -> None:
         return
     try:
         with path.open("wb") as file:
-            file.write(content)
+            file.writelines(_parts(content))
     except OSError as error:
         raise MetaReplayError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -111,12 +108,16 @@ def refuse_special(path: Path) -> None:
         raise MetaReplayError(f"{path} is a link, a device or a FIFO, and is not replaced; name a file")
 
 
+def _parts(content: Content) -> Iterable[bytes | memoryview]:
+    if isinstance(content, str | bytes):
+        return (content.encode() if isinstance(content, str) else content,)
+    return content
+
+
 def _fill(handle: int, content: Content) -> None:
     """Write to a new file, and wait until it is on the disk."""
     with os.fdopen(handle, "wb") as file:
-        if isinstance(content, str | bytes):
-            content = (content.encode() if isinstance(content, str) else content,)
-        file.writelines(content)
+        file.writelines(_parts(content))
         file.flush()
         os.fsync(file.fileno())
 
@@ -148,31 +149,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def read_yaml(text: str) -> Any:
-    """The content of a YAML text; a key that is given twice is an error, as the first would be lost."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                name = self.construct_object(key, deep=True)
-                if isinstance(name, str) and name in seen:
-                    words = f"the key {name!r} is given twice"
-                    raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
-                seen |= {name} if isinstance(name, str) else set()
-            return super().construct_mapping(node, deep)
-
-    loader = Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
-
-
-def yaml_problem(error: "YAMLError") -> str:
-    """What is wrong with a YAML text, and where."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark and problem else str(error)

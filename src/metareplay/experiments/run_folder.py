@@ -9,17 +9,17 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from safetensors.torch import save
 from torch import Tensor
 
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
-from metareplay.files import read_yaml, write_atomically, yaml_problem
+from metareplay.files import write_atomically
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.locks import LOCK, only_writer
 from metareplay.settings import flatten
+from metareplay.texts import read_yaml_file
 
 REQUEST = "request.json"
 """What the process of a run is asked to do, until it has begun."""
@@ -81,7 +81,7 @@ class RunFolder:
     def stored_settings(self) -> dict[str, Any] | None:
         """The settings in ``config.yaml``, as dotted keys; None if there is none."""
         path = self.path / "config.yaml"
-        return flatten(read_yaml(path.read_text(encoding="utf-8")) or {}) if path.is_file() else None
+        return read_settings(path, "") if path.is_file() else None
 
     def refuse_changed_data(self, config: RunConfig) -> None:
         """Refuse data that differ from those the run in this folder started with."""
@@ -102,7 +102,7 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
         stored, results = run.stored_settings(), read_results(folder / RESULTS)
         if stored is None:
             raise DataError("config.yaml is missing")
-    except (OSError, ValueError, yaml.YAMLError, DataError) as error:
+    except (OSError, ValueError, ConfigError, DataError) as error:
         advice = "choose another --out, or remove the folder"
         raise CheckpointError(f"the finished run in {folder} is damaged ({error}); {advice}") from error
     run.refuse_changed_data(config)
@@ -120,31 +120,29 @@ def stored_config(out: Path) -> Path | None:
     )
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path, option: str = "--config ") -> dict[str, Any]:
     """Settings of a YAML file, as dotted keys."""
     try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--config {path} is not a text file; give YAML") from error
+        content = read_yaml_file(path)
     except OSError as error:
-        raise ConfigError(f"--config {path} cannot be read: {error.strerror or error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--config {path} is not valid YAML: {yaml_problem(error)}") from error
+        raise ConfigError(f"{option}{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{option}{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"--config {path} must hold settings like 'training: {{iterations: 500}}'")
-    _refuse_empty(content, path)
+        raise ConfigError(f"{option}{path} must hold settings like 'training: {{iterations: 500}}'")
+    _refuse_empty(content, f"{option}{path}")
     return flatten(content)
 
 
-def _refuse_empty(content: Mapping[Any, Any], path: Path, prefix: str = "") -> None:
+def _refuse_empty(content: Mapping[Any, Any], source: str, prefix: str = "") -> None:
     """Refuse a setting without a value, ``{}``, which would be taken for nothing at all."""
     for key, value in content.items():
         if not isinstance(key, str):
-            raise ConfigError(f"--config {path}: the key {prefix}{key!r} is not text; settings have names")
+            raise ConfigError(f"{source}: the key {prefix}{key!r} is not text; settings have names")
         if isinstance(value, Mapping) and not value and (prefix or key not in GROUPS):
-            raise ConfigError(f"--config {path}: {prefix}{key} is empty ({{}}); give it a value, or remove it")
+            raise ConfigError(f"{source}: {prefix}{key} is empty ({{}}); give it a value, or remove it")
         if isinstance(value, Mapping):
-            _refuse_empty(value, path, f"{prefix}{key}.")
+            _refuse_empty(value, source, f"{prefix}{key}.")
 
 
 def remove_run(folder: Path) -> None:
