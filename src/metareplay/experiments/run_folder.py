@@ -25,8 +25,8 @@ REQUEST = "request.json"
 """What the process of a run is asked to do, until it has begun."""
 RUN_ENTRIES = frozenset(
     "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors "
-    "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json slurm.sh slurm-logs "
-    f"{REQUEST} {LOCK}".split()
+    "uncertainty.safetensors figures signals replayed tensorboard seeds.json summary.json progress.json slurm.sh "
+    f"slurm-logs {REQUEST} {LOCK}".split()
 )
 """Everything that a run writes, except the folders of its seeds."""
 OURS = ("config.yaml", "seeds.json")

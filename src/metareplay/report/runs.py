@@ -41,11 +41,11 @@ class FinishedRun:
         """The arrays for the figure of a toy problem, if the run stored them."""
         if self.computed is not None:
             return self.computed
-        return _read_arrays(self.folder / "predictive.safetensors")
+        return read_arrays(self.folder / "predictive.safetensors")
 
     def uncertainty(self) -> Tensors | None:
         """Binned uncertainties and confidences, if the run stored them."""
-        return _read_arrays(self.folder / "uncertainty.safetensors")
+        return read_arrays(self.folder / "uncertainty.safetensors")
 
     def has_whole_batches(self) -> bool:
         """Whether every task has enough test inputs for one batch of batch-wise task inference; True if unknown."""
@@ -169,7 +169,7 @@ def _read_text(path: Path) -> str | None:
         raise DataError(f"{path} cannot be read ({error}); repeat the run to write it again") from error
 
 
-def _read_arrays(path: Path) -> Tensors | None:
+def read_arrays(path: Path) -> Tensors | None:
     if not path.exists():
         return None
     try:
