@@ -18,6 +18,7 @@ from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.labels import chance, label_figures
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.references import train_references
+from metareplay.experiments.replayed import REPLAYED, replayed_inputs
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
 from metareplay.experiments.scoring import answered, assessed, peak_memory_mib, results_of, uncertainty_tensors
@@ -140,6 +141,7 @@ class Run:
             trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
         self._warn(stage, self.learner.finish_task(task.train))
+        self.folder.write_tensors(f"{REPLAYED}/task-{stage.number:03d}.safetensors", replayed_inputs(self.learner))
 
     def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""
