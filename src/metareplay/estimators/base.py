@@ -252,10 +252,13 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder (safetensors and JSON)."""
-        extractor, scaling, inputs = self.extractor, self.scaling.tensors, dict(self.inputs)
-        if extractor is not None:
-            scaling, inputs = {**scaling, **extractor.tensors()}, {**inputs, FACTS: extractor.facts()}
-        save_model(Path(folder), self._trained(), self.tasks, scaling, inputs)
+        save_model(Path(folder), self._trained(), self.tasks, *self.stored_inputs())
+
+    def stored_inputs(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+        """Scaling and encoding of inputs as they are stored, with those of a backbone."""
+        if self.extractor is None:
+            return self.scaling.tensors, dict(self.inputs)
+        return {**self.scaling.tensors, **self.extractor.tensors()}, {**self.inputs, FACTS: self.extractor.facts()}
 
     @classmethod
     def load(

@@ -18,10 +18,12 @@ from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import Results
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.experiments.run_folder import REQUEST, RunFolder, finished_results
+from metareplay.faults import fault_of
 from metareplay.files import write_atomically
 from metareplay.learner.config import build_config
 from metareplay.permissions import permit
 from metareplay.settings import Settings, flatten
+from metareplay.texts import read_json_file
 from metareplay.training.progress import Observer
 
 SEEDS = "seeds.json"
@@ -70,9 +72,9 @@ def earlier_seeds(folder: Path) -> range | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text())
+        content = read_json_file(path)
         first, count = int(content["first"]), int(content["count"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise ConfigError(f"{path} is damaged; give --seeds again to continue") from error
     return range(first, first + count)
 
@@ -207,9 +209,9 @@ def _status(plan: Plan, running: bool, failed: bool) -> SeedStatus:
         return SeedStatus(seed, 0, 1.0, "finished")
     task, share = 0, 0.0
     try:
-        facts = json.loads((plan.folder / "progress.json").read_text())
+        facts = read_json_file(plan.folder / "progress.json")
         task, share = facts["task"], facts["share"]
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     return SeedStatus(seed, task, share, "failed" if failed else "running" if running else "waiting")
 
@@ -219,7 +221,7 @@ def _child(folder: Path) -> None:
     path = folder / REQUEST
     if not path.is_file() and (folder / "results.json").is_file():
         return  # a job that is repeated after it has finished
-    request = Request.model_validate_json(path.read_text())
+    request = Request.model_validate(read_json_file(path))
     if not request.repeatable:
         path.unlink()
     asked, plan = should_end(), request.plan(folder)
@@ -261,3 +263,7 @@ if __name__ == "__main__":
     except MetaReplayError as problem:
         print(problem, file=sys.stderr)
         sys.exit(2)
+    except Exception as error:
+        fault = fault_of(error)
+        print(fault.sentence, file=sys.stderr)
+        sys.exit(fault.code)

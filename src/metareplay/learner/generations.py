@@ -24,6 +24,7 @@ from metareplay.learner.history import HISTORY, HistoryEntry, history_text, read
 from metareplay.learner.model_card import MADE_HERE, model_card
 from metareplay.learner.model_file import FORMAT, ModelFile, pack, read_facts, read_model_file
 from metareplay.locks import only_writer
+from metareplay.texts import read_json_file
 
 MODEL, CONFIG, CARD, VERSIONS, WORK = "model.safetensors", "config.json", "README.md", "versions", ".work"
 FILES = (MODEL, CONFIG, CARD, HISTORY)
@@ -79,7 +80,7 @@ def write_generation(
             (folder / CONFIG).unlink()  # it would seem to contradict the model for a moment
         files[folder / MODEL] = packed.with_facts(facts)  # once this file is in its place, it is the model
     files[folder / CONFIG] = json.dumps(facts, indent=1, sort_keys=True) + "\n"
-    if not _has(folder / CARD) or MADE_HERE in (folder / CARD).read_text(encoding="utf-8", errors="replace"):
+    if not _has(folder / CARD) or _is_made_here(folder / CARD):
         files[folder / CARD] = model_card(facts, entries)
     write_together(files)
     return number
@@ -172,6 +173,11 @@ def _same(first: Any, second: Any) -> bool:
     return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
+def _is_made_here(card: Path) -> bool:
+    """Whether a card was written by this package; one of the user's own is left as it is, whatever it is."""
+    return card.is_file() and MADE_HERE in card.read_text(encoding="utf-8", errors="replace")
+
+
 def _has(path: Path) -> bool:
     return os.path.lexists(path)
 
@@ -193,8 +199,8 @@ def _facts_or_none(path: Path) -> dict[str, Any] | None:
 def _read_config(folder: Path) -> dict[str, Any] | None:
     """The content of ``config.json``; None if it cannot be read."""
     try:
-        content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json_file(folder / CONFIG)
+    except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
 

@@ -122,6 +122,8 @@ def find_model(folder: Path) -> Path:
     advice = "pass the folder that save() or a run wrote"
     if first is not None:
         advice = f"it holds runs of several seeds, so pass the folder of one, e.g. {first}"
+    elif (folder / "new.json").is_file():
+        raise CheckpointError(f"{folder} is a new model without tasks; add one with: metareplay add-task {folder} DATA")
     elif (folder / "config.yaml").is_file():
         advice = "the run in it has not finished its first task; continue it with --resume"
     raise CheckpointError(f"{folder} does not contain a model: {MODEL} is missing; {advice}")
@@ -151,6 +153,12 @@ def _build(
         raise CheckpointError(
             f"the model in {folder} is damaged: it names {len(tasks)} tasks, but has outputs for {len(facts['heads'])}"
         )
+    for task, (start, stop) in zip(tasks, facts["heads"], strict=True):
+        if task.classes and len(task.classes) != stop - start:
+            raise CheckpointError(
+                f"the model in {folder} is damaged: its task {task.name!r} names {len(task.classes)} classes, but has "
+                f"{stop - start} outputs"
+            )
     learner = ContinualLearner(
         config,
         facts["problem"],

@@ -12,7 +12,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from metareplay.errors import CheckpointError
-from metareplay.files import write_atomically
+from metareplay.files import refuse_waiting, write_atomically
+from metareplay.texts import read_json
 
 FORMAT = "metareplay-checkpoint-1"
 KEPT = 2
@@ -36,6 +37,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
 def read_tensors(path: Path) -> Checkpoint:
     """Read what ``write_tensors`` wrote; a truncated, damaged or foreign file is refused."""
     try:
+        refuse_waiting(path)
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             # copies are aligned in memory as new tensors are: vectorised sums depend on it, to the last bit
@@ -51,7 +53,13 @@ def read_tensors(path: Path) -> Checkpoint:
     text = header.get("facts", "")
     if header.get("checksum") != str(zlib.crc32(text.encode(), tensors_checksum(tensors))):
         raise CheckpointError(f"{path} is damaged: its checksum does not match")
-    return Checkpoint(tensors, json.loads(text))
+    try:
+        facts = read_json(text)
+        if not isinstance(facts, dict):
+            raise ValueError("they are no object")
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: its facts cannot be read ({error})") from error
+    return Checkpoint(tensors, facts)
 
 
 def tensors_checksum(tensors: Mapping[str, Tensor]) -> int:

@@ -13,10 +13,11 @@ from metareplay.errors import ConfigError, DataError
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import Results
 from metareplay.experiments.tuning.space import Range, Values
-from metareplay.files import read_yaml, write_atomically
+from metareplay.files import write_atomically
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.permissions import permit
 from metareplay.settings import Settings, flatten
+from metareplay.texts import read_yaml_file
 
 FILE = "study.yaml"
 TASKS = "tasks.safetensors"
@@ -104,10 +105,10 @@ class Definition(Settings):
     def read(cls, folder: Path) -> "Definition":
         """From a study's folder."""
         try:
-            return cls.model_validate(read_yaml((folder / FILE).read_text(encoding="utf-8")))
+            return cls.model_validate(read_yaml_file(folder / FILE))
         except OSError as error:
             raise ConfigError(f"{folder} holds no study ({FILE} is missing); start one with metareplay tune") from error
-        except (ValueError, yaml.YAMLError, ValidationError) as error:
+        except (ValueError, ValidationError) as error:
             raise DataError(f"{folder / FILE} is damaged; choose another --out, or remove the folder") from error
 
 

@@ -8,13 +8,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError
 
 from metareplay.errors import ConfigError
-from metareplay.files import read_yaml, yaml_problem
 from metareplay.learner.config import RunConfig, as_number, build_config
 from metareplay.settings import Settings, flatten
+from metareplay.texts import read_yaml, read_yaml_file
 
 IN_PACKAGE = ("paper", "small")
 PUBLISHED = ("regression-1d", "modes-2d", "split-mnist", "permuted-mnist-*", "split-cifar-10")
@@ -74,7 +73,7 @@ def space_for(config: RunConfig, name: str | None = None) -> tuple[dict[str, Val
     text = (resources.files("metareplay.experiments.tuning") / "spaces" / f"{name}.yaml").read_text()
     known = set(flatten(config.model_dump())) - set(config.without_any_effect())
     space: dict[str, Values | Range] = {}
-    for row in yaml.safe_load(text):
+    for row in read_yaml(text):
         fits = _matches(config.benchmark, row.get("benchmarks")) and _matches(config.method, row.get("methods"))
         if fits and row["setting"] in known:
             key = row["setting"]
@@ -88,11 +87,11 @@ def space_for(config: RunConfig, name: str | None = None) -> tuple[dict[str, Val
 def read_space(path: Path, config: RunConfig) -> dict[str, Values | Range]:
     """A user's space, such as ``training.learning_rate: {low: 1e-4, high: 1e-2, log: true}``."""
     try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--space {path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--space {path} is not valid YAML: {yaml_problem(error)}") from error
+        content = read_yaml_file(path)
+    except OSError as error:
+        raise ConfigError(f"--space {path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigError(f"--space {path} is not valid YAML: {error}") from error
     if not isinstance(content, dict) or not content:
         raise ConfigError(f"--space {path} must name settings; for each, {FORM}")
     space: dict[str, Values | Range] = {}
