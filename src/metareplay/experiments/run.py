@@ -33,6 +33,7 @@ from metareplay.locks import only_writer
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
+from metareplay.training.together import Together, refuse_whole_batches
 from metareplay.training.watch import Notice
 
 
@@ -53,11 +54,16 @@ class Run:
     """Executes a plan in its folder."""
 
     def __init__(
-        self, plan: Plan, *, observer: Observer | None = None, should_stop: Callable[[], bool] = lambda: False
+        self,
+        plan: Plan,
+        *,
+        observer: Observer | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        together: Together | None = None,
     ) -> None:
         torch.set_num_threads(plan.config.threads)
         self.plan, self.config, self.benchmark, self.folder = plan, plan.config, plan.benchmark, RunFolder(plan.folder)
-        self.observer, self.should_stop = observer or NullObserver(), should_stop
+        self.observer, self.should_stop, self.together = observer or NullObserver(), should_stop, together
         self.learner = new_learner(plan.config, self.benchmark)
         self.evaluator = Evaluator(
             self.learner.predictor,
@@ -157,6 +163,9 @@ class Run:
 
     def _train(self, trainer: TaskTrainer, stage: Stage) -> None:
         """Take all remaining steps of a task, with regular checkpoints."""
+        if self.together is not None:
+            refuse_whole_batches(self.learner.model, local=trainer.objective.local_reparametrisation)
+            trainer.together = self.together
         self.observer.stage_begins(stage, trainer.iteration, trainer.iterations)
         began = time.perf_counter()
         with self.folder.metrics.open("a") as metrics:
