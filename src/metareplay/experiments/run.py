@@ -123,6 +123,8 @@ class Run:
                 f"{self.config.method} on {self.benchmark.name} (scenario {scenario}), seed {self.config.seed}"
             )
             return None
+        if not self.checkpoints.problems:  # else older ones are needed
+            self.checkpoints.drop_old()
         self.state = RunState.of(checkpoint.facts)
         self.learner.restore(checkpoint.facts, checkpoint.tensors)
         self.folder.keep_metrics(checkpoint.facts["metrics_bytes"])
