@@ -8,15 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from metareplay.benchmarks.base import Problem
 from metareplay.errors import DataError
+from metareplay.experiments.continual_record import FROZEN, ContinualFigures
 
 SCHEMA = 1
 FILE = "results.json"
 
 
 class _Record(BaseModel):
-    """A part of the results: frozen; fields that later versions may add are ignored."""
+    """A part of the results."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = FROZEN
 
 
 class SquaredErrors(_Record):
@@ -224,6 +225,7 @@ class Results(_Record):
     task_probabilities: TaskProbabilities | None = None
     unknown: UnknownInputs | None = None
     statistics: StatisticsFigures | None = None
+    continual: ContinualFigures | None = None
     labels: LabelFigures | None = None
     chance: Chance | None = None
     references: References | None = None
