@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo browser test test-slow bench reference lint format clean
+.PHONY: help install demo browser test test-slow torture bench reference lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +32,9 @@ test: lint  ## Lint, check the types and run the tests
 test-slow: $(VENV)/.installed-test  ## Run only the tests marked slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
+torture: $(VENV)/.installed-test  ## Kill, fill the disk, damage inputs: TORTURE="--minutes 10 --seed 1" and more (docs/reliability.md)
+	OMP_NUM_THREADS=1 $(BIN)/python -m torture $(TORTURE)
+
 bench: $(VENV)/.installed  ## Measure speed and memory, into docs/performance.md
 	$(BIN)/python -m benchmarks $(PARTS)
 
@@ -41,7 +44,7 @@ reference: $(VENV)/.installed  ## Write docs/reference.md from the parts
 lint: $(VENV)/.installed-test  ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src
+	$(BIN)/mypy src torture
 
 format: $(VENV)/.installed-test  ## Repair style and format where that can be done by machine
 	$(BIN)/ruff check --fix .

@@ -1,143 +1,192 @@
-"""How honest answers are on small data sets of one's own: ``python -m benchmarks.own_data [--iterations 300]``.
+"""How good, fast and honest answers are on small data sets of one's own, beside other ways to learn them.
 
-Default settings, every stream of ``benchmarks.data_sets``; the test rows are chosen before. Figures are over all test
-rows of all seeds together: a seed also chooses other test rows.
+python -m benchmarks.own_data [--group fresh] [--ways default,joint,...] [--seeds 3] [--out FOLDER] [STREAM ...]
+
+Learns every stream in every way with every seed and writes one file for each; what has been written is not done again,
+so it can be interrupted. Then it prints the tables of what there is (``--print``: only that). A seed also chooses other
+test rows; figures are over all test rows of all seeds together. Seconds are processor time.
 """
 
 import argparse
-import sys
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
 
-from benchmarks.data_sets import Array, Stream, names, stream
-from metareplay.estimators import ContinualClassifier, ContinualRegressor
-from metareplay.evaluation.strangers import auroc
+import benchmarks.fresh_sets
+import benchmarks.image_sets  # noqa: F401 (registers its streams)
+from benchmarks.data_sets import Group, Kind, names, stream
+from benchmarks.own_ways import WAYS, Record
+from metareplay.errors import MetaReplayError
 from metareplay.evaluation.uncertainty import calibration_error, reliability
+from metareplay.files import write_atomically
 
+STRANGERS = ("noise", "mixed", "far")
 CLASSES = (
-    "stream", "rows", "given", "label, inferred", "right task", "ECE given", "ECE inferred", "ECE of a perfect model",
-    "AUROC noise, far", "confidence there", "s/task",
+    "stream", "rows", "given", "inferred", "right task", "ECE given", "ECE inferred", "of a perfect model",
+    "AUROC noise, mixed, far", "isolation forest", "s/task",
 )  # fmt: skip
-TARGETS = ("stream", "rows", "R² given", "R² inferred", "right task", "covered given", "covered inferred", "s/task")
+OTHERS = (
+    "stream", "default: given / inferred", "joint: linear, forest", "`partial_fit`", "`exp-replay`",
+    "before: given / inferred", "right task", "ECE", "AUROC", "s/task",
+)  # fmt: skip
+TARGETS = (
+    "stream", "rows", "R² given / inferred", "joint: ridge, forest", "right task", "95 % cover: given", "inferred",
+    "AUROC noise, mixed, far", "isolation forest", "s/task", "`partial_fit`",
+    "before: R² given / inferred", "cover given", "s/task",
+)  # fmt: skip
 
 
-@dataclass
-class Collected:
-    """One value for each test row, by name, over all seeds."""
-
-    rows: int = 0
-    values: dict[str, list[Array]] = field(default_factory=dict)
-
-    def add(self, **values: Any) -> None:
-        """Append the values of some test rows."""
-        for name, of_rows in values.items():
-            self.values.setdefault(name, []).append(np.atleast_1d(np.asarray(of_rows)))
-
-    def all(self, name: str) -> Array:
-        """The values of all test rows."""
-        return np.concatenate(self.values[name])
-
-    def mean(self, name: str) -> float:
-        """Their mean."""
-        return float(self.all(name).astype(float).mean())
-
-    def ece(self, name: str) -> float:
-        """Expected calibration error in percent of confidence NAME and correctness NAME_right."""
-        confidence = torch.tensor(self.all(name), dtype=torch.float64)
-        return calibration_error(reliability(confidence, torch.tensor(self.all(f"{name}_right"))))
-
-    def least_ece(self, name: str) -> float:
-        """What a model with these confidences would show by chance alone, if they were perfectly calibrated."""
-        random, confidence = np.random.default_rng(0), torch.tensor(self.all(name))
-        draws = (torch.tensor(random.random(len(confidence))) < confidence for _ in range(100))
-        errors = [calibration_error(reliability(confidence, drawn)) for drawn in draws]
-        return float(np.mean(errors))
+def ece(found: Record, name: str) -> float:
+    """Expected calibration error in percent of confidence NAME and correctness ``NAME right``."""
+    confidence = torch.tensor(found[name], dtype=torch.float64)
+    return calibration_error(reliability(confidence, torch.tensor(found[f"{name} right"]).bool()))
 
 
-def learned(
-    data: Stream, seed: int, settings: dict[str, Any]
-) -> tuple[ContinualClassifier | ContinualRegressor, float]:
-    """A model of all months, and the seconds per month."""
-    kind = ContinualClassifier if data.kind == "classification" else ContinualRegressor
-    model, began = kind(seed=seed, settings=settings), time.process_time()
-    for index, month in enumerate(data.months):
-        model.learn_task(month.train.x, month.train.y, name=str(index))
-    return model, (time.process_time() - began) / len(data.months)
+def least_ece(found: Record, name: str) -> tuple[float, float]:
+    """What perfectly calibrated confidences like these would show by chance: the mean, and what 1 in 20 exceeds."""
+    random, confidence = np.random.default_rng(0), torch.tensor(found[name], dtype=torch.float64)
+    draws = (torch.tensor(random.random(len(confidence))) < confidence for _ in range(200))
+    errors = [calibration_error(reliability(confidence, drawn)) for drawn in draws]
+    return float(np.mean(errors)), float(np.quantile(errors, 0.95))
 
 
-def strange(x: Array, seed: int) -> tuple[Array, Array]:
-    """Rows of noise with each column's spread, and rows that are ten times as far out as the data."""
-    random, centre, scale = np.random.default_rng(seed), x.mean(0), x.std(0)
-    noise = centre + 3 * scale * random.normal(size=x.shape)
-    return noise.astype(np.float32), (centre + 10 * (x - centre)).astype(np.float32)
+def r2(found: Record, y: Sequence[float], name: str) -> str:
+    """The share of the targets' variance that is explained."""
+    if name not in found:
+        return "–"
+    target, answers = np.array(y), np.array(found[name])
+    return f"{1 - np.mean((answers - target) ** 2) / target.var():.2f}"
 
 
-def collect(name: str, seeds: Sequence[int], settings: dict[str, Any]) -> Collected:
-    """Learn a stream with each seed, and ask for its test rows."""
-    found = Collected()
-    for seed in seeds:
-        data = stream(name, seed)
-        model, seconds = learned(data, seed, settings)
-        found.rows = data.rows
-        found.add(seconds=seconds)
-        for index, (_, test) in enumerate(data.months):
-            given, answer = model.predict_full(test.x, str(index)), model.predict_full(test.x)
-            found.add(right_task=np.array(answer.task) == str(index), y=test.y)
-            for label, each in (("given", given), ("inferred", answer)):
-                if isinstance(model, ContinualClassifier):
-                    found.add(**{label: each.probabilities.max(1), f"{label}_right": each.labels == test.y})
-                else:
-                    found.add(**{label: each.mean, f"{label}_inside": (each.lower <= test.y) & (test.y <= each.upper)})
-        if isinstance(model, ContinualClassifier):
-            _add_strangers(found, model, np.concatenate([month.test.x for month in data.months]), seed)
+def percent(found: Record, name: str) -> str:
+    """A mean of yes and no."""
+    return f"{100 * np.mean(found[name]):.1f}" if name in found else "–"
+
+
+def covered(found: Record, name: str) -> str:
+    """A share with the standard error that as many rows leave."""
+    share, count = float(np.mean(found[name])), len(found[name])
+    return f"{100 * share:.1f} ± {100 * (share * (1 - share) / count) ** 0.5:.1f}"
+
+
+def unknown(found: Record) -> str:
+    """AUROC by kind of stranger."""
+    return ", ".join(f"{np.mean(found['auroc'][name]):.2f}" for name in STRANGERS) if "auroc" in found else "–"
+
+
+def together(records: Sequence[Record]) -> Record:
+    """One record of all seeds: lists joined, figures as lists."""
+    found: Record = {}
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, dict):
+                of_kinds = found.setdefault(name, {})
+                for key, single in value.items():
+                    of_kinds.setdefault(key, []).append(single)
+            else:
+                found.setdefault(name, []).extend(value if isinstance(value, list) else [value])
     return found
 
 
-def _add_strangers(found: Collected, model: ContinualClassifier, x: Array, seed: int) -> None:
-    known = torch.tensor(model.predict_full(x).total)
-    for label, rows in zip(("noise", "far"), strange(x, seed), strict=True):
-        answer = model.predict_full(rows)
-        found.add(
-            **{label: auroc(known, torch.tensor(answer.total)), f"{label}_confidence": answer.probabilities.max(1)}
-        )
+def class_row(name: str, ways: dict[str, Record]) -> list[str]:
+    """A row of the first table."""
+    found = ways["default"]
+    shares = [percent(found, key) for key in ("given right", "inferred right", "right task")]
+    mean, most = least_ece(found, "inferred")
+    errors = [f"{ece(found, key):.1f}" for key in ("given", "inferred")]
+    forest = unknown(ways.get("joint", {}))
+    return [*shares, *errors, f"{mean:.1f} (to {most:.1f})", unknown(found), forest, _seconds(found)]
 
 
-def row(name: str, kind: str, found: Collected) -> list[str]:
-    """A row of the table."""
-    percent = {key: f"{100 * found.mean(key):.1f}" for key in found.values if key not in ("y", "seconds")}
-    head, seconds = [name, str(found.rows)], f"{found.mean('seconds'):.1f}"
-    if kind == "classification":
-        calibration = [f"{found.ece(key):.1f}" for key in ("given", "inferred")]
-        strangers = [f"{found.mean('noise'):.2f}, {found.mean('far'):.2f}"]
-        confidence = [f"{found.mean('noise_confidence'):.2f}, {found.mean('far_confidence'):.2f}"]
-        shares = [percent[key] for key in ("given_right", "inferred_right", "right_task")]
-        return [*head, *shares, *calibration, f"{found.least_ece('inferred'):.1f}", *strangers, *confidence, seconds]
-    y = found.all("y")
-    r2 = [f"{1 - np.mean((found.all(key) - y) ** 2) / y.var():.2f}" for key in ("given", "inferred")]
-    return [*head, *r2, *(percent[key] for key in ("right_task", "given_inside", "inferred_inside")), seconds]
+def other_row(name: str, ways: dict[str, Record]) -> list[str]:
+    """A row of the second table."""
+
+    def pair(way: str) -> str:
+        found = ways.get(way, {})
+        return f"{percent(found, 'given right')} / {percent(found, 'inferred right')}"
+
+    joint, old = ways.get("joint", {}), ways.get("before", {})
+    both = f"{percent(joint, 'linear right')}, {percent(joint, 'forest right')}"
+    error = f"{ece(old, 'inferred'):.1f}" if "inferred" in old else "–"
+    cells = [pair("default"), both, percent(ways.get("partial_fit", {}), "sgd right"), pair("exp-replay")]
+    return [*cells, pair("before"), percent(old, "right task"), error, unknown(old), _seconds(old)]
+
+
+def target_row(name: str, ways: dict[str, Record]) -> list[str]:
+    """A row of the table of regressions."""
+    found, joint, old = ways["default"], ways.get("joint", {}), ways.get("before", {})
+    y = found["y"]
+    cells = [
+        f"{r2(found, y, 'given')} / {r2(found, y, 'inferred')}",
+        f"{r2(joint, y, 'linear')}, {r2(joint, y, 'forest')}",
+    ]
+    cells += [percent(found, "right task"), covered(found, "given inside"), covered(found, "inferred inside")]
+    cells += [unknown(found), unknown(joint), _seconds(found), r2(ways.get("partial_fit", {}), y, "sgd")]
+    return [*cells, f"{r2(old, y, 'given')} / {r2(old, y, 'inferred')}", percent(old, "given inside"), _seconds(old)]
+
+
+TABLES: Sequence[tuple[Kind, Sequence[str], Callable[[str, dict[str, Record]], list[str]]]] = (
+    ("classification", CLASSES, class_row),
+    ("classification", OTHERS, other_row),
+    ("regression", TARGETS, target_row),
+)
+
+
+def _seconds(found: Record) -> str:
+    return f"{np.mean(found['seconds']):.1f}" if "seconds" in found else "–"
+
+
+def print_tables(folder: Path, chosen: Sequence[str], group: Group) -> None:
+    """Of what the folder holds."""
+    for kind, columns, row in TABLES:
+        lines = []
+        for name in (name for name in names(kind, group) if name in chosen):
+            ways = {way: found for way in WAYS if (found := _read(folder, way, name))}
+            if "default" in ways:
+                head = [name] if columns is OTHERS else [name, f"{stream(name).rows:,}"]
+                lines.append([*head, *row(name, ways)])
+        for cells in (columns, ["---"] * len(columns), *lines) if lines else ():
+            print(f"| {' | '.join(cells)} |")
+        print()
+
+
+def _read(folder: Path, way: str, name: str) -> Record:
+    files = sorted(folder.glob(f"{way}/{_slug(name)}.*.json"))
+    return together([json.loads(file.read_text()) for file in files])
+
+
+def _slug(name: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
 def main() -> None:
-    """Measure, and print both tables."""
-    parser = argparse.ArgumentParser()
+    """Measure what is missing, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("streams", nargs="*", metavar="STREAM")
+    parser.add_argument("--group", choices=get_args(Group), default="fresh")
+    parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--iterations", type=int, help="instead of the default")
+    parser.add_argument("--out", type=Path, default=Path("runs/own-data"))
+    parser.add_argument("--print", action="store_true", help="measure nothing")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    settings = {} if asked.iterations is None else {"training.iterations": asked.iterations}
-    for kind, columns in (("classification", CLASSES), ("regression", TARGETS)):
-        chosen = [name for name in names(kind) if not asked.streams or name in asked.streams]
-        for cells in (columns, ["---"] * len(columns)) if chosen else ():
-            print(f"| {' | '.join(cells)} |", flush=True)
-        for name in chosen:
-            print(f"| {' | '.join(row(name, kind, collect(name, range(asked.seeds), settings)))} |", flush=True)
-        print(file=sys.stdout)
+    chosen = asked.streams or names(group=asked.group)
+    todo = [(way, name, seed) for way in asked.ways.split(",") for name in chosen for seed in range(asked.seeds)]
+    for way, name, seed in () if asked.print else todo:
+        file = asked.out / way / f"{_slug(name)}.{seed}.json"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                found = WAYS[way](stream(name, seed), seed)
+            except MetaReplayError as error:
+                found = {"refused": str(error)}
+            write_atomically(file, json.dumps(found))
+            print(f"{way}: {name}, seed {seed}", flush=True)
+    print_tables(asked.out, chosen, asked.group)
 
 
 if __name__ == "__main__":

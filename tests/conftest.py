@@ -1,8 +1,10 @@
-"""What every test shares: one thread, no display, a cache of its own, seeded random numbers."""
+"""What every test shares: one thread, no display, a cache of its own, seeded random numbers; what keeps them quick."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 os.environ["MPLBACKEND"] = "Agg"  # before anything imports matplotlib
 
@@ -10,6 +12,74 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+# test modules, with their rewritten assertions, are compiled once, not by every worker of every run
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+LONG = 15.0
+"""Seconds of processor time from which on a test is named at the end: it should be shorter, or marked slow."""
+BEGUN = pytest.StashKey[float]()
+
+
+def processor_seconds() -> float:
+    """Of this process and of those that it has started and waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    item.stash[BEGUN] = processor_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "teardown":  # the time of fixtures that were made for it is included
+        report.user_properties.append(("processor_seconds", processor_seconds() - item.stash[BEGUN]))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """List the tests that took long; machines differ, so that they do not fail."""
+    spent = [
+        (seconds, report.nodeid)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, seconds in getattr(report, "user_properties", ())
+        if name == "processor_seconds" and seconds > LONG
+    ]
+    if spent and "not slow" in config.option.markexpr:
+        terminalreporter.section(f"more than {LONG:.0f} s of processor time: shorten them, or mark them slow")
+        for seconds, name in sorted(spent, reverse=True):
+            terminalreporter.write_line(f"{seconds:6.1f} s  {name}")
+
+
+def representative_methods() -> set[str]:
+    """Methods that bring a part which none before them has: every part is there at least once."""
+    from metareplay.learner.methods import METHODS
+
+    known: set[tuple[str, str]] = set()
+    chosen = set()
+    for name, method in METHODS.items():
+        parts = {(kind, part.name) for kind, part in method.parts().items()}
+        if not parts <= known:
+            chosen.add(name)
+        known |= parts
+    return chosen
+
+
+@pytest.hookimpl(tryfirst=True)  # before slow tests are left out
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Of tests marked `representative`, those of the other methods are slow."""
+    marked = [item for item in items if item.get_closest_marker("representative")]
+    quick = representative_methods() if marked else set()
+    for item in marked:
+        if item.callspec.params["method"] not in quick:  # type: ignore[attr-defined]
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,6 +104,14 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 def seeded_torch() -> None:
     """PyTorch initialises its modules from the global generator: the same in every order of the tests."""
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def small_maps() -> Iterator[None]:
+    """The maps of the plane, which take half of a tiny run's time, have few points; in this process only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("metareplay.experiments.curves.FINEST", 21)
+        yield
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from metareplay.living.changes import new_model
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {
@@ -38,7 +40,11 @@ def month(path: Path, centre: float) -> None:
     path.write_text("\n".join(["place,size,sold", *rows]) + "\n")
 
 
-def test_the_monthly_table_is_learned_behind_a_gate(tmp_path: Path) -> None:
+@pytest.mark.parametrize("begun", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["begun", "from nothing"])
+def test_the_monthly_table_is_learned_behind_a_gate(begun: bool, tmp_path: Path) -> None:
+    """In a model that is there already, which learns in fewer steps, or in one that the example begins itself."""
+    if begun:
+        new_model(tmp_path / "shop", network="mlp-8", settings={"training.iterations": 60, "inference.samples": 5})
     months = [tmp_path / "january.csv", tmp_path / "february.csv"]
     for path, centre in zip(months, (0.0, 6.0), strict=True):
         month(path, centre)

@@ -1,5 +1,6 @@
 """Where answers go: devices, FIFOs and links are written through or refused, never replaced."""
 
+import fcntl
 import os
 import stat
 import threading
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from metareplay.errors import MetaReplayError
-from metareplay.files import refuse_special, write_answers
+from metareplay.files import refuse_special, write_answers, write_atomically
 
 
 def test_a_link_is_written_through(tmp_path: Path) -> None:
@@ -54,3 +55,33 @@ def test_what_is_not_replaced(kind: str, tmp_path: Path) -> None:
         refuse_special(path)
     refuse_special(tmp_path)
     refuse_special(tmp_path / "new.html")
+
+
+def test_temporary_files_of_killed_writers_are_removed_and_those_of_others_kept(tmp_path: Path) -> None:
+    abandoned, other, mine = (tmp_path / f".page.{name}.tmp" for name in ("abcd_123", "working1", "notes"))
+    for path in (abandoned, other, mine):
+        path.write_text("a part")
+    with other.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write_atomically(tmp_path / "page", "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted((other.name, mine.name, "page"))
+    assert (tmp_path / "page").read_text() == "whole"
+
+
+def test_many_writers_of_one_file_never_remove_each_other(tmp_path: Path) -> None:
+    problems: list[Exception] = []
+
+    def write(text: str) -> None:
+        for _ in range(40):
+            try:
+                write_atomically(tmp_path / "page", text * 1000)
+            except MetaReplayError as error:
+                problems.append(error)
+
+    threads = [threading.Thread(target=write, args=(letter,)) for letter in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]

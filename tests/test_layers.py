@@ -12,9 +12,11 @@ PACKAGE = Path(__file__).parents[1] / "src" / "metareplay"
 # Folders and single files from the first layer to the last. A file imports only from layers above its own.
 LAYERS = (
     ("errors",),
+    ("limits", "version"),
     (
         "arrays",
         "devices",
+        "faults",
         "files",
         "heap",
         "locks",
@@ -25,7 +27,7 @@ LAYERS = (
         "seeding",
         "settings",
         "terminal",
-        "version",
+        "texts",
     ),
     ("parts",),
     ("data",),
@@ -190,6 +192,20 @@ def test_imports_have_no_cycles() -> None:
 def test_nothing_is_unpickled_or_evaluated() -> None:
     uses = {name: forbidden_uses(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
     assert not {name: used for name, used in uses.items() if used}
+
+
+def test_yaml_and_json_are_read_in_one_place() -> None:
+    readers = {"json.load", "json.loads", "yaml.safe_load", "yaml.load"}
+
+    def uses(path: Path) -> set[str]:
+        calls = [node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        return {
+            ast.unparse(call)
+            for call in calls
+            if ast.unparse(call) in readers or (isinstance(call, ast.Attribute) and call.attr == "model_validate_json")
+        }
+
+    assert {name for name, path in MODULES.items() if uses(path)} == {"texts"}
 
 
 def test_init_files_only_reexport() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
+from metareplay.optimisers import LBFGS, adam, clip_gradients, optimiser_tensors, restore_optimiser
 
 
 def parameters(count: int = 2) -> list[nn.Parameter]:
@@ -32,6 +32,28 @@ def test_a_restored_optimiser_goes_on_exactly() -> None:
         step(optimiser, owned, factor)
         step(other, copies, factor)
     assert all(torch.equal(a, b) for a, b in zip(owned, copies, strict=True))
+
+
+def test_without_the_compiler_steps_are_pytorchs_own() -> None:
+    """That it is not imported: test_determinism.py, in a process of its own."""
+    owned, copies = parameters(), parameters()
+    ours, theirs = adam(owned, 0.1), torch.optim.Adam(copies, lr=0.1, fused=True)
+    for factor in (1.0, -2.0, 0.5):
+        step(ours, owned, factor)
+        step(theirs, copies, factor)
+        assert all(torch.equal(a, b) for a, b in zip(owned, copies, strict=True))
+    ours.zero_grad()
+    assert all(parameter.grad is None for parameter in owned)
+    for parameter, optimiser in ((owned[0], LBFGS([owned[0]])), (copies[0], torch.optim.LBFGS([copies[0]]))):
+
+        def loss(parameter: nn.Parameter = parameter, optimiser: torch.optim.Optimizer = optimiser) -> float:
+            optimiser.zero_grad()
+            value = (parameter - 3).pow(4).sum()
+            value.backward()
+            return float(value.detach())
+
+        optimiser.step(loss)
+    assert torch.equal(owned[0], copies[0])
 
 
 @pytest.mark.parametrize(

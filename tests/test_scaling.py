@@ -11,7 +11,7 @@ def table(rng: torch.Generator, rows: int = 200) -> torch.Tensor:
 
 
 def test_columns_of_a_table_get_mean_zero_and_scale_one(rng: torch.Generator) -> None:
-    x = table(rng) * torch.tensor([1.0, 0.05, 1.0])  # scales within a factor of ten of their mean
+    x = table(rng) * torch.tensor([1.0, 100.0, 0.001])  # each column has its own unit
     scaled = Scaling.of(x, torch.zeros(200), regression=False).x(x)
     torch.testing.assert_close(scaled.mean(0), torch.zeros(3), rtol=0, atol=1e-4)
     torch.testing.assert_close(scaled.std(0, correction=0), torch.ones(3), rtol=1e-4, atol=0)
@@ -24,13 +24,44 @@ def test_later_data_use_the_scaling_of_the_first(rng: torch.Generator) -> None:
     assert scaling.x(x + 100).mean() > scaling.x(x).mean()
 
 
-def test_a_column_that_hardly_varies_cannot_explode(rng: torch.Generator) -> None:
-    x = torch.cat([torch.randn(100, 2, generator=rng), torch.full((100, 1), 7.0)], dim=1)
+def test_a_rare_value_cannot_explode(rng: torch.Generator) -> None:
+    x = torch.cat([torch.randn(200, 1, generator=rng), torch.zeros(200, 1)], dim=1)
+    x[7, 1] = 1.0  # a category that one row in two hundred has
     later = x.clone()
-    later[:, 2] = 8.0
-    scaled = Scaling.of(x, torch.zeros(100), regression=False).x(later)
-    assert scaled.isfinite().all()
-    assert scaled[:, 2].abs().max() < 20
+    later[:, 1] = 1.0
+    assert Scaling.of(x, torch.zeros(200), regression=False).x(later)[:, 1].max() < 5
+
+
+def constant_at_first(rng: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    first = torch.cat([torch.randn(100, 2, generator=rng), torch.full((100, 2), 7.0)], dim=1)
+    later = torch.cat([torch.randn(100, 2, generator=rng), 2000 + 300 * torch.randn(100, 2, generator=rng)], dim=1)
+    later[:, 3] = 7.0
+    return first, later
+
+
+def test_a_constant_column_gets_its_scale_when_it_varies(rng: torch.Generator) -> None:
+    first, later = constant_at_first(rng)
+    scaling = Scaling.of(first, torch.zeros(100), regression=False)
+    assert scaling.tensors["x_open"].tolist() == [0.0, 0.0, 1.0, 1.0]
+    followed = scaling.following(later)
+    assert followed.tensors["x_open"].tolist() == [0.0, 0.0, 0.0, 1.0]
+    torch.testing.assert_close(followed.x(later)[:, 2].square().mean(), torch.tensor(1.0), rtol=1e-4, atol=0)
+    again = followed.following(2 * later)
+    assert "x_open" not in again.tensors
+    assert torch.equal(again.tensors["x_scale"][:3], followed.tensors["x_scale"][:3])  # once found, it stays
+
+
+def test_inputs_of_the_first_task_stay_the_same_when_a_constant_column_varies(rng: torch.Generator) -> None:
+    first, later = constant_at_first(rng)
+    scaling = Scaling.of(first, torch.zeros(100), regression=False)
+    assert torch.equal(scaling.following(later).x(first), scaling.x(first))
+    assert scaling.following(first) is scaling
+
+
+def test_columns_of_one_unit_are_not_blown_up(rng: torch.Generator) -> None:
+    x = torch.randn(100, 3, generator=rng) * torch.tensor([1.0, 1.0, 1e-3])
+    scaled = Scaling.of(x, torch.zeros(100), regression=False, alike=True).x(x)
+    assert scaled[:, 2].std() < 0.1
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (6, 1), (1, 1), (5, 3)])

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from metareplay.terminal import shown
+from metareplay.terminal import LONGEST, shortened, shown
 from metareplay.training.progress import LiveProgress, Stage
 
 
@@ -27,3 +27,11 @@ def test_a_task_may_be_called_like_markup() -> None:
     progress.message("see [/x]0")
     progress.stage_ends(Stage(0, 1, "[/x]0"), [1.0])
     assert "([/x]0) learned" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_very_long_message_keeps_its_beginning_and_end() -> None:
+    assert shortened("a message") == "a message"
+    short = shortened("begin " + "x" * 10**6 + " end")
+    assert short.startswith("begin x")
+    assert short.endswith("x end")
+    assert len(short) < LONGEST

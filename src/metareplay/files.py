@@ -1,16 +1,19 @@
-"""Files that are written completely or not at all; and where a YAML text is wrong."""
+"""Files that are written completely or not at all."""
 
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 from metareplay.errors import MetaReplayError
 
-if TYPE_CHECKING:
-    from yaml import YAMLError
+try:
+    import fcntl
+except ImportError:  # this system has no such locks
+    fcntl = None  # type: ignore[assignment]
 
 Content = bytes | str | Iterable[bytes | memoryview]
 
@@ -23,17 +26,18 @@ def write_atomically(path: Path, content: Content) -> Path:
 
 def write_together(contents: Mapping[Path, Content]) -> None:
     """Write files of one folder, each in one step; all are on the disk before the first takes its place."""
-    temporaries: dict[Path, str] = {}
+    temporaries: dict[Path, _Temporary] = {}
     path = next(iter(contents))
     try:
         for path, content in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporaries[path] = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-            _fill(handle, content)
-            os.chmod(temporaries[path], 0o666 & ~_umask())
+            _remove_abandoned(path)
+            temporaries[path] = _temporary(path)
+            _fill(temporaries[path].handle, content)
+            os.chmod(temporaries[path].name, 0o666 & ~_umask())
         for path in contents:
-            os.replace(temporaries[path], path)
-            del temporaries[path]
+            os.replace(temporaries[path].name, path)
+            os.close(temporaries.pop(path).lock)
         for folder in {path.parent for path in contents}:
             sync_folder(folder)
     except OSError as error:
@@ -43,19 +47,57 @@ def write_together(contents: Mapping[Path, Content]) -> None:
     finally:
         for temporary in temporaries.values():
             with suppress(OSError):
-                os.unlink(temporary)
+                os.unlink(temporary.name)
+            os.close(temporary.lock)
 
 
-def write_answers(path: Path, content: bytes) -> None:
+class _Temporary(NamedTuple):
+    """A file that will take another's place."""
+
+    name: str
+    handle: int
+    lock: int
+    """The same file, held open and locked until then: whoever finds it unlocked knows that its writer was killed."""
+
+
+def _temporary(path: Path) -> _Temporary:
+    """A new file beside a path."""
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        with suppress(OSError):  # some file systems have no locks
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.lexists(name):
+            return _Temporary(name, handle, os.dup(handle))
+        os.close(handle)  # it was taken for abandoned before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the temporary files of writers of this path that were killed; those of others at work are locked."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.tmp")
+    with suppress(OSError):
+        names = [name for name in os.listdir(path.parent) if pattern.fullmatch(name)] if fcntl is not None else []
+        for name in names:
+            with suppress(OSError):
+                handle = os.open(path.parent / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(path.parent / name)
+                finally:
+                    os.close(handle)
+
+
+def write_answers(path: Path, content: Content) -> None:
     """Write to the file that a user named: into a device or a FIFO, through a link, and else in one step."""
     target = path.resolve() if path.is_symlink() else path
     around = {str(folder) for place in (path.absolute(), target) for folder in place.parents}
-    if (target.is_file() or not target.exists()) and not around & {"/dev", "/proc"}:
+    device = around & {"/dev", "/proc"} and "/dev/shm" not in around
+    if (target.is_file() or not target.exists()) and not device:
         write_atomically(target, content)
         return
     try:
         with path.open("wb") as file:
-            file.write(content)
+            file.writelines(_parts(content))
     except OSError as error:
         raise MetaReplayError(f"cannot write {path}: {error.strerror or error}") from error
 
@@ -66,12 +108,16 @@ def refuse_special(path: Path) -> None:
         raise MetaReplayError(f"{path} is a link, a device or a FIFO, and is not replaced; name a file")
 
 
+def _parts(content: Content) -> Iterable[bytes | memoryview]:
+    if isinstance(content, str | bytes):
+        return (content.encode() if isinstance(content, str) else content,)
+    return content
+
+
 def _fill(handle: int, content: Content) -> None:
     """Write to a new file, and wait until it is on the disk."""
     with os.fdopen(handle, "wb") as file:
-        if isinstance(content, str | bytes):
-            content = (content.encode() if isinstance(content, str) else content,)
-        file.writelines(content)
+        file.writelines(_parts(content))
         file.flush()
         os.fsync(file.fileno())
 
@@ -103,31 +149,3 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def read_yaml(text: str) -> Any:
-    """The content of a YAML text; a key that is given twice is an error, as the first would be lost."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                name = self.construct_object(key, deep=True)
-                if isinstance(name, str) and name in seen:
-                    words = f"the key {name!r} is given twice"
-                    raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
-                seen |= {name} if isinstance(name, str) else set()
-            return super().construct_mapping(node, deep)
-
-    loader = Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
-
-
-def yaml_problem(error: "YAMLError") -> str:
-    """What is wrong with a YAML text, and where."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark and problem else str(error)

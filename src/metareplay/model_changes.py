@@ -1,9 +1,12 @@
 """Changes of a model's tasks after they were learned: more classes for one, or one task less."""
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
 import torch
 from torch import Generator, Tensor
 
-from metareplay.errors import ConfigError
+from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.model import ContinualModel
 from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
@@ -31,9 +34,43 @@ def widen_task(model: ContinualModel, task: int, classes: int, *, generator: Gen
         model.heads[task], model.auxiliary[task] = slice(0, classes), slice(classes, classes)
         fresh = torch.zeros(model.spec.numel, dtype=torch.bool)
         for outputs, new in ((classes, True), (old, False)):
-            smaller = WeightSpec.of(build_seeded(model.factory, outputs, generator))
-            fresh[smaller.positions_in(model.spec)] = new
+            fresh[_narrower(model, outputs).positions_in(model.spec)] = new
     return fresh.to(model.device)
+
+
+def unused_weights(model: ContinualModel, tasks: Sequence[int]) -> Tensor | None:
+    """True for the weights of outputs that a task does not have (T, W); None if there are none.
+
+    Where one set of outputs serves all tasks, the network has as many as the task with most classes needs.
+    """
+    return _unused(model, tasks, model.spec.numel, lambda narrower: narrower.positions_in(model.spec))
+
+
+def unused_theta(model: ContinualModel, tasks: Sequence[int]) -> Tensor | None:
+    """The same for the elements of theta that these weights are made of (T, P)."""
+    family, spec = model.family, model.spec
+    return _unused(model, tasks, family.num_parameters(spec), lambda narrower: family.positions_in(narrower, spec))
+
+
+def _unused(
+    model: ContinualModel, tasks: Sequence[int], size: int, positions: Callable[[WeightSpec], Tensor]
+) -> Tensor | None:
+    widths = [model.auxiliary[task].stop for task in tasks]
+    if model.layout is not HeadLayout.SINGLE or all(width == model.outputs for width in widths):
+        return None
+    of_width = {width: torch.zeros(size, dtype=torch.bool) for width in widths}
+    for width, unused in of_width.items():
+        with suppress(MetaReplayError):  # a network of the user's own may not be able to have fewer outputs
+            used = positions(_narrower(model, width))
+            unused.fill_(True)[used] = False
+    return torch.stack([of_width[width] for width in widths]).to(model.device)  # (T, size)
+
+
+def _narrower(model: ContinualModel, outputs: int) -> WeightSpec:
+    """The weights of the network with fewer outputs."""
+    if outputs == model.outputs:
+        return model.spec
+    return WeightSpec.of(build_seeded(model.factory, outputs, torch.Generator().manual_seed(0)))
 
 
 def remove_task(model: ContinualModel, task: int) -> None:

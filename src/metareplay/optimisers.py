@@ -1,16 +1,35 @@
 """What every optimiser needs besides its step: gradient clipping, and its state as tensors for a checkpoint."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+# PyTorch's optimisers import its compiler, which takes about as long as PyTorch itself, only to keep some of their
+# methods out of compiled code. Nothing is compiled here, so these are the same methods without that.
+
+
+class Adam(torch.optim.Adam):
+    """Adam, which starts without the compiler."""
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
+class LBFGS(torch.optim.LBFGS):
+    """Likewise."""
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+
 
 def adam(parameters: Sequence[nn.Parameter], learning_rate: float) -> Optimizer:
     """Adam, fused where the device supports it."""
     fused = all(parameter.device.type in ("cpu", "cuda", "mps") for parameter in parameters)
-    return torch.optim.Adam(parameters, lr=learning_rate, fused=fused)
+    return Adam(parameters, lr=learning_rate, fused=fused)
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], *, value: float | None, norm: float | None) -> None:

@@ -12,6 +12,11 @@ def permit(name: str) -> None:
         _permitted.add(re.sub(r"\+mlp(-\d+)*$", "", name.removeprefix("features:")))
 
 
+def permitted() -> list[str]:
+    """All that the user named, for processes that work on this one's behalf."""
+    return sorted(_permitted)
+
+
 def is_permitted(name: str) -> bool:
     """Whether the user named it in this process."""
     return name in _permitted

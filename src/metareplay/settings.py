@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
+
+LARGEST_INTEGER = 2**63 - 1
+"""Beyond it, numbers of tensors overflow."""
 
 
 def _positive(widths: tuple[int, ...]) -> tuple[int, ...]:
@@ -25,6 +28,13 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _countable(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+            raise ValueError(f"whole numbers must lie within {LARGEST_INTEGER}")
+        return value
 
     group: ClassVar[str] = ""
     """The part of their keys before the dot: ``posterior`` for ``posterior.train_samples``; empty for no dot."""

@@ -4,6 +4,14 @@ from typing import Any
 
 from rich.markup import escape
 
+LONGEST = 2000
+"""Characters of a message: a file may hold a name of a million."""
+
+
+def shortened(text: str) -> str:
+    """Text with its middle left out if it is very long."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 500]} ... {text[-400:]}"
+
 
 def shown(value: Any) -> str:
     """Text for anything that reads Rich's markup: brackets stay brackets, control characters are written out."""

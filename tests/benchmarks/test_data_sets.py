@@ -1,21 +1,32 @@
 import numpy as np
 import pytest
 
-from benchmarks import data_sets
+import benchmarks.fresh_sets
+import benchmarks.image_sets  # noqa: F401 (registers its streams)
+from benchmarks import data_sets, image_sets
+
+TABLES = [*data_sets.names(), *data_sets.names(group="fresh")]
 
 
-def test_there_are_enough_streams_of_every_kind() -> None:
-    assert len(data_sets.names()) >= 12
-    assert len(data_sets.names("classification")) >= 8
-    assert len(data_sets.names("regression")) >= 4
-    changes = {stream.change for stream in data_sets.streams()}
+@pytest.mark.parametrize("group", ["development", "fresh"])
+def test_there_are_enough_streams_of_every_kind(group: data_sets.Group) -> None:
+    assert len(data_sets.names("classification", group)) >= 8
+    assert len(data_sets.names("regression", group)) >= 4
+    changes = {data_sets.stream(name).change for name in data_sets.names(group=group)}
     assert changes == {"drift", "new classes", "old and new classes", "none"}
 
 
-@pytest.mark.parametrize("name", data_sets.names())
+def test_there_are_four_sets_of_images() -> None:
+    assert len(data_sets.names(group="images")) >= 4
+    shapes = [image_sets.drawn(shape, np.random.default_rng(0)) for shape in image_sets.SHAPES]
+    assert all(image.shape == (28, 28) and image.min() >= 0 and image.max() <= 255 for image in shapes)
+    assert len({image.tobytes() for image in shapes}) == len(shapes)
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_stream_is_small_and_the_same_each_time(name: str) -> None:
     first, second = data_sets.stream(name), data_sets.stream(name)
-    assert 100 <= first.rows <= 1500
+    assert 80 <= first.rows <= 1500
     for month, again in zip(first.months, second.months, strict=True):
         for part, same in zip(month, again, strict=True):
             assert np.isfinite(part.x).all()

@@ -46,6 +46,11 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metareplay.report.write_report", lambda folders, out: out)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def maps_have_few_points(small_maps: None) -> None:
+    """Runs of commands draw few points."""
+
+
 @pytest.fixture(scope="session")
 def tiny() -> list[str]:
     """Options that make a run take a fraction of a second."""

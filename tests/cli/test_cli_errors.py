@@ -236,3 +236,63 @@ def test_an_unknown_criterion_is_refused_by_every_model(command: Command, tmp_pa
 def test_a_method_like_no_other_is_a_proper_sentence(command: Command) -> None:
     result = command("run", "--method", "zzz")
     assert "method='zzz' is unknown; choose one of " in result.err.lower() or "is unknown. Choose one of " in result.err
+
+
+LONG = "a" * 5000
+ODD_PATHS: list[tuple[list[str], str]] = [
+    (["run", "--data", LONG], "File name too long"),
+    (["run", "--config", LONG], "File name too long"),
+    (["run", "--set", 'data.path="a\\0b"'], "does not exist"),
+    (["run", "modes-2d", "--out", "OUT/file/x"], "Not a directory"),
+    (["predict", LONG, LONG], "File name too long"),
+    (["report", LONG], "File name too long"),
+    (["tasks", LONG], "File name too long"),
+    (["reproduce", "gmm", "--rows", "pr-dirac", "--budget", "0.001", "--out", "OUT/file/x"], "Not a directory"),
+    (["run", "modes-2d", "--network", "mlp-100000000", "--out", "OUT/run"], "METAREPLAY_MAX_MEMORY_GB"),
+    (["run", "modes-2d", "--set", "hypernet.hidden=[1000000000]", "--out", "OUT/run"], "METAREPLAY_MAX_MEMORY_GB"),
+    (["run", "modes-2d", "--set", "threads=100000", "--out", "OUT/run"], "METAREPLAY_MAX_THREADS"),
+    (["run", "modes-2d", "--set", f"seed={'9' * 30}", "--out", "OUT/run"], "seed="),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), ODD_PATHS, ids=[" ".join(a)[:40] for a, _ in ODD_PATHS])
+def test_odd_paths_and_absurd_sizes_are_one_message(
+    arguments: list[str], message: str, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    result = command(*(argument.replace("OUT", str(tmp_path)) for argument in arguments))
+    assert result.code == 2
+    assert message in result.err
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", [KeyError, RecursionError, AssertionError])
+def test_a_bug_is_one_sentence_with_its_traceback_in_a_file(
+    kind: type[Exception], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise kind("[red]x")
+
+    monkeypatch.setattr("metareplay.report.write_report", fails)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    result = command("report", tmp_path / "run")
+    assert result.code == 1
+    assert result.err.startswith("error: an unexpected error (")
+    assert result.err.count("\n") == 1
+    assert kind.__name__ in result.err
+    assert "[red]x" in result.err
+    [path] = tmp_path.glob("metareplay-fault-*.txt")
+    assert str(path) in result.err
+    assert "in fails" in path.read_text()
+
+
+def test_memory_that_is_not_there_is_one_sentence(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("metareplay.report.write_report", fails)
+    result = command("report", "run")
+    assert result.code == 2
+    assert result.err.startswith("error: there is not enough memory; ")
+    assert result.err.count("\n") == 1

@@ -125,11 +125,11 @@ def test_a_command_reads_the_data_once(
     read, calls = own.read_examples, list[str]()
     monkeypatch.setattr(own, "read_examples", lambda settings: (calls.append(settings.path), read(settings))[1])
     options = [word for word in tiny if word != "--quiet"]
-    for number, extra in enumerate(([], ["--overwrite"], ["--overwrite", "--seeds", 3])):
+    for number, extra in enumerate(([], ["--overwrite"], ["--overwrite", "--seeds", 2])):
         result = command(*table_options(plants, tmp_path / "run"), "--network", "mlp-4", *options, *extra)
         assert (result.code, result.err) == (0, "")
         assert len(calls) == number + 1
-    assert "3 seeds" in result.out
+    assert "2 seeds" in result.out
 
 
 @pytest.mark.usefixtures("no_report")

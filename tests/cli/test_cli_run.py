@@ -3,8 +3,6 @@
 import errno
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,29 +187,14 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
     assert figures(tmp_path / "full") == figures(tmp_path / "whole")
 
 
-@pytest.mark.usefixtures("no_report")
-def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path) -> None:
+def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Each in a process of its own."""
     options = ["modes-2d", "--method", "sp-dirac", *tiny]
-    many = [
-        sys.executable,
-        "-m",
-        "metareplay",
-        "run",
-        *options,
-        "--seed",
-        "4",
-        "--seeds",
-        "2",
-        "--jobs",
-        "2",
-        "--out",
-        str(tmp_path / "many"),
-    ]
-    result = subprocess.run(
-        many, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
-    )
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "2 seeds, mean ± standard error" in result.stdout
+    many = ("--seed", 4, "--seeds", 2, "--jobs", 2, "--out", tmp_path / "many")
+    result = command("run", *options, *many)
+    assert (result.code, result.err) == (0, "")
+    assert "2 seeds, mean ± standard error" in result.out
+    request.getfixturevalue("no_report")  # drawn once is enough
     for seed in (4, 5):
         command("run", *options, "--seed", seed, "--out", tmp_path / f"alone-{seed}")
         assert figures(tmp_path / "many" / f"seed-{seed}") == figures(tmp_path / f"alone-{seed}")
@@ -222,9 +205,13 @@ def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path) -
     assert (tmp_path / "many" / "report.html").is_file()
 
 
-def test_a_report_of_several_runs(command: Command, tiny: list[str], tmp_path: Path) -> None:
-    for method in ("sp-dirac", "fine-tuning"):
-        command("run", "modes-2d", "--method", method, *tiny, "--out", tmp_path / method)
+def test_a_report_of_several_runs(
+    command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("metareplay.report.write_report", lambda folders, out: out)  # but for the comparison
+        for method in ("sp-dirac", "fine-tuning"):
+            command("run", "modes-2d", "--method", method, *tiny, "--out", tmp_path / method)
     result = command("report", tmp_path / "sp-dirac", tmp_path / "fine-tuning", "--out", tmp_path / "compare.html")
     assert (result.code, result.out) == (0, f"report: {tmp_path / 'compare.html'}\n")
     page = (tmp_path / "compare.html").read_text()

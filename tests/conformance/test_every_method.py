@@ -1,6 +1,8 @@
-"""Every method learns every kind of problem: finite, the same for the same seed, another for another seed."""
+"""Every method learns every kind of problem: finite, the same for the same seed or after a restart, another for another
+seed.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 from metareplay.benchmarks.base import Benchmark, TaskData
 from metareplay.benchmarks.toy import modes_2d, regression_1d
 from metareplay.errors import ConfigError
-from metareplay.evaluation.evaluate import Evaluator
+from metareplay.evaluation.evaluate import Evaluator, Inference
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.methods import METHODS
@@ -55,9 +57,11 @@ def thetas(learner: ContinualLearner) -> Tensor:
 
 def inferred(learner: ContinualLearner, tests: Sequence[TaskData]) -> dict[str, tuple[object, ...]]:
     """All figures of task inference as plain numbers."""
-    return {
-        name: (*each[:-1], each.counts.tolist()) for name, each in Evaluator(learner.predictor).inferred(tests).items()
-    }
+    return plain(Evaluator(learner.predictor).inferred(tests))
+
+
+def plain(figures: Mapping[str, Inference]) -> dict[str, tuple[object, ...]]:
+    return {name: (*each[:-1], each.counts.tolist()) for name, each in figures.items()}
 
 
 @every_method
@@ -70,13 +74,15 @@ def test_learning_is_finite_and_a_seed_fixes_everything(method: str, name: str) 
     for task, test in enumerate(tests):
         score = Evaluator(learner.predictor).given(task, test)
         assert 0 <= score <= (100 if benchmark.problem == "classification" else float("inf"))
-    for inference in Evaluator(learner.predictor).inferred(tests).values():
+    figures = Evaluator(learner.predictor).inferred(tests)
+    for inference in figures.values():
         assert all(abs(sum(row) - 100) < 1e-9 for row in inference.confusion)
     torch.manual_seed(123)  # whatever the global generator does
-    again, other = learn(method, benchmark, 0), learn(method, benchmark, 1)
+    again = learn(method, benchmark, 0)
     assert torch.equal(thetas(learner), thetas(again))
-    assert torch.equal(thetas(learner), thetas(other)) == METHODS[method].closed_form  # which draws nothing
-    assert inferred(learner, tests) == inferred(again, tests)
+    assert plain(figures) == plain(Evaluator(again.predictor).inferred(tests))
+    first, other = (learn(method, benchmark[:1], seed) for seed in (0, 1))
+    assert torch.equal(thetas(first), thetas(other)) == METHODS[method].closed_form  # which draws nothing
 
 
 @every_method
@@ -91,6 +97,25 @@ def test_training_moves_the_task_that_is_learned(method: str, name: str) -> None
     assert not torch.equal(after[1], before[1])
     separate = METHODS[method].task_map.startswith("per-task")
     assert torch.equal(after[0], before[0]) == separate  # only separate tasks cannot touch each other
+
+
+@every_method
+def test_a_task_is_continued_after_a_restart(method: str, name: str) -> None:
+    """Bit for bit, from the tensors of a checkpoint; runs that are stopped: tests/experiments/."""
+    if METHODS[method].closed_form:  # which takes no steps
+        return
+    benchmark = BENCHMARKS[name]
+    learner, again = learn(method, benchmark[:1], 0), unlearned(method, benchmark, 0)
+    steps = iter(learner.begin_task(benchmark[1].train, len(benchmark[1].classes) or benchmark[1].train.y.shape[1]))
+    next(steps)
+    stored = {key: tensor.clone() for key, tensor in learner.tensors(training=True).items()}
+    again.restore(learner.facts(), stored)
+    again.revisit(0, lambda: benchmark[0].train)
+    expected = [step.terms.total for step in steps]
+    assert [step.terms.total for step in again.continue_task(benchmark[1].train, stored)] == expected
+    ours, theirs = learner.tensors(training=True), again.tensors(training=True)
+    assert ours.keys() == theirs.keys()
+    assert [key for key in ours if not torch.equal(ours[key], theirs[key])] == []
 
 
 def fine_tuned(method: str, benchmark: Benchmark, seed: int) -> ContinualLearner:

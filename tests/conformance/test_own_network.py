@@ -65,6 +65,7 @@ CHOSEN = [
     "fine-tuning",
 ]
 NAME = "conformance_own_network"
+SLOW = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -182,7 +183,15 @@ class Counter(NullObserver):
         return self.left <= 0
 
 
-@pytest.mark.parametrize("method", CHOSEN)
+@pytest.mark.parametrize(
+    "method",
+    [
+        method
+        if method in ("pr-bbb", "pr-ensemble", "pr-bbb-cs", "vcl", "exp-replay")
+        else pytest.param(method, marks=SLOW)
+        for method in CHOSEN
+    ],
+)
 def test_a_run_that_is_stopped_resumes_exactly(method: str, tmp_path: Path, digits: Benchmark) -> None:
     config, folders = config_of(method), (tmp_path / "whole", tmp_path / "broken")
     Run(Plan.of(config, folders[0], benchmark=digits)).execute()

@@ -216,6 +216,7 @@ def test_the_library_keeps_no_copy_of_its_own(folder: Path, monkeypatch: pytest.
     assert list(home.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_real_mnist_passes_its_checksum(mnist_dir: Path) -> None:
     mnist = sources.load_mnist(mnist_dir)
     assert mnist.train_x.shape == (60000, 1, 28, 28)

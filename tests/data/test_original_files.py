@@ -81,7 +81,7 @@ def test_idx_files_as_a_users_own_data(write_idx: Callable[..., Path], images: L
 
 
 DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
-    (IDX["train_x"], lambda content: content[:-1], r"has 303 bytes, but its header says 304"),
+    (IDX["train_x"], lambda content: content[:-1], r"has 287 bytes of numbers, but its header says 288"),
     (IDX["train_x"], lambda content: b"\x89PNG" + content, "is not an IDX file"),
     (IDX["train_y"], lambda content: b"", "is not an IDX file"),
     (IDX["train_y"], lambda content: idx(np.zeros(3)), "12 integers are needed"),

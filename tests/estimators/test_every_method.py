@@ -77,6 +77,7 @@ def test_a_loaded_model_predicts_and_learns_on_as_if_never_saved(method: str, tm
         assert_same_predictions(model, again)
 
 
+@pytest.mark.representative
 def test_failed_tasks_leave_the_model_as_it_was(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if METHODS[method].closed_form:
         pytest.skip("it takes no steps")

@@ -64,6 +64,9 @@ def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> No
         "training.checkpoint_every": 5,
         "training.record_signals": True,
         "inference.samples": 3,
+        "network": "mlp-10",
+        "report.references": False,
+        "inference.test_inputs": 20,
     }
     config = build_config({"benchmark": "split-digits", "method": "pr-bbb"}, given, "test")
     whole = Run(Plan.of(config, tmp_path / "whole")).execute()
@@ -90,7 +93,15 @@ def test_a_run_records_its_signals_and_resumes_to_the_same(tmp_path: Path) -> No
 
 
 def test_recording_changes_nothing_else(tmp_path: Path) -> None:
-    given = {"training.iterations": 5, "inference.samples": 3, "benchmark": "split-digits", "method": "pr-bbb"}
+    given = {
+        "training.iterations": 5,
+        "inference.samples": 3,
+        "benchmark": "split-digits",
+        "method": "pr-bbb",
+        "network": "mlp-10",
+        "report.references": False,
+        "inference.test_inputs": 20,
+    }
     plain, watched = (build_config(given, extra, "test") for extra in ({}, {"training.record_signals": True}))
     actual = [
         Run(Plan.of(config, tmp_path / name)).execute() for name, config in (("plain", plain), ("watched", watched))

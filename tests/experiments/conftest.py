@@ -1,7 +1,7 @@
 """Tiny runs: configurations that take a fraction of a second, and what makes two runs the same."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,6 @@ TINY: dict[str, Any] = {
     "inference.batch_wise": 20,
     "report.references": False,
 }
-
-
-@pytest.fixture(scope="module")
-def small_maps() -> Iterator[None]:
-    """The maps of the plane, which take half of a tiny run's time, have few points."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("metareplay.experiments.curves.FINEST", 21)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from metareplay.learner.config import RunConfig
 from metareplay.report.page import write_report
 from metareplay.training.progress import NullObserver, Stage
 
+pytestmark = pytest.mark.usefixtures("small_maps")
+
 
 class Watcher(NullObserver):
     """Records the events of a run."""
@@ -104,17 +106,15 @@ RANDOM = {"strategy.finetune_others": "random", "strategy.finetune_own_share": 0
 
 
 @pytest.mark.parametrize("settings", [RANDOM, {"strategy.targets": "recomputed", "strategy.finetune_others": "none"}])
-@pytest.mark.parametrize("moments", [(24,), (25, 27), (31,), (32,)])
 def test_a_run_stopped_in_the_stage_ends_the_same(
     settings: dict[str, Any],
-    moments: tuple[int, ...],
     tmp_path: Path,
     tiny_config: Callable[..., RunConfig],
     assert_same_run: Callable[[Path, Path], None],
 ) -> None:
     config = tiny_config("pr-bbb-cs", settings)  # three tasks of eight steps, then eight of fine-tuning
     Run(Plan.of(config, tmp_path / "whole")).execute()
-    steps = 0
+    steps, moments = 0, (24, 25, 27, 31, 32)  # before its first step, within it, after its last
 
     class Count(NullObserver):
         def step(self, step: object) -> None:

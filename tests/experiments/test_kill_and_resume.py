@@ -15,7 +15,13 @@ from metareplay.experiments.run import Run
 from metareplay.learner.config import parse_setting
 
 PATIENCE = 120.0  # seconds until a process that does nothing is given up
-SETTINGS = ["training.iterations=70", "training.checkpoint_every=7", "training.log_every=1", "inference.samples=5"]
+SETTINGS = [
+    "training.iterations=70",
+    "training.checkpoint_every=7",
+    "training.log_every=1",
+    "inference.samples=5",
+    "report.references=false",
+]
 
 Moment = Callable[[Path], bool]
 
@@ -82,11 +88,21 @@ def resume_here(folder: Path) -> None:
     Run(make_plan({}, out=folder, resume=True)).execute(resume=True)
 
 
-def test_the_command_resumes_a_run_that_was_killed_twice(
-    tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param([task_change(1)], id="once"),
+        pytest.param([metrics(30), task_change(1)], id="twice", marks=SLOW),
+    ],
+)
+def test_the_command_resumes_a_run_that_was_killed(
+    moments: Sequence[Moment], tmp_path: Path, assert_same_run: Callable[[Path, Path], None]
 ) -> None:
     folder = tmp_path / "killed"
-    kill_at([metrics(30), task_change(1)], "pr-bbb", folder)
+    kill_at(moments, "pr-bbb", folder)
     process = start(["--out", str(folder), "--resume"])
     output, problems = process.communicate(timeout=PATIENCE)
     assert (process.returncode, problems) == (0, "")
@@ -95,9 +111,8 @@ def test_the_command_resumes_a_run_that_was_killed_twice(
     assert_same_run(tmp_path / "whole", folder)
 
 
-SLOW = pytest.mark.slow
 KILLS = [
-    pytest.param("pr-dirac-sr", task_change(0), id="pr-dirac-sr in a task change"),
+    pytest.param("pr-dirac-sr", task_change(0), id="pr-dirac-sr in a task change", marks=SLOW),
     pytest.param("pr-dirac-sr", checkpoint(25), id="pr-dirac-sr near the end", marks=SLOW),
     pytest.param("pr-bbb", checkpoint(1), id="pr-bbb at the first checkpoint", marks=SLOW),
     pytest.param("pr-bbb", task_change(0), id="pr-bbb in a task change", marks=SLOW),

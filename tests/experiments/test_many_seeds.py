@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from metareplay.errors import MetaReplayError
+from metareplay.experiments.engines.base import PARENT
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
 from metareplay.experiments.seeds import Request, SeedStatus, run_seeds
@@ -24,13 +26,16 @@ def with_seeds(config: RunConfig, out: Path, *seeds: int) -> list[Plan]:
 def test_two_jobs_give_the_same_as_alone(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
+    """Also if both write for TensorBoard."""
+    board = find_spec("tensorboard") is not None
     plans, heard = with_seeds(tiny_config("pr-bbb"), tmp_path / "many", 3, 4), list[list[SeedStatus]]()
-    results = run_seeds(plans, jobs=2, resume=False, report=heard.append)
+    results = run_seeds(plans, jobs=2, resume=False, tensorboard=board, report=heard.append)
     assert [result.seed for result in results] == [3, 4]
     for plan in plans:
         alone = tmp_path / f"alone-{plan.config.seed}"
         Run(Plan.of(plan.config, alone)).execute()
         assert_same_run(alone, plan.folder)
+        assert not board or list((plan.folder / "tensorboard").iterdir())
     assert results[0].tgiven_matrix != results[1].tgiven_matrix or results[0].tinfer_final != results[1].tinfer_final
     assert [(status.seed, status.share, status.state) for status in heard[-1]] == [
         (3, 1.0, "finished"),
@@ -85,10 +90,11 @@ def test_a_seed_whose_parent_was_killed_while_it_started_saves_its_state_and_end
     tmp_path: Path, tiny_config: Callable[..., RunConfig]
 ) -> None:
     config, killed = tiny_config("pr-bbb").dump(), os.getpid() + 10**6
-    request = Request(config=config, source="here", tasks=None, resume=True, tensorboard=False, parent=killed)
+    request = Request(config=config, source="here", tasks=None, resume=True, tensorboard=False)
     (tmp_path / "request.json").write_text(request.model_dump_json())
     ended = subprocess.run(
         [sys.executable, "-m", "metareplay.experiments.seeds", str(tmp_path)],
+        env={**os.environ, PARENT: str(killed)},
         capture_output=True,
         text=True,
         check=False,
@@ -96,10 +102,3 @@ def test_a_seed_whose_parent_was_killed_while_it_started_saves_its_state_and_end
     assert ended.returncode == 2
     assert "continue with --resume" in ended.stderr
     assert not (tmp_path / "results.json").exists()
-
-
-def test_every_seed_can_write_for_tensorboard(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
-    pytest.importorskip("tensorboard")
-    config = tiny_config("sp-dirac", {"training.iterations": 2, "training.log_every": 1})
-    run_seeds(with_seeds(config, tmp_path / "many", 0, 1), jobs=2, resume=False, tensorboard=True)
-    assert all(list((tmp_path / "many" / f"seed-{seed}" / "tensorboard").iterdir()) for seed in (0, 1))

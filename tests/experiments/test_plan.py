@@ -74,11 +74,11 @@ def test_seeds_share_what_was_read(
         return store_benchmark(path, benchmark)
 
     monkeypatch.setattr(seeds, "store_benchmark", store_and_remove)
-    results = run_seeds(seed_plans(plan, range(3)), jobs=2, resume=False)
-    assert [result.seed for result in results] == [0, 1, 2]
+    results = run_seeds(seed_plans(plan, range(2)), jobs=2, resume=False)
+    assert [result.seed for result in results] == [0, 1]
     assert reads == [str(table)]
     assert_same_run(tmp_path / "alone", tmp_path / "many" / "seed-1")
-    assert {path.name for path in (tmp_path / "many").iterdir()} == {"seeds.json", "seed-0", "seed-1", "seed-2"}
+    assert {path.name for path in (tmp_path / "many").iterdir()} == {"seeds.json", "seed-0", "seed-1"}
 
 
 def test_the_stored_tasks_are_removed_whatever_happens(table: Path, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from metareplay.experiments.redraw import predictions_of, weights_of
 from metareplay.experiments.run import Run
 from metareplay.learner.config import RunConfig
 
+pytestmark = pytest.mark.usefixtures("small_maps")
+
 
 def test_maps_and_weights_are_the_run_s_own(tmp_path: Path, tiny_config: Callable[..., RunConfig]) -> None:
     Run(Plan.of(tiny_config("sp-ssge", {"training.iterations": 2}), tmp_path / "run")).execute()

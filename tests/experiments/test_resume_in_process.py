@@ -157,6 +157,7 @@ def test_images_resume_exactly(
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
+@pytest.mark.representative  # every method: tests/conformance/test_every_method.py, without the files of a run
 @pytest.mark.parametrize("method", [name for name, method in METHODS.items() if not method.closed_form])
 def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
@@ -247,36 +248,43 @@ def test_a_stop_after_any_step_is_exact(
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
-@pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("number", range(1, CHECKPOINTS + 1))
 def test_death_beside_any_checkpoint_is_exact(
-    number: int,
-    written: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     tiny_config: Callable[..., RunConfig],
     assert_same_run: Callable[[Path, Path], None],
     finished_run: Path,
 ) -> None:
-    write = CheckpointFolder.write
+    """One run that dies before and after each of its checkpoints is written."""
+    write, config = CheckpointFolder.write, tiny_config("pr-bbb")
+    for number in range(1, CHECKPOINTS + 1):
+        for written in (False, True):
 
-    def die(folder: CheckpointFolder, serial: int, *arguments: Any) -> None:
-        if serial < number or written:
-            write(folder, serial, *arguments)
-        if serial == number:
-            raise Killed
+            def die(folder: CheckpointFolder, serial: int, *arguments: Any) -> None:
+                assert serial == number  # noqa: B023
+                if written:  # noqa: B023
+                    write(folder, serial, *arguments)
+                raise Killed
 
-    config = tiny_config("pr-bbb")
-    with monkeypatch.context() as patch:
-        patch.setattr(CheckpointFolder, "write", die)
-        with pytest.raises(Killed):
-            Run(Plan.of(config, tmp_path / "broken")).execute()
+            with monkeypatch.context() as patch:
+                patch.setattr(CheckpointFolder, "write", die)
+                with pytest.raises(Killed):
+                    Run(Plan.of(config, tmp_path / "broken")).execute(resume=(number, written) != (1, False))
     Run(Plan.of(config, tmp_path / "broken")).execute(resume=True)
     assert_same_run(finished_run, tmp_path / "broken")
 
 
-@pytest.mark.parametrize("damage", ["deleted", "truncated", "flipped"])
-@pytest.mark.parametrize("stop", [7, 8, 14])
+QUICK = [("deleted", 8), ("truncated", 14), ("flipped", 7)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "stop"),
+    [
+        pytest.param(damage, stop, marks=[] if (damage, stop) in QUICK else pytest.mark.slow)
+        for damage in ("deleted", "truncated", "flipped")
+        for stop in (7, 8, 14)
+    ],
+)
 def test_the_previous_checkpoint_serves_when_the_newest_is_gone(
     damage: str,
     stop: int,

@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 from metareplay import ContinualClassifier, ContinualRegressor
 from metareplay.cli.main import app
 from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.export.facts import facts_of
+from metareplay.export.modules import SampledNetworks
 from metareplay.inference.predictive import log_likelihoods, log_predictive
 from metareplay.nets.mlp import MLP
 
@@ -105,6 +107,27 @@ def test_an_onnx_graph_of_the_mean(model: ContinualClassifier, inputs: Array, tm
     assert facts["content"] == "mean"
     assert b"site-packages" not in file.read_bytes()  # nothing of the machine that made it
     assert b"metareplay/export" not in file.read_bytes()
+
+
+def test_modules_are_calibrated_as_predictions_are_and_follow_a_task_that_moved(inputs: Array) -> None:
+    """By temperature and doubt; the weight samples are those of the task, also after another was removed."""
+    model = ContinualClassifier("pr-bbb", "mlp-6", seed=0, settings={"training.iterations": 60, "inference.samples": 3})
+    for task, name in enumerate(("march", "april")):
+        model.learn_task(*blobs(task, 250), name=name)
+    model.remove_task("march")
+    assert model.learner is not None
+    predictor = model.learner.predictor
+    assert predictor.calibrated
+    calibration = predictor.calibration(0)  # type: ignore[union-attr]
+    x = model._inputs(inputs)
+    expected = log_predictive(calibration.log_likelihoods(predictor.outputs(x, 0))).exp().numpy()
+    sampled = SampledNetworks(model._learned(), 0).eval()
+    np.testing.assert_allclose(sampled(torch.tensor(inputs))[0].detach().numpy(), expected, atol=CLOSE)
+    outputs = predictor.keeper._pass(0, x, False).outputs[:, model.learner.model.heads[0]].unsqueeze(0)
+    mean = calibration.log_likelihoods(outputs)[0].exp().numpy()
+    np.testing.assert_allclose(model.export_module("april")(torch.tensor(inputs)).detach().numpy(), mean, atol=CLOSE)
+    assert not np.allclose(mean, outputs[0].softmax(1).numpy(), atol=CLOSE)
+    assert facts_of(model._learned(), 0)["calibrated"]
 
 
 @pytest.mark.slow

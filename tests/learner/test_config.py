@@ -611,6 +611,8 @@ OTHER_VALUES: dict[str, Any] = {
     "tasks.classes_per_task": 5,
     "tasks.class_order": "seeded",
     "tasks.padding": 2,
+    "tasks.first": 2,
+    "tasks.validation": 0.3,
     "inference.samples": 3,
     "inference.predictive": "moments",
     "inference.adaptive": 3.0,

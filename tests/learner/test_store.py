@@ -184,6 +184,27 @@ def test_weights_that_are_not_numbers_are_refused(value: float, one: ContinualCl
         load_model(tmp_path)
 
 
+def test_facts_that_were_changed_are_refused_without_a_config_too(one: ContinualClassifier, tmp_path: Path) -> None:
+    save(tmp_path, one)
+    path = tmp_path / "model.safetensors"
+    (tmp_path / "config.json").unlink()
+    before, name = path.read_bytes(), load_model(tmp_path).tasks[0].name.encode()
+    assert before.count(name) > 0
+    path.write_bytes(before.replace(name, name[:-1] + b"~", 1))
+    with pytest.raises(CheckpointError, match="the checksum of its facts does not match"):
+        load_model(tmp_path)
+
+
+def test_a_class_less_than_outputs_is_refused(one: ContinualClassifier, tmp_path: Path) -> None:
+    save(tmp_path, one)
+    facts, tensors = read_model_file(tmp_path / "model.safetensors")
+    facts["tasks"][0]["classes"].pop()
+    (tmp_path / "model.safetensors").write_bytes(b"".join(pack(tensors).with_facts(facts)))
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(CheckpointError, match="names 1 classes, but has 2 outputs"):
+        load_model(tmp_path)
+
+
 def test_what_a_strategy_keeps_is_stored(tmp_path: Path) -> None:
     model = ContinualClassifier("der++", "mlp-3", settings={"training.iterations": 2})
     for task, names in enumerate((("a", "b"), ("c", "d"))):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,71 @@ def test_tasks_added_one_by_one_are_the_same_model_as_tasks_added_together(
     assert model_bytes(one) == model_bytes(many)
     assert not (one / "new.json").exists()
     assert not (one / ".work").exists()
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_tasks_added_by_as_many_processes_are_the_same_model(
+    count: int, tmp_path: Path, tables: Path, tiny: dict[str, Any]
+) -> None:
+    header, *rows = (tables / "january.csv").read_text().splitlines()
+    everything = [header]
+    for number in range(count):
+        shifted = [f"{float(row.split(',')[0]) + 9 * number},{row.split(',', 1)[1]}" for row in rows]
+        table = [line.replace("january", f"task-{number}") for line in shifted]
+        (tmp_path / f"{number}.csv").write_text("\n".join([header, *table]) + "\n")
+        everything += table
+    (tmp_path / "all.csv").write_text("\n".join(everything) + "\n")
+    one, many = tmp_path / "one", tmp_path / "many"
+    for folder in (one, many):
+        new_model(folder, network="mlp-4", settings=tiny)
+    processes = get_context("forkserver")  # each task in a process of its own, which imports nothing twice
+    processes.set_forkserver_preload(["metareplay.living.learning"])
+    for number in range(count):
+        data = DataSettings(path=str(tmp_path / f"{number}.csv"), label="product")
+        process = processes.Process(target=add_tasks, args=(one, data), kwargs={"name": f"task-{number}"})
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+    add_tasks(many, DataSettings(path=str(tmp_path / "all.csv"), label="product"))
+    assert model_bytes(one) == model_bytes(many)
+    assert len(load_model(one).tasks) == count
+
+
+def test_a_second_writer_is_refused_in_one_sentence_and_changes_nothing(
+    shop: Path, data: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metareplay.learner.generations.PATIENCE", 0.1)
+    before = model_bytes(shop)
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(1, flush=True); input()"
+    command = [sys.executable, "-c", hold, str(shop / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        for change in (lambda: add_tasks(shop, data("march"), name="march"), lambda: remove_task(shop, "january")):
+            with pytest.raises(ConfigError, match=r"^another process is writing to [^.]*; wait for it"):
+                change()
+        assert model_bytes(shop) == before
+        other.communicate(b"\n")
+    remove_task(shop, "january")
+
+
+@pytest.mark.slow
+def test_commands_that_change_a_model_at_the_same_time_lose_nothing(shop: Path, tables: Path) -> None:
+    verbs = {
+        "march": ("add-task", shop, tables / "march.csv", "--name", "march", "--quiet"),
+        "april": ("add-task", shop, tables / "mugs.csv", "--name", "april", "--quiet"),
+        "winter": ("rename-task", shop, "january", "winter"),
+    }
+    processes = {name: started(*arguments) for name, arguments in verbs.items()}
+    ended = {name: (*process.communicate(timeout=300), process.returncode) for name, process in processes.items()}
+    done = {name for name, (_, _, code) in ended.items() if code == 0}
+    for name, (_, err, code) in ended.items():
+        assert code == 0 or b"another process is writing" in err, (name, err)
+        assert b"Traceback" not in err
+    names = {task.name for task in load_model(shop).tasks}
+    assert done
+    assert {name for name in verbs if name in names} == done
+    assert len(read_history(shop)) == 2 + len(done)
 
 
 def test_a_stopped_task_continues_and_ends_with_the_same_bytes(
@@ -97,7 +163,7 @@ def _without_generation(content: bytes) -> bytes:
 
 def started(*arguments: object) -> "subprocess.Popen[bytes]":
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "metareplay", *map(str, arguments), "--quiet"]
+    command = [sys.executable, "-m", "metareplay", *map(str, arguments)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -120,7 +186,7 @@ def test_a_killed_command_continues_with_the_same_bytes(
 ) -> None:
     before = model_bytes(shop)
     for step in steps:
-        killed_at(started("add-task", shop, tables / "march.csv", "--name", "march"), shop, step)
+        killed_at(started("add-task", shop, tables / "march.csv", "--name", "march", "--quiet"), shop, step)
         if "march" in [task.name for task in load_model(shop).tasks]:
             break  # it was faster
         assert model_bytes(shop) == before

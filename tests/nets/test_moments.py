@@ -23,12 +23,12 @@ def gaussian_mlp(
 
 
 def sampled_moments(
-    mlp: MLP, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, rng: Generator
+    mlp: MLP, spec: WeightSpec, mean: Tensor, scale: Tensor, x: Tensor, rng: Generator, blocks: int = 10
 ) -> tuple[Tensor, Tensor]:
-    """Mean and covariance of the outputs over 100,000 weight samples."""
+    """Mean and covariance of the outputs over weight samples, blocks of 10,000."""
     parts = []
     with torch.no_grad():
-        for _ in range(10):
+        for _ in range(blocks):
             weights = mean + scale * torch.randn(10_000, spec.numel, generator=rng, dtype=torch.float64)
             parts.append(run_flat(mlp, spec, weights, x))
     outputs = torch.cat(parts)
@@ -46,12 +46,11 @@ def sampled_moments(
         ((8, 6), "tanh", 0.1),
     ],
 )
-def test_against_a_hundred_thousand_samples(
-    hidden: tuple[int, ...], activation: str, tolerance: float, rng: Generator
-) -> None:
+def test_against_many_samples(hidden: tuple[int, ...], activation: str, tolerance: float, rng: Generator) -> None:
     mlp, spec, mean, scale, x = gaussian_mlp(hidden, activation, rng)
     found_mean, actual = mlp_output_moments(mlp, spec, mean, scale, x)
-    true_mean, true = sampled_moments(mlp, spec, mean, scale, x, rng)
+    blocks = 10 if tolerance < 0.05 else 2  # the others' error is that of the approximation
+    true_mean, true = sampled_moments(mlp, spec, mean, scale, x, rng, blocks)
     std = true.diagonal(dim1=1, dim2=2).sqrt()  # (B, C)
     assert float(((found_mean - true_mean) / std).abs().max()) < tolerance
     assert float(((actual - true) / (std.unsqueeze(1) * std.unsqueeze(2))).abs().max()) < tolerance

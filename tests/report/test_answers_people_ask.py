@@ -54,7 +54,7 @@ def test_a_good_run_is_called_good_in_one_sentence(make_known: Make) -> None:
     assert '<p class="verdict good">' in found
     assert words(group_of(make_known())) == (
         "Learned 5 tasks: 99.3 % right if the task is known; 98.0 % if it is inferred (guessing: 10.0 %, random forest "
-        "of all tasks at once: 97.6 %); nothing was forgotten; strangers are recognised (AUROC at least 1.00)."
+        "of all tasks at once: 97.6 %); nothing was forgotten; strangers are recognised (AUROC at least 0.99)."
     )
 
 

@@ -86,6 +86,10 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
         ("config.yaml", "a: [", "config.yaml is not valid YAML: line 1, column 5: "),
         ("metrics.jsonl", '{"task": 0, "iteration": 1, "loss": 1}\n{"task": 0', "metrics.jsonl, line 2"),
         ("metrics.jsonl", '{"loss": 1}', "metrics.jsonl, line 1"),
+        ("metrics.jsonl", '{"task": 0, "iteration": 1, "loss": {}}', "line 1 is not a training record: loss: input"),
+        ("metrics.jsonl", '{"task": 1e30, "iteration": 1}', "line 1 is not a training record: task: "),
+        ("metrics.jsonl", "[" * 3000, "metrics.jsonl, line 1 is not a training record"),
+        ("config.yaml", "a: &a [*a]", "config.yaml is not valid YAML: line 1: the value contains itself"),
         ("predictive.safetensors", "no tensors", "predictive.safetensors cannot be read"),
     ],
 )

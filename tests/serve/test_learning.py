@@ -30,7 +30,7 @@ def wait_for(client: Client, job: int) -> dict[str, Any]:
     while (facts := client.get(f"/jobs/{job}").json)["state"] == "learning":
         assert time.monotonic() < deadline
         assert client.post("/predict", [ROW]).status == 200  # it goes on answering
-        time.sleep(0.05)
+        time.sleep(0.2)
     return dict(facts)
 
 

@@ -93,6 +93,11 @@ def test_regression(serving: Callable[..., Any], regression_model: Path) -> None
         wrong = client.post("/predict", [0.5, 6.0])
     np.testing.assert_allclose([row["mean"] for row in rows], full.mean, rtol=1e-4)
     np.testing.assert_allclose([row["std"] for row in rows], full.std, rtol=1e-4)
+    assert full.lower is not None
+    assert full.upper is not None
+    np.testing.assert_allclose([row["lower"] for row in rows], full.lower, rtol=1e-4)
+    np.testing.assert_allclose([row["upper"] for row in rows], full.upper, rtol=1e-4)
+    assert all(row["lower"] < row["mean"] < row["upper"] for row in rows)
     assert [row["task"] for row in rows] == full.task
     assert wrong.status == 422
     assert "[[1.5], [2.0]]" in wrong.json["error"]

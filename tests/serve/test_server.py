@@ -263,3 +263,17 @@ def test_memory_does_not_grow_with_requests(client: Client) -> None:
     before = resident()
     many(200)
     assert resident() - before < 10 * 2**20
+
+
+def test_a_bug_is_one_sentence_with_a_number(client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails() -> None:
+        raise KeyError("/home/someone")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(client.service, "tasks", fails)
+    reply = client.get("/tasks")
+    assert reply.status == 500
+    [path] = tmp_path.glob("metareplay-fault-*.txt")
+    assert reply.json["fault"] in path.name
+    assert reply.json["error"] == f"the server failed on this request (fault {reply.json['fault']}); its log says why"
+    assert "in fails" in path.read_text()

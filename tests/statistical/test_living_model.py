@@ -65,4 +65,4 @@ def test_an_updated_task_keeps_what_it_knew(method: str, labels: tuple[int, ...]
     print(method, labels, f"old {100 * old:.1f}", "" if new is None else f"new {100 * new:.1f}", f"b {100 * other:.1f}")
     assert old > 0.88
     assert other > 0.93
-    assert new is None or new > 0.65
+    assert new is None or new > 0.85

@@ -12,6 +12,7 @@ from torch.distributions import Normal, kl_divergence
 from metareplay.benchmarks.base import TaskData
 from metareplay.likelihoods import Categorical
 from metareplay.model import ContinualModel
+from metareplay.model_changes import unused_theta
 from metareplay.nets.mlp import MLP
 from metareplay.posteriors.base import HasLogProb, PosteriorFamily
 from metareplay.posteriors.families.dirac import DiracFamily
@@ -256,11 +257,11 @@ def test_tasks_whose_outputs_grow_are_replayed_too(kind: str, rng: Generator) ->
     old = model.task_map.thetas([0, 1]).detach().clone()
     strategy.before_task(model, 2)
     shake(model, rng)
-    penalty = strategy.penalty(model, 2, generator=rng)
+    penalty, new = strategy.penalty(model, 2, generator=rng), model.task_map.thetas([0, 1])
+    if kind != "mse":  # the outputs that a task does not have are free
+        old = torch.where(cast(Tensor, unused_theta(model, [0, 1])), new.detach(), old)
     assert penalty is not None
-    torch.testing.assert_close(
-        penalty, explicit(kind, model.family, old, model.task_map.thetas([0, 1])).mean(), rtol=1e-4, atol=0
-    )
+    torch.testing.assert_close(penalty, explicit(kind, model.family, old, new).mean(), rtol=1e-4, atol=0)
 
 
 def test_prior_and_data_are_the_tasks_own() -> None:
@@ -344,3 +345,21 @@ def test_without_a_share_the_prior_is_the_fixed_one(rng: Generator) -> None:
         strategy.before_task(model, task)
         # so the KL is in closed form, and no random numbers are used
         assert strategy.prior_for(task) == GaussianPrior(2.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_that_a_task_does_not_have_are_not_kept(kind: str) -> None:
+    """Where one set of outputs serves all tasks, a task with few classes has no use for the last ones."""
+    rng = torch.Generator().manual_seed(0)
+    model = make_model(GaussianFamily(), rng, classes=(2, 4))
+    strategy = replay(strength=1.0, penalty=kind)
+    strategy.before_revision(model, 1, resumed=False)
+    old, used = model.task_map.thetas([0]).detach(), ~cast(Tensor, unused_theta(model, [0]))
+    assert int((~used).sum()) == 2 * 2 * (3 + 1)  # means and scales of two outputs of an MLP with three hidden units
+    shake(model, rng)
+    new = model.task_map.thetas([0])
+    changes = explicit(kind, model.family, torch.where(used, old, new), new)
+    penalty = strategy.penalty(model, 1, generator=rng)
+    assert penalty is not None
+    torch.testing.assert_close(penalty, changes.sum(), rtol=1e-4, atol=1e-6)
+    assert unused_theta(model, [1]) is None

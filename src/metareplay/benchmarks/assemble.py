@@ -32,6 +32,8 @@ def assemble(
     tasks = _filled(tasks, inputs)
     first = tasks[0].train
     scaling = Scaling.of(first.x.float(), first.y, regression=problem == "regression") if standardise else Scaling({})
+    for task in tasks[1:]:
+        scaling = scaling.following(task.train.x.float())
     ready = [_changed(task, lambda part: TaskData(scaling.x(part.x.float()), scaling.y(part.y))) for task in tasks]
     shape = tuple(first.x.shape[1:])
     about: dict[str, Any] = {"scaling": scaling, "inputs": inputs, "fingerprint": fingerprint, "notes": tuple(notes)}

@@ -10,6 +10,7 @@ from metareplay.benchmarks.base import Benchmark, Problem, Scenario
 from metareplay.benchmarks.images import permuted_mnist, split_cifar10, split_cifar100, split_digits, split_mnist
 from metareplay.benchmarks.settings import DEFAULT_TASKS, TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED, PUBLISHED_SEED, modes_2d, regression_1d
+from metareplay.benchmarks.validation import refuse_missing_tasks, with_protocol
 from metareplay.errors import ConfigError
 
 Builder = Callable[[int, Path | None, TaskSettings], Benchmark]
@@ -19,7 +20,8 @@ KIND_SETTINGS: dict[Kind, tuple[str, ...]] = {
     "split": ("classes_per_task", "class_order"),
     "permuted": ("padding", "first_unpermuted"),
 }
-"""The task settings that apply to a kind of benchmark, besides the scenario."""
+"""The task settings that apply to a kind of benchmark, besides those that apply to all."""
+ANY_KIND = ("scenario", "first", "validation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +53,12 @@ class BenchmarkInfo:
 
     def uses_seed(self, settings: TaskSettings) -> bool:
         """Whether the data seed matters."""
-        return self.kind != "split" or settings.class_order in ("seeded", "hardest", "median", "easiest")
+        drawn = settings.class_order in ("seeded", "hardest", "median", "easiest")
+        return self.kind != "split" or drawn or settings.validation > 0
 
     def with_settings(self, settings: TaskSettings) -> "BenchmarkInfo":
         """The benchmark under these settings; settings that have no effect with it are refused."""
-        known = {"scenario", *KIND_SETTINGS[self.kind], *(("pixel_scaling",) if self.colours else ())}
+        known = {*ANY_KIND, *KIND_SETTINGS[self.kind], *(("pixel_scaling",) if self.colours else ())}
         for key in TaskSettings.model_fields:
             if key not in known and getattr(settings, key) != getattr(DEFAULT_TASKS, key):
                 raise ConfigError(f"tasks.{key} has no effect with {self.name}: {_WHY[key]}. Remove it")
@@ -74,6 +77,7 @@ class BenchmarkInfo:
                     f"{settings.classes_per_task}; choose a divisor"
                 )
             count = self.num_classes // settings.classes_per_task
+        count = refuse_missing_tasks(self.name, count, settings)
         return replace(self, scenario=scenario, num_tasks=count, input_shape=shape)
 
 
@@ -213,4 +217,5 @@ def build_benchmark(
     """
     info = benchmark_named(name).with_settings(tasks)
     seed = info.data_seed if data_seed is None else data_seed
-    return replace(info.build(seed, data_dir, tasks), scenario=info.scenario)
+    whole = replace(info.build(seed, data_dir, tasks), scenario=info.scenario)
+    return with_protocol(whole, tasks, seed)

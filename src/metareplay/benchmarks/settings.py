@@ -35,6 +35,14 @@ class TaskSettings(Settings):
         description="colours are standardised by the training images' mean and deviation, or by those of ImageNet, as "
         "in the published runs (CIFAR)",
     )
+    first: int | None = Field(None, ge=1, description="learn only this many tasks, the first ones; null: all")
+    validation: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of each task's training examples that is held out and tested in place of the test set, "
+        "which is then not used: for choosing settings; 0: the test set",
+    )
 
 
 DEFAULT_TASKS = TaskSettings()

@@ -13,6 +13,7 @@ from metareplay.benchmarks.base import Benchmark, Scenario, Task, TaskData, Task
 from metareplay.errors import DataError
 from metareplay.files import write_atomically
 from metareplay.scaling import Scaling
+from metareplay.texts import read_json
 
 
 def store_benchmark(path: Path, benchmark: Benchmark) -> Path:
@@ -39,7 +40,7 @@ def load_benchmark(path: Path, fingerprint: str | None) -> Benchmark:
     """The benchmark in a file, if it has this fingerprint; a task's data is in memory only while it is used."""
     try:
         file = safe_open(path, "pt")
-        facts = json.loads(file.metadata()["facts"])
+        facts = read_json(file.metadata()["facts"])
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"the tasks in {path} cannot be read ({error}); start the run again") from error
     if facts["fingerprint"] != fingerprint:

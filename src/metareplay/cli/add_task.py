@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from metareplay.cli.data_options import Data, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy, TasksBy
+from metareplay.cli.data_options import Data, Gate, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy, TasksBy
 from metareplay.cli.trust import TrustNetwork
 
 HELP = """Add a task to a model: one with --name, or several by a column. Classes may be known or new ones.
@@ -32,25 +32,16 @@ def add_task(
     label: Label = None,
     ignore: Ignore = None,
     split_by: SplitBy = None,
-    gate: Annotated[
-        bool, typer.Option("--gate", help="Leave the model as it was if known tasks would move past --max-change.")
-    ] = False,
+    gate: Gate = False,
     max_change: MaxChange = None,
     set_: Settings = None,
     quiet: Quiet = False,
     trust_network: TrustNetwork = None,
 ) -> None:
     """Learn one more task, or several."""
-    from metareplay.cli.data_options import check_gate, data_settings, tell, terms_of
-    from metareplay.living.learning import GateClosed, add_tasks
+    from metareplay.cli.data_options import data_settings, learning, tell
+    from metareplay.living.learning import add_tasks
 
-    check_gate(gate, max_change)
     options = {"tasks_by": tasks_by, "label": label, "ignore": ignore, "split_by": split_by}
-    terms = terms_of(quiet=quiet, max_change=max_change)
-    try:
+    with learning(quiet=quiet, gate=gate, max_change=max_change) as terms:
         tell(add_tasks(model, data_settings(data, options, set_), name=name, terms=terms))
-    except GateClosed as refused:
-        typer.echo(str(refused), err=True)
-        raise typer.Exit(1) from refused
-    finally:
-        terms.observer.close()

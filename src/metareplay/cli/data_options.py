@@ -1,6 +1,7 @@
 """Options of commands that read a user's data, and what they have in common besides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,9 @@ MaxChange = Annotated[
     typer.Option(
         min=0, max=1, help="The most that a known task's predictions may have moved: 0 not at all, 1 all of them."
     ),
+]
+Gate = Annotated[
+    bool, typer.Option("--gate", help="Leave the model as it was if other tasks would move past --max-change.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what was done.")]
 
@@ -70,9 +74,19 @@ def tell(done: "Sequence[Done] | Done") -> None:
         typer.echo(each.text)
 
 
-def check_gate(gate: bool, max_change: float | None) -> None:
-    """A gate needs a limit, and a limit a gate."""
+@contextmanager
+def learning(*, quiet: bool, gate: bool, max_change: float | None) -> "Iterator[Terms]":
+    """How a task is learned; a gate needs a limit, and a limit a gate, and the exit code is 1 if it is closed."""
     from metareplay.errors import ConfigError
+    from metareplay.living.learning import GateClosed
 
     if gate != (max_change is not None):
         raise ConfigError("--gate needs the limit --max-change, and --max-change the --gate; give both or neither")
+    terms = terms_of(quiet=quiet, max_change=max_change)
+    try:
+        yield terms
+    except GateClosed as refused:
+        typer.echo(str(refused), err=True)
+        raise typer.Exit(1) from refused
+    finally:
+        terms.observer.close()

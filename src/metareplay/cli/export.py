@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+
 HELP = """Write a stored model's networks for other runtimes: as a PyTorch state dict, or as an ONNX graph.
 
 Inputs are scaled inside, as the model needs them. Labels, tasks and columns are metadata of the file. Without --task
@@ -35,6 +37,7 @@ def export(
     criterion: Annotated[
         str | None, typer.Option(help="How a graph of all tasks chooses. Default: as predictions do.")
     ] = None,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Write one file."""
     from metareplay.errors import ConfigError

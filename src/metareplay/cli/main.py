@@ -1,5 +1,6 @@
 """The command ``metareplay``: one small file per subcommand, one place that turns errors into one clear message."""
 
+import io
 import sys
 
 import typer
@@ -21,11 +22,13 @@ from metareplay.cli import (
     serve,
     stream,
     tasks,
+    tune,
     undo,
     update_task,
 )
 from metareplay.cli import list as list_command
 from metareplay.errors import MetaReplayError
+from metareplay.faults import fault_of
 from metareplay.version import __version__
 
 app = typer.Typer(
@@ -37,6 +40,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run", help=run.HELP)(run.run)
+app.command("tune", help=tune.HELP)(tune.tune)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.command("report", help=report.HELP)(report.report)
 app.command("figure", help=figure.HELP)(figure.figure)
@@ -67,20 +71,27 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; a user error exits with code 2 and one message."""
+    """Run a command; a user error exits with code 2 and one message, a bug with code 1 and its traceback in a file."""
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, io.TextIOWrapper):
+            output.reconfigure(errors="backslashreplace")  # names of files may hold bytes that are no text
     try:
         app()
     except MetaReplayError as problem:
         _complain(str(problem))
         sys.exit(2)
+    except Exception as error:
+        fault = fault_of(error)
+        _complain(fault.sentence)
+        sys.exit(fault.code)
 
 
 def _complain(text: str) -> None:
     from rich.console import Console
 
-    from metareplay.terminal import shown
+    from metareplay.terminal import shortened, shown
 
-    Console(stderr=True).print(f"[bold red]error:[/] {shown(text)}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(f"[bold red]error:[/] {shown(shortened(text))}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """``metareplay predict``: predictions of a stored model for a file of inputs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -71,7 +71,7 @@ def predict(
 ) -> None:
     """Write one line per input."""
     from metareplay.cli.prediction_columns import answer_columns, check_probabilities, with_kept
-    from metareplay.cli.prediction_files import writer_for
+    from metareplay.cli.prediction_files import parts, writer_for
     from metareplay.cli.prediction_score import score_lines
     from metareplay.data.inputs import read_inputs
     from metareplay.data.labels import Request
@@ -88,15 +88,22 @@ def predict(
     request = Request(_names(keep), score, label)
     read = read_inputs(inputs, estimator.inputs, estimator.input_shape, request)
     _tell([*(f"note: {note}" for note in read.notes), *(f"warning: {warning}" for warning in read.warnings)], err=True)
-    answer = estimator.predict_full(read.x, task, criterion=criterion, batch_wise=batch_wise)
     classes = estimator.classes_.tolist() if isinstance(estimator, ContinualClassifier) else []
-    columns = answer_columns(answer, classes, estimator.task_names, every_probability=probabilities == "all")
-    lines = [] if read.labels is None else score_lines(estimator, answer, read.labels, read.tasks)
-    content = writer(with_kept(columns, read.kept, read.files))
+    lines: list[str] = []
+
+    def contents() -> Iterator[bytes]:
+        for part in parts(len(read.x), out, read.labels is not None, batch_wise):
+            answer = estimator.predict_full(read.x[part], task, criterion=criterion, batch_wise=batch_wise)
+            columns = answer_columns(answer, classes, estimator.task_names, every_probability=probabilities == "all")
+            kept = {name: values[part] for name, values in read.kept.items()}
+            lines.extend([] if read.labels is None else score_lines(estimator, answer, read.labels, read.tasks))
+            yield writer(with_kept(columns, kept, None if read.files is None else read.files[part]), part.start == 0)
+
     if out is None:
-        typer.echo(content.decode(), nl=False)
+        for content in contents():
+            typer.echo(content.decode(), nl=False)
     else:
-        write_answers(out, content)
+        write_answers(out, contents())
     _tell(lines, err=out is None)  # not among the predictions
 
 

@@ -10,7 +10,20 @@ from typing import Any
 from metareplay.cli.prediction_columns import Columns
 from metareplay.errors import ConfigError
 
-Writer = Callable[[Columns], bytes]
+Writer = Callable[[Columns, bool], bytes]
+"""Columns as the contents of a file, or of a further part of it."""
+
+
+PART = 100_000
+"""Inputs whose answers are in memory at once."""
+
+
+def parts(count: int, out: Path | None, whole: bool, batch_wise: int | None) -> list[slice]:
+    """Parts of so many inputs that are answered and written one after another; one where a file cannot be continued."""
+    if whole or (out is not None and out.suffix.lower() == ".parquet"):
+        return [slice(0, count)]
+    size = PART if batch_wise is None else max(1, PART // batch_wise) * batch_wise
+    return [slice(start, start + size) for start in range(0, max(count, 1), size)]
 
 
 def writer_for(out: Path | None) -> Writer:
@@ -24,15 +37,16 @@ def writer_for(out: Path | None) -> Writer:
     return WRITERS[suffix]
 
 
-def as_csv(columns: Columns) -> bytes:
-    """A header and one line per input."""
+def as_csv(columns: Columns, first: bool = True) -> bytes:
+    """A header, in the first part, and one line per input."""
     text = io.StringIO()
     cells = [values if exact else [_cell(value) for value in values] for _, values, exact in columns]
-    csv.writer(text, lineterminator="\n").writerows([[column.name for column in columns], *zip(*cells, strict=True)])
+    header = [[column.name for column in columns]] if first else []
+    csv.writer(text, lineterminator="\n").writerows([*header, *zip(*cells, strict=True)])
     return text.getvalue().encode()
 
 
-def as_json_lines(columns: Columns) -> bytes:
+def as_json_lines(columns: Columns, first: bool = True) -> bytes:
     """One JSON object per input, numbers in full precision."""
     names = [column.name for column in columns]
     rows = zip(*(column.values for column in columns), strict=True)
@@ -40,7 +54,7 @@ def as_json_lines(columns: Columns) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def as_parquet(columns: Columns) -> bytes:
+def as_parquet(columns: Columns, first: bool = True) -> bytes:
     """A parquet table; labels of different types, and tuples, become text."""
     pyarrow, parquet = _pyarrow()
     content = io.BytesIO()

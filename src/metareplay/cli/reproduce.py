@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from metareplay.cli.engine_options import ListCommands, On, Resources
 from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.terminal import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from metareplay.experiments.engines.base import Engine
     from metareplay.paper.reproduce import PlannedRun
     from metareplay.paper.tables import PaperTable
 
@@ -26,6 +28,8 @@ Finished runs are never repeated and interrupted ones continue: call it again wi
   metareplay reproduce split-mnist --rows pr-dirac,pr-bbb --data-dir ~/data/mnist
 
   metareplay reproduce split-mnist --budget 0.05         a twentieth of the training steps, to try it out
+
+  metareplay reproduce split-mnist --seeds 10 --on slurm --resources cpus=2,memory=4G,time=12:00:00
 
   metareplay reproduce regression --dry-run              what would be run, and roughly how long it takes
 """
@@ -52,12 +56,17 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list the runs, with an estimate of their time.")
     ] = False,
+    on: On = "local",
+    resources: Resources = None,
+    list_: ListCommands = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
 ) -> None:
     """Run what is missing, then print and write the table."""
     from rich.console import Console
 
     from metareplay.benchmarks.registry import benchmark_named
+    from metareplay.cli.engine_options import chosen_engine
+    from metareplay.experiments.seeds import commands_for
     from metareplay.learner.config import parse_setting
     from metareplay.paper.comparison import WIDE
     from metareplay.paper.reproduce import chosen_rows, planned_runs
@@ -81,23 +90,36 @@ def reproduce(
     if dry_run:
         _list(console, chosen, runs)
         return
-    failures = _run(console, runs, jobs, quiet=quiet)
+    engine = chosen_engine(on, resources)
+    if list_:
+        for line in commands_for([run.plan for run in runs], resume=True):
+            print(line)
+        return
+    failures = _run(console, runs, jobs, engine, folder, quiet=quiet)
     _show(console, chosen, wanted, runs, folder)
     if failures:
         raise MetaReplayError("; ".join(failures) + ". The other runs are kept; repeat the command to try the rest")
 
 
-def _run(console: "Console", runs: "list[PlannedRun]", jobs: int, *, quiet: bool) -> list[str]:
+def _run(
+    console: "Console", runs: "list[PlannedRun]", jobs: int, engine: "Engine", out: Path, *, quiet: bool
+) -> list[str]:
     """Run what has not finished; returns one error message per failed run."""
+    from metareplay.cli.engine_options import say_how_to_submit
     from metareplay.cli.run_display import SeedBars
     from metareplay.experiments.seeds import run_side_by_side, stop_on_signal
 
     names = [f"{run.method} seed {run.config.seed}" for run in runs]
-    with SeedBars(console, names, quiet=quiet) as bars:
-        plans = [run.plan for run in runs]
-        failures = run_side_by_side(plans, jobs=jobs, resume=True, report=bars.show, should_stop=stop_on_signal())
+    with SeedBars(console, names, quiet=quiet or not engine.waits) as bars:
+        plans, asked = [run.plan for run in runs], stop_on_signal()
+        failures = run_side_by_side(
+            plans, jobs=jobs, resume=True, report=bars.show, should_stop=asked, engine=engine, out=out
+        )
     problems = [f"{names[index]} stopped: {words}" for index, words in failures.items()]
     left = sum(not (run.folder / "results.json").is_file() for run in runs) - len(failures)
+    if not engine.waits:
+        say_how_to_submit(console, out, left, "runs")
+        return problems
     return problems + ([f"{left} of {len(runs)} runs have not finished"] if left > 0 else [])
 
 

@@ -2,19 +2,37 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from metareplay.cli.engine_options import ListCommands, On, Resources
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from metareplay.experiments.engines.base import Engine
     from metareplay.experiments.plan import Plan
 
 OWN = "Your own data"
+
+
+class How(NamedTuple):
+    """How runs are executed and shown."""
+
+    jobs: int
+    resume: bool
+    tensorboard: bool
+    quiet: bool
+    engine: "Engine"
+
+    def for_runs(self) -> dict[str, Any]:
+        """For ``run_seeds``."""
+        return {key: getattr(self, key) for key in ("jobs", "resume", "tensorboard", "engine")}
+
+
 HELP = """Train a method on a benchmark, task after task, and test it.
 
 [bold]Examples[/]
@@ -28,6 +46,8 @@ HELP = """Train a method on a benchmark, task after task, and test it.
   metareplay run --set training.iterations=500 --set strategy.strength=0.1
 
   metareplay run --out runs/mine --resume                continue what was interrupted
+
+  metareplay run --seeds 10 --on slurm                   write an array script; --on ray: a Ray cluster
 
 Your own data: a CSV or parquet table, arrays (.npz), a folder of images (folder/class/image.png or
 folder/task/class/image.png), IDX files, CIFAR's binary archive, or hf:owner/name of the Hugging Face hub.
@@ -118,12 +138,16 @@ def run(
             help="The paper's settings, even where this project has cheaper ones (marked in: list recipes).",
         ),
     ] = False,
+    on: On = "local",
+    resources: Resources = None,
+    list_: ListCommands = False,
     trust_network: TrustNetwork = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
 ) -> None:
     """Train and test."""
     from rich.console import Console
 
+    from metareplay.cli.engine_options import chosen_engine
     from metareplay.cli.run_display import introduce
     from metareplay.experiments.plan import make_plan
     from metareplay.experiments.run_folder import remove_run
@@ -164,13 +188,19 @@ def run(
     if overwrite and not resume:
         plan.check()
         remove_run(plan.folder)
-    console = Console()
+    console, engine = Console(), chosen_engine(on, resources)
+    if list_:
+        _list(plan, wanted, resume=resume)
+        return
     if not quiet:
         introduce(console, plan)
-    if wanted is None:
-        _one(console, plan, resume=resume, tensorboard=tensorboard, quiet=quiet)
+    how = How(jobs, resume, tensorboard, quiet, engine)
+    if wanted is not None:
+        _several(console, plan, wanted, how)
+    elif on == "local":
+        _one(console, plan, how)
     else:
-        _several(console, plan, wanted, jobs=jobs, resume=resume, tensorboard=tensorboard, quiet=quiet)
+        _elsewhere(console, plan, how)
 
 
 def _go_offline() -> None:
@@ -180,7 +210,33 @@ def _go_offline() -> None:
     go_offline()
 
 
-def _one(console: "Console", plan: "Plan", *, resume: bool, tensorboard: bool, quiet: bool) -> None:
+def _list(plan: "Plan", seeds: range | None, *, resume: bool) -> None:
+    """Print the commands of the runs that have not finished."""
+    from metareplay.experiments.run_folder import RunFolder
+    from metareplay.experiments.seeds import commands_for, seed_plans
+
+    if not resume:
+        RunFolder(plan.folder).refuse_if_used()
+    for line in commands_for([plan] if seeds is None else seed_plans(plan, seeds), resume=resume):
+        print(line)
+
+
+def _elsewhere(console: "Console", plan: "Plan", how: How) -> None:
+    """One run as a job of an engine."""
+    from metareplay.cli.engine_options import say_how_to_submit
+    from metareplay.cli.run_display import SeedBars, print_table, write_page
+    from metareplay.experiments.seeds import run_seeds, stop_on_signal
+
+    with SeedBars(console, [plan.config.method], quiet=how.quiet or not how.engine.waits) as bars:
+        results = run_seeds([plan], report=bars.show, should_stop=stop_on_signal(), out=plan.folder, **how.for_runs())
+    if results:
+        print_table(console, plan.folder, results[0])
+        write_page(console, plan.folder)
+    else:
+        say_how_to_submit(console, plan.folder, 1, "runs", resume=True)
+
+
+def _one(console: "Console", plan: "Plan", how: How) -> None:
     from metareplay.cli.run_display import print_table, write_page
     from metareplay.experiments.observers import ObserverList, TensorBoard
     from metareplay.experiments.run import Run
@@ -188,20 +244,19 @@ def _one(console: "Console", plan: "Plan", *, resume: bool, tensorboard: bool, q
     from metareplay.experiments.seeds import stop_on_signal
     from metareplay.training.progress import LiveProgress, Observer
 
-    results = finished_results(plan.folder, plan.config) if resume else None
+    results = finished_results(plan.folder, plan.config) if how.resume else None
     if results is None:
         unit = "squared error" if plan.info.problem == "regression" else "accuracy %"
-        observers: list[Observer] = [] if quiet else [LiveProgress(console, unit=unit)]
-        if tensorboard:
+        observers: list[Observer] = [] if how.quiet else [LiveProgress(console, unit=unit)]
+        if how.tensorboard:
             observers.append(TensorBoard(plan.folder / "tensorboard", plan.config.training.log_every))
-        results = Run(plan, observer=ObserverList(observers), should_stop=stop_on_signal()).execute(resume=resume)
+        results = Run(plan, observer=ObserverList(observers), should_stop=stop_on_signal()).execute(resume=how.resume)
     print_table(console, plan.folder, results)
     write_page(console, plan.folder)
 
 
-def _several(
-    console: "Console", plan: "Plan", seeds: range, *, jobs: int, resume: bool, tensorboard: bool, quiet: bool
-) -> None:
+def _several(console: "Console", plan: "Plan", seeds: range, how: How) -> None:
+    from metareplay.cli.engine_options import say_how_to_submit
     from metareplay.cli.run_display import SeedBars, print_table, print_warnings, write_page
     from metareplay.experiments.run_folder import RunFolder
     from metareplay.experiments.seeds import run_seeds, seed_plans, stop_on_signal
@@ -209,14 +264,16 @@ def _several(
     from metareplay.locks import only_writer
     from metareplay.report import summarise
 
-    if not resume:
+    if not how.resume:
         RunFolder(plan.folder).refuse_if_used()
-    bars = SeedBars(console, [str(seed) for seed in seeds], title="seed", quiet=quiet)
+    bars = SeedBars(console, [str(seed) for seed in seeds], title="seed", quiet=how.quiet or not how.engine.waits)
     with only_writer(plan.folder), bars:
         plans = seed_plans(plan, seeds)
-        results = run_seeds(
-            plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=bars.show, should_stop=stop_on_signal()
-        )
+        results = run_seeds(plans, report=bars.show, should_stop=stop_on_signal(), out=plan.folder, **how.for_runs())
+    if not how.engine.waits:
+        say_how_to_submit(console, plan.folder, len(plans) - len(results), "runs", resume=True)
+        if not results:
+            return
     write_atomically(plan.folder / "summary.json", json.dumps(summarise(results), indent=1))
     print_table(console, plan.folder, results)
     print_warnings(console, results)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+
 HELP = """Serve a stored model: predictions over HTTP, and a page to try it, at http://127.0.0.1:8000.
 
 Paths: / (a page), /predict (rows as JSON or CSV, images), /tasks, /audit, /model, /health, /metrics (Prometheus), /docs
@@ -62,6 +64,7 @@ def serve(
         Path | None, typer.Option(help="File to append every prediction to, one line of JSON each. Default: none.")
     ] = None,
     log_inputs: Annotated[bool, typer.Option("--log-inputs", help="Log the inputs too.")] = False,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Serve until stopped."""
     try:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.trust import TrustNetwork
+
 HELP = """Follow a stream of labelled rows: learn new tasks as they appear, recognise known ones.
 
 The rows are CSV with a header, from a file or from standard input (-) as they come. What is noticed and done is printed
@@ -34,6 +36,7 @@ def stream(
         list[str] | None,
         typer.Option("--set", help="A setting of the stream, such as window=50; repeat it (docs/streams.md)."),
     ] = None,
+    trust_network: TrustNetwork = None,
 ) -> None:
     """Print events as they happen, then a summary."""
     import json

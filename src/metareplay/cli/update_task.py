@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from metareplay.cli.data_options import Data, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy
+from metareplay.cli.data_options import Data, Gate, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy
 from metareplay.cli.trust import TrustNetwork
 
 HELP = """Train a known task further on new examples, of its classes or of new ones.
@@ -30,26 +30,16 @@ def update_task(
     again: Annotated[
         bool, typer.Option("--again", help="Use data that the task has learned from already; it becomes overconfident.")
     ] = False,
-    gate: Annotated[
-        bool, typer.Option("--gate", help="Leave the model as it was if other tasks would move past --max-change.")
-    ] = False,
+    gate: Gate = False,
     max_change: MaxChange = None,
     set_: Settings = None,
     quiet: Quiet = False,
     trust_network: TrustNetwork = None,
 ) -> None:
     """Update one task."""
-    from metareplay.cli.data_options import check_gate, data_settings, tell, terms_of
-    from metareplay.living.learning import GateClosed
+    from metareplay.cli.data_options import data_settings, learning, tell
     from metareplay.living.learning import update_task as update
 
-    check_gate(gate, max_change)
     options = {"label": label, "ignore": ignore, "split_by": split_by}
-    terms = terms_of(quiet=quiet, max_change=max_change)
-    try:
+    with learning(quiet=quiet, gate=gate, max_change=max_change) as terms:
         tell(update(model, data_settings(data, options, set_), name=name, again=again, terms=terms))
-    except GateClosed as refused:
-        typer.echo(str(refused), err=True)
-        raise typer.Exit(1) from refused
-    finally:
-        terms.observer.close()

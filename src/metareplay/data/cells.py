@@ -1,7 +1,7 @@
 """Cells as written in a text file, as columns: numbers (also with decimal commas), booleans, dates, or text."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,9 +44,10 @@ def text_column(
     if numbers is not None:
         coded = any(CODE.fullmatch(text) for text in set(texts) if text is not None)
         return Column("number", numbers, codes=objects(texts) if coded else None)
+    first = {text: row for row, text in reversed(list(enumerate(texts))) if text is not None}
     seen = list(dict.fromkeys(text for text in texts if text is not None))
     if all(text.lower() in TRUTH for text in seen):
-        return Column("number", _truths(texts), codes=objects(texts))
+        return Column("number", truths(texts), codes=objects(texts))
     decimal = decimal_sign(seen, form.decimal)
     plain = as_numbers([None if text is None else plain_number(text, decimal) for text in texts])
     if plain is not None and decimal is not None:
@@ -56,7 +57,7 @@ def text_column(
     if dates is not None:
         slashed = any(SLASHED.fullmatch(text) for text in seen)
         return Column("date", dates, codes=objects(texts), day_first=day_first if slashed else None)
-    return Column("text", objects(texts), _doubt(name, texts, seen, where, decimal))
+    return Column("text", objects(texts), doubt_of(name, {text: first[text] for text in seen}, where, decimal))
 
 
 def decimal_sign(seen: Sequence[str], hint: Decimal | None) -> Decimal | None:
@@ -79,15 +80,14 @@ def plain_number(text: str, decimal: Decimal | None) -> str:
     return text.replace(",", "") if decimal == "point" and COMMA_GROUPS.fullmatch(text) else text
 
 
-def _truths(texts: Sequence[str | None]) -> np.ndarray:
+def truths(texts: Sequence[str | None]) -> np.ndarray:
+    """True and false as values (N,): bool, or float64 if some are missing."""
     values = [np.nan if text is None else float(TRUTH[text.lower()]) for text in texts]
     return np.array(values, dtype=bool if None not in texts else np.float64)
 
 
-def _doubt(
-    name: str, texts: Sequence[str | None], seen: Sequence[str], where: Callable[[int], str], decimal: Decimal | None
-) -> str | None:
-    """Why text is probably meant as something else; None if it is not."""
+def doubt_of(name: str, seen: Mapping[str, int], where: Callable[[int], str], decimal: Decimal | None) -> str | None:
+    """Why text is probably meant as something else; None if it is not. ``seen``: the first row of each text."""
     words = {text for text in seen if as_numbers([plain_number(text, decimal)]) is None}
     commas = {text for text in words if COMMA.fullmatch(text)}  # with an unknown decimal sign
     ambiguous = {text for text in seen if SLASHED.fullmatch(text)}
@@ -107,8 +107,8 @@ def _doubt(
         advice = "is not a number, but most others are; correct it, or leave it empty if the value is missing"
     else:
         return None
-    row = next(row for row, text in enumerate(texts) if text in odd)
-    return f"{where(row)}: the cell {texts[row]!r} in column {name!r} {advice}"
+    text = min(odd, key=seen.__getitem__)
+    return f"{where(seen[text])}: the cell {text!r} in column {name!r} {advice}"
 
 
 def as_numbers(texts: Sequence[str | None]) -> np.ndarray | None:

@@ -1,8 +1,8 @@
 """A user's table: columns of numbers, text, dates or images, by name, and where its rows come from."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -44,6 +44,15 @@ class Column:
         """Only some rows, selected by a boolean mask (N,)."""
         return replace(self, values=self.values[chosen], codes=None if self.codes is None else self.codes[chosen])
 
+    def sharing(self, same: dict[Any, Any]) -> "Column":
+        """Equal texts as one object, among all columns that are given the same dictionary."""
+
+        def shared(values: np.ndarray) -> np.ndarray:
+            return objects(same.setdefault(value, value) for value in values.tolist())
+
+        values = shared(self.values) if self.kind == "text" else self.values
+        return replace(self, values=values, codes=None if self.codes is None else shared(self.codes))
+
     @property
     def missing(self) -> np.ndarray:
         """Which rows have no value (N,), bool."""
@@ -66,6 +75,8 @@ class Table:
     """Columns that were requested as they are in the file."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the file was read."""
+    pieces: "Pieces | None" = None
+    """The rows of a large file; its columns then hold only a few cells, from which they can be described."""
 
     def __len__(self) -> int:
         return sum(len(place.names) for place in self.places)
@@ -89,13 +100,64 @@ class Table:
 
     def keep(self, rows: np.ndarray) -> "Table":
         """Only some rows, selected by a boolean mask (N,)."""
-        columns = {name: column.rows(rows) for name, column in self.columns.items()}
+        columns = {} if self.pieces else {name: column.rows(rows) for name, column in self.columns.items()}
         places, start = [], 0
         for text, names in self.places:
             kept = rows[start : start + len(names)]
             places.append(Place(text, [name for name, keep in zip(names, kept.tolist(), strict=True) if keep]))
             start += len(names)
-        return replace(self, columns=columns, places=tuple(places), test=None if self.test is None else self.test[rows])
+        test = None if self.test is None else self.test[rows]
+        if self.pieces is None:
+            return replace(self, columns=columns, places=tuple(places), test=test)
+        columns = {name: c.rows(rows) if len(c.values) == len(rows) else c for name, c in self.columns.items()}
+        return replace(self, columns=columns, places=tuple(places), test=test, pieces=KeptPieces(self.pieces, rows))
+
+    def tables(self, names: Sequence[str]) -> "Iterator[Table]":
+        """These columns of all rows, a piece at a time; the table itself if it has no pieces."""
+        yield from [self] if self.pieces is None else self.pieces.tables(names)
+
+    def whole(self, names: Iterable[str | None]) -> "Table":
+        """With all cells of these columns."""
+        wanted = [name for name in dict.fromkeys(names) if name is not None and name in self.columns]
+        if self.pieces is None or not wanted:
+            return self
+        parts: dict[str, list[Column]] = {name: [] for name in wanted}
+        same: dict[Any, Any] = {}  # one object for equal texts
+        for table in self.pieces.tables(wanted):
+            for name in wanted:
+                parts[name].append(table.columns[name].sharing(same))
+        return replace(self, columns={**self.columns, **{name: concatenated(part) for name, part in parts.items()}})
+
+
+class Pieces(Protocol):
+    """The rows of a large file, read anew each time."""
+
+    def tables(self, names: Sequence[str]) -> Iterator[Table]:
+        """These columns of all rows, in order, as small tables."""
+        ...
+
+
+class KeptPieces:
+    """Only some rows of pieces, selected by a boolean mask (N,)."""
+
+    def __init__(self, pieces: Pieces, rows: np.ndarray) -> None:
+        self._pieces, self._rows = pieces, rows
+
+    def tables(self, names: Sequence[str]) -> Iterator[Table]:
+        """These columns of the rows that are kept."""
+        start = 0
+        for table in self._pieces.tables(names):
+            rows = self._rows[start : start + len(table)]
+            start += len(table)
+            if rows.any():
+                yield table.keep(rows)
+
+
+def concatenated(parts: Sequence[Column]) -> Column:
+    """A column from all its pieces."""
+    values = np.concatenate([part.values for part in parts])
+    codes = None if parts[0].codes is None else np.concatenate([c for part in parts if (c := part.codes) is not None])
+    return replace(parts[0], values=values, codes=codes)
 
 
 def joined(train: Table, test: Table) -> Table:

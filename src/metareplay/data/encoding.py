@@ -1,5 +1,6 @@
 """Columns as inputs: numbers as they are, dates as days and times of year, text as one input per value (one-hot)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from metareplay.errors import DataError
 
 MOST_VALUES = 50
 """A text column with more distinct values than this is treated as an identifier or free text."""
+WORDS = 3
+"""Cells with at least so many words, on average, are free text."""
 
 Description = Mapping[str, Any]
 """How one column becomes inputs, as plain values: ``name`` and, for text, ``values``, for dates, ``date``."""
@@ -52,9 +55,12 @@ def _values(table: Table, name: str, column: Column, leave_out: str) -> list[str
         return list(column.categories)
     values = sorted({value for value in column.values.tolist() if value is not None})
     if len(values) > MOST_VALUES:
+        words = sum(len(value.split()) for value in values) / len(values)
+        kind = "free text" if words >= WORDS else "an identifier, or a category with too many values"
         raise DataError(
             f"{table.source()}: the text column {name!r} has {len(values)} different values (e.g. {values[0]!r}); "
-            f"with more than {MOST_VALUES} it is not a category: {leave_out}, or turn it into numbers"
+            f"more than {MOST_VALUES} look like {kind}: {leave_out}, or turn it into numbers yourself "
+            "(docs/own_data.md#text-in-tables shows how)"
         )
     return values
 
@@ -64,8 +70,27 @@ def encode_columns(table: Table, described: Sequence[Description], *, gaps: bool
 
     Text that was not in the training data is a further value, "other": all zeros, with a warning.
     """
-    refuse_missing(table, [entry["name"] for entry in described])
-    parts, warnings = [], []
+    names = [entry["name"] for entry in described]
+    refuse_missing(table, names)
+    unseen: dict[str, _Unseen] = {}
+    x, end = np.empty((0, 0), dtype=np.float32), 0
+    for piece in table.tables(names):
+        part = _encoded(piece, described, unseen, gaps=gaps, advice=advice)
+        if table.pieces is None:
+            x = part
+        else:
+            x = x if end else np.empty((len(table), part.shape[1]), dtype=np.float32)
+            x[end : end + len(part)] = part
+            end += len(part)
+    known = {entry["name"]: entry["values"] for entry in described if "values" in entry}
+    return Encoded(x, tuple(_words(name, about, known[name]) for name, about in unseen.items()))
+
+
+def _encoded(
+    table: Table, described: Sequence[Description], unseen: dict[str, "_Unseen"], *, gaps: bool, advice: str | None
+) -> np.ndarray:
+    """The inputs of some rows (N, D); what was not in the training data is added to ``unseen``."""
+    parts = []
     for entry in described:
         name = entry["name"]
         column = table.columns[name]
@@ -73,19 +98,23 @@ def encode_columns(table: Table, described: Sequence[Description], *, gaps: bool
         if not gaps and missing.any():
             raise DataError(_gap(table, int(missing.argmax()), name, advice))
         if "values" in entry:
-            part, unseen = _one_hot(column, entry["values"])
-            warnings += [_unseen(table, name, column, unseen, entry["values"])] if unseen else []
+            part, new = _one_hot(column, entry["values"])
+            if new:
+                row = next(row for row, value in enumerate(written(column)) if value in new)
+                unseen.setdefault(name, _Unseen(table.where(row), Counter())).counts.update(new)
         elif "date" in entry:
             part = encode_dates(_dates(table, name, column, entry.get("day_first")), entry["date"])
         else:
             part = _numbers(table, name, column)[:, None].astype(np.float32)  # (N,) -> (N, 1)
         parts.append(part)
-    return Encoded(np.concatenate(parts, axis=1), tuple(warnings))  # (N, D)
+    return np.concatenate(parts, axis=1)  # (N, D)
 
 
 def filled(x: np.ndarray, known: Mapping[str, Any]) -> np.ndarray:
-    """Inputs (N, D) with the values that the model puts where there are none."""
-    return np.where(np.isnan(x), np.array(known["fill"], dtype=np.float32), x) if "fill" in known else x
+    """The inputs (N, D), changed in place: with the values that the model puts where there are none."""
+    if "fill" in known:
+        np.copyto(x, np.array(known["fill"], dtype=np.float32), where=np.isnan(x))
+    return x
 
 
 def refuse_missing(table: Table, names: Sequence[str]) -> None:
@@ -154,12 +183,19 @@ def _one_hot(column: Column, values: Sequence[str]) -> tuple[np.ndarray, dict[st
     return encoded, unseen
 
 
-def _unseen(table: Table, name: str, column: Column, unseen: Mapping[str, int], values: Sequence[str]) -> str:
-    row, count = next(row for row, value in enumerate(written(column)) if value in unseen), sum(unseen.values())
+class _Unseen(NamedTuple):
+    """Values that were not in the training data: where the first is, and how many rows hold each."""
+
+    first: str
+    counts: Counter[str]
+
+
+def _words(name: str, unseen: _Unseen, values: Sequence[str]) -> str:
+    count = sum(unseen.counts.values())
     rows = "1 row holds a value" if count == 1 else f"{count} rows hold values"
-    new, known = (", ".join(map(repr, list(names)[:10])) for names in (unseen, values))
+    new, known = (", ".join(map(repr, list(names)[:10])) for names in (unseen.counts, values))
     return (
-        f"column {name!r}: {rows} not in the training data ({new}; first: {table.where(row)}), "
+        f"column {name!r}: {rows} not in the training data ({new}; first: {unseen.first}), "
         f"treated as other than all known values ({known})"
     )
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from metareplay.data import reading
 from metareplay.data.cells import TextFormat
-from metareplay.data.columns import Table
+from metareplay.data.columns import LABEL_NAMES, Table
 from metareplay.data.encoding import Encoded, encode_columns, filled
 from metareplay.data.labels import (
     ONLY_INPUTS,
@@ -25,6 +26,7 @@ from metareplay.data.labels import (
 )
 from metareplay.data.readers.arrays import as_inputs, read_array
 from metareplay.data.readers.cifar import cifar_files, read_cifar, refuse_pickled
+from metareplay.data.readers.csv_pieces import encoding_found, read_csv_in_pieces
 from metareplay.data.readers.csv_tables import CSV_SUFFIXES, csv_table, separator
 from metareplay.data.readers.folders import image_files
 from metareplay.data.readers.idx import idx_files, read_idx
@@ -63,6 +65,8 @@ def read_inputs(path: Path, known: Mapping[str, Any], shape: tuple[int, ...], re
         raise DataError(f"{path} does not exist")
     elif path.suffix.lower() in (".npy", ".npz"):
         inputs = _arrays(path, known, request)
+    elif path.suffix.lower() in CSV_SUFFIXES and _in_pieces(path, known, request):
+        inputs = _large_table(path, known, request)
     elif path.suffix.lower() in CSV_SUFFIXES:
         inputs = text_inputs(_content(path), str(path), known, request)
     elif path.suffix.lower() in TABLE_SUFFIXES:
@@ -97,6 +101,22 @@ def text_inputs(content: bytes, name: str, known: Mapping[str, Any], request: Re
         return Inputs(read_numbers(content, name))
     form = TextFormat(known.get("decimal"), None, known.get("encoding") if _not_utf8(content) else None)
     return table_inputs(csv_table(content, name, form, request.keep), known, request)
+
+
+def _in_pieces(path: Path, known: Mapping[str, Any], request: Request) -> bool:
+    """Whether a CSV file is too large to be read at once; columns that are copied are in memory anyway."""
+    try:
+        return known.get("kind") == "table" and not request.keep and path.stat().st_size >= reading.LARGE
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _large_table(path: Path, known: Mapping[str, Any], request: Request) -> Inputs:
+    encoding = known.get("encoding") if encoding_found(path) != "utf-8-sig" else None
+    used = {entry["name"] for entry in known["columns"]} | {request.label, known.get("label"), known.get("task")}
+    table = read_csv_in_pieces(path, TextFormat(known.get("decimal"), None, encoding), used=used | {*LABEL_NAMES})
+    labels = [request.label, known.get("label"), known.get("task"), *LABEL_NAMES] if request.labels else []
+    return table_inputs(table.whole(labels), known, request)
 
 
 def table_inputs(table: Table, known: Mapping[str, Any], request: Request = ONLY_INPUTS) -> Inputs:

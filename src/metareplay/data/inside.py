@@ -1,12 +1,12 @@
 """A folder of data from elsewhere is read, and nothing outside it: no links and no paths that lead out."""
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from metareplay.errors import DataError
+from metareplay.texts import read_json_file
 
 VARIABLE = "METAREPLAY_FOLLOW_LINKS"
 ADVICE = f"copy the file into the folder, or allow it with the environment variable {VARIABLE}=1"
@@ -57,11 +57,20 @@ def refuse_paths_of_saved(folder: Path) -> None:
                 raise DataError(f"{part / 'state.json'} names the file {name!r}, which is not in its folder; {ADVICE}")
 
 
+def refuse_named(path: str | None, where: str) -> None:
+    """Refuse to read data only because a folder that was opened names them."""
+    if path is not None and not _allowed():
+        raise DataError(
+            f"this needs the data {path}, which {where} names, and which are not read without being asked; "
+            f"allow it with the environment variable {VARIABLE}=1"
+        )
+
+
 def _json(path: Path) -> dict[str, Any]:
     """The content of a file; empty if it cannot be read, which the library will say better."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json_file(path)
+    except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -19,6 +19,7 @@ from metareplay.data.inside import refuse_outside
 from metareplay.data.readers.arrays import read_arrays
 from metareplay.data.readers.arrow import read_parquet_table
 from metareplay.data.readers.cifar import Version, cifar_files, read_cifar, refuse_pickled
+from metareplay.data.readers.csv_pieces import read_csv_in_pieces
 from metareplay.data.readers.csv_tables import CSV_SUFFIXES, read_csv
 from metareplay.data.readers.folders import image_files, read_folder
 from metareplay.data.readers.hub import PREFIX, read_hub, read_saved
@@ -33,6 +34,8 @@ KINDS = (
     "a CSV or parquet table, arrays (.npz), a folder of images by class (or by task and class), a folder of IDX files, "
     "CIFAR's binary archive, a data set saved by the Hugging Face library, or hf:owner/name"
 )
+LARGE = 16_000_000
+"""Bytes from which a CSV file is read in pieces."""
 TABLE_SUFFIXES = (*CSV_SUFFIXES, ".parquet")
 
 
@@ -85,6 +88,8 @@ def located(name: str) -> Path:
             else ""
         )
         raise DataError(f"{path} does not exist; give {KINDS}{hint}")
+    if not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path} is a pipe or a device; give {KINDS}")
     return path
 
 
@@ -130,13 +135,17 @@ def _file(path: Path, test: Path | None, settings: DataSettings, known: Mapping[
         _no_columns(path, settings)
         return Source(files, lambda: read_arrays(path, test))
     if path.suffix.lower() in TABLE_SUFFIXES:
-        return Source(files, lambda: examples_of(_table(path, test, settings.text_format), settings, known))
+        return Source(files, lambda: examples_of(_table(path, test, settings, known), settings, known))
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise DataError(f"{path} is one image; give the folder that contains the class folders")
     raise DataError(f"{path} is not in a known format; give {KINDS}")
 
 
-def _table(path: Path, test: Path | None, form: TextFormat) -> Table:
+def _table(path: Path, test: Path | None, settings: DataSettings, known: Mapping[str, Any]) -> Table:
+    form = settings.text_format
+    if test is None and path.suffix.lower() in CSV_SUFFIXES and path.stat().st_size >= LARGE:
+        used = {settings.label, settings.tasks_by, settings.split_by, known.get("label")}
+        return read_csv_in_pieces(path, form, ignore=[name for name in settings.ignore if name not in used])
     train = read_table(path, form)
     return train if test is None else joined(train, read_table(test, form))
 

@@ -37,6 +37,7 @@ def examples_of(table: Table, settings: DataSettings, known: Mapping[str, Any] |
     notes += [f"not used, because the model's first task did not have them: {', '.join(surplus)}"] if surplus else []
     refuse_missing(table, names)
     images = [name for name in names if table.columns[name].kind == "image"]
+    table = table.whole([label, by, settings.split_by])
     refuse_doubtful(table, names, label)
     notes += _read_specially(table, [*names, label])
     if settings.missing == "drop" and not images:
@@ -144,10 +145,12 @@ def _task_column(table: Table, settings: DataSettings) -> str | None:
 
 
 def _without_gaps(table: Table, names: list[str], notes: list[str]) -> Table:
-    complete = np.ones(len(table), dtype=bool)
-    for name in names:
-        if table.columns[name].kind != "other":
-            complete &= ~table.columns[name].missing
+    complete, end = np.ones(len(table), dtype=bool), 0
+    for piece in table.tables(names):
+        for name in names:
+            if piece.columns[name].kind != "other":
+                complete[end : end + len(piece)] &= ~piece.columns[name].missing
+        end += len(piece)
     if not complete.any():
         raise DataError(
             f"{table.source()}: every row has a missing value, so none is left; "

@@ -121,12 +121,9 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         if info.name in self.task_names:
             known = ", ".join(self.task_names)
             raise ConfigError(f"a task named {info.name!r} was learned already; choose another name (known: {known})")
-        fresh = self.learner is None
-        if fresh:
-            self.scaling = (
-                Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
-            )
+        fresh, before = self.learner is None, self.scaling
         try:
+            self.scaling = self._scaling(x, y)
             split = TaskData(self._features(self.scaling.x(x), keep=True), self.scaling.y(y))
             if self.learner is None:
                 self.config = self._checked_config(Facts.of(split, self.problem))
@@ -140,10 +137,17 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
                 lambda _: learner.finish_task(split),
             )
         except BaseException:
+            self.scaling = before
             if fresh:
                 self.learner = self.extractor = None
             raise
         self.tasks.append(info)
+
+    def _scaling(self, x: Tensor, y: Tensor) -> Scaling:
+        """That of the first task; later ones may bring a column's first variation."""
+        if self.learner is not None:
+            return self.scaling.following(x)
+        return Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
 
     def _features(self, x: Tensor, *, keep: bool) -> Tensor:
         """Standardised inputs as the learner sees them: as they are, or features of a backbone."""
@@ -248,10 +252,13 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder (safetensors and JSON)."""
-        extractor, scaling, inputs = self.extractor, self.scaling.tensors, dict(self.inputs)
-        if extractor is not None:
-            scaling, inputs = {**scaling, **extractor.tensors()}, {**inputs, FACTS: extractor.facts()}
-        save_model(Path(folder), self._trained(), self.tasks, scaling, inputs)
+        save_model(Path(folder), self._trained(), self.tasks, *self.stored_inputs())
+
+    def stored_inputs(self) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+        """Scaling and encoding of inputs as they are stored, with those of a backbone."""
+        if self.extractor is None:
+            return self.scaling.tensors, dict(self.inputs)
+        return {**self.scaling.tensors, **self.extractor.tensors()}, {**self.inputs, FACTS: self.extractor.facts()}
 
     @classmethod
     def load(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from metareplay.benchmarks.base import TaskInfo
+from metareplay.errors import ConfigError
 from metareplay.files import write_atomically
 from metareplay.learner.learner import ContinualLearner
+from metareplay.nets.backbones import is_features
 from metareplay.scaling import Scaling
 
 if TYPE_CHECKING:
@@ -69,4 +71,10 @@ class Exports:
     def _learned(self) -> "Learned":
         from metareplay.export.modules import Learned
 
-        return Learned(self._trained(), self.tasks, self.scaling, self.inputs)
+        learner = self._trained()
+        if is_features(learner.config.network):
+            raise ConfigError(
+                f"the backbone of {learner.config.network!r} is no part of this model, so it cannot be exported with "
+                "it; predict with metareplay, or learn with a network of your own"
+            )
+        return Learned(learner, self.tasks, self.scaling, self.inputs)

@@ -62,7 +62,8 @@ class TaskVerbs(ABC):
         """
         learner, index = self._trained(), self._task_index(task)
         new = self._new_examples(X, y, self.tasks[index])
-        data = TaskData(self._features(self.scaling.x(new.x), keep=True), self.scaling.y(new.y))
+        scaling = self.scaling.following(new.x)
+        data = TaskData(self._features(scaling.x(new.x), keep=True), scaling.y(new.y))
         self._train(
             learner,
             lambda: learner.begin_revision(index, data, new.width),
@@ -70,7 +71,7 @@ class TaskVerbs(ABC):
             progress,
             lambda _: learner.finish_revision(data),
         )
-        self.tasks[index] = new.info
+        self.tasks[index], self.scaling = new.info, scaling
         return self
 
     def remove_task(self, task: str | int) -> Self:

@@ -12,6 +12,7 @@ from typing import Any
 from metareplay.benchmarks.base import Benchmark, Problem
 from metareplay.benchmarks.own import own_benchmark
 from metareplay.benchmarks.registry import BenchmarkInfo, benchmark_named, build_benchmark
+from metareplay.benchmarks.validation import with_protocol
 from metareplay.data.reading import absolute
 from metareplay.errors import ConfigError, DataError
 from metareplay.experiments.run_folder import read_settings, stored_config
@@ -156,7 +157,8 @@ def default_folder(settings: Mapping[str, Any]) -> Path:
 def benchmark_for(config: RunConfig) -> Benchmark:
     """Read the benchmark that a configuration names, or the user's own data."""
     if config.data.path is not None:
-        return own_benchmark(config.data, data_seed=config.data_seed, scenario=config.tasks.scenario)
+        whole = own_benchmark(config.data, data_seed=config.data_seed, scenario=config.tasks.scenario)
+        return with_protocol(whole, config.tasks, config.data_seed)
     data_dir = Path(config.data_dir) if config.data_dir else None
     return build_benchmark(_known(config.benchmark), data_seed=config.data_seed, data_dir=data_dir, tasks=config.tasks)
 
@@ -194,7 +196,8 @@ def _own_data(settings: Mapping[str, Any], source: Source) -> Benchmark | None:
         return None
     if settings.get("benchmark") not in (None, *OWN_DATA.values()):
         raise ConfigError(f"give either the benchmark {settings['benchmark']} or your own --data, not both")
-    keys = [key for key in settings if key.startswith("data.") or key in ("data_seed", "tasks.scenario")]
+    about = ("data_seed", "tasks.scenario", "tasks.first", "tasks.validation")
+    keys = [key for key in settings if key.startswith("data.") or key in about]
     return benchmark_for(build_config({}, _located({key: settings[key] for key in keys}), source))
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from metareplay.data.inside import refuse_named
 from metareplay.errors import DataError
 from metareplay.experiments.curves import predictive_picture, weight_samples
 from metareplay.experiments.plan import benchmark_for
@@ -13,6 +14,7 @@ from metareplay.learner.store import load_model
 def predictions_of(folder: Path) -> dict[str, Tensor]:
     """The arrays of ``predictive.safetensors``, with the run's weight samples; empty unless inputs are 1D or 2D."""
     learner = load_model(folder).learner
+    refuse_named(learner.config.data.path, f"the model in {folder}")
     return predictive_picture(learner.predictor, benchmark_for(learner.config))
 
 

@@ -1,14 +1,15 @@
 """The contents of ``results.json``, typed (schema 1). Percentages as in the paper; None where not applicable."""
 
-import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from metareplay.benchmarks.base import Problem
 from metareplay.errors import DataError
 from metareplay.experiments.continual_record import FROZEN, ContinualFigures
+from metareplay.experiments.result_sizes import MOST_TASKS, wrong_size
+from metareplay.texts import read_json_file
 
 SCHEMA = 1
 FILE = "results.json"
@@ -195,7 +196,7 @@ class Results(_Record):
     scenario: str | None = None
     problem: Problem = "classification"
     seed: int
-    num_tasks: int = Field(ge=1)
+    num_tasks: int = Field(ge=1, le=MOST_TASKS)
     task_names: list[str] = []
     tgiven_during: float | None = None
     """Accuracy on each task right after learning it, with the task known."""
@@ -238,6 +239,12 @@ class Results(_Record):
     task_boundaries: dict[str, BoundaryThresholds] | None = None
     """By signal; in the file only if the run recorded them."""
 
+    @model_validator(mode="after")
+    def _consistent(self) -> "Results":
+        if (problem := wrong_size(self)) is not None:
+            raise ValueError(problem)
+        return self
+
     @property
     def regression(self) -> bool:
         """Whether there are errors instead of accuracies."""
@@ -261,11 +268,13 @@ _REQUIRED = tuple(name for name, entry in Results.model_fields.items() if entry.
 def read_results(path: Path) -> Results:
     """Read and check a run's ``results.json``."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        content = read_json_file(path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}; repeat the run to write it again"
+        ) from error
+    except ValueError as error:
         raise DataError(f"{path} is not valid JSON ({error}); repeat the run to write it again") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read ({error}); repeat the run to write it again") from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         raise DataError(
             f"{path} does not have schema {SCHEMA}, the only one that this version of metareplay reads; repeat the run"
@@ -279,7 +288,12 @@ def read_results(path: Path) -> Results:
     try:
         return Results.model_validate(known)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        message = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        raise DataError(f"{path} is damaged: {where}: {message}; repeat the run to write it again") from error
+        words = f"{path} is damaged: {first_problem(error)}"
+        raise DataError(f"{words}; repeat the run to write it again") from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first field that is wrong, and why."""
+    first = error.errors()[0]
+    where, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower()}{message[1:]}" if where else message

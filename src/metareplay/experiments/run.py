@@ -72,14 +72,14 @@ class Run:
     def _tracker(self) -> Tracker:
         return Tracker(self.benchmark, self.evaluator, self.state, self.config.report, self.config.data_seed)
 
-    def execute(self, *, resume: bool = False) -> Results:
-        """Do what remains to be done; returns the contents of ``results.json``."""
+    def execute(self, *, resume: bool = False, wait: float = 0.0) -> Results:
+        """Do what remains to be done, once no other process writes here; returns the contents of ``results.json``."""
         keep_freed_memory()
         out = self.folder.path
         try:
             if not resume:
                 self.folder.refuse_if_used()
-            with only_writer(out):
+            with only_writer(out, wait=wait):
                 if not resume:
                     self.folder.refuse_if_used()  # again: another run may have ended meanwhile
                 return self._execute(resume)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from metareplay.benchmarks.base import Benchmark
+from metareplay.benchmarks.validation import with_protocol
 from metareplay.errors import ConfigError
 from metareplay.experiments.plan import Plan, own_defaults
 from metareplay.experiments.results import Results
@@ -38,4 +39,5 @@ def run_benchmark(
         permit(network)
     defaults, source = own_defaults(benchmark, method, network, settings or {}, published=published)
     config = build_config({**defaults, "seed": seed}, dict(settings or {}), "settings")
-    return Run(Plan.of(config, Path(out), benchmark=benchmark, source=source)).execute(resume=resume)
+    chosen = with_protocol(benchmark, config.tasks, config.data_seed)
+    return Run(Plan.of(config, Path(out), benchmark=chosen, source=source)).execute(resume=resume)

@@ -9,24 +9,28 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from safetensors.torch import save
 from torch import Tensor
 
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
-from metareplay.files import read_yaml, write_atomically, yaml_problem
+from metareplay.files import write_atomically
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.locks import LOCK, only_writer
 from metareplay.settings import flatten
+from metareplay.texts import read_yaml_file
 
+REQUEST = "request.json"
+"""What the process of a run is asked to do, until it has begun."""
 RUN_ENTRIES = frozenset(
     "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors "
-    "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json request.json "
-    f"{LOCK}".split()
+    "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json slurm.sh slurm-logs "
+    f"{REQUEST} {LOCK}".split()
 )
 """Everything that a run writes, except the folders of its seeds."""
+OURS = ("config.yaml", "seeds.json")
+"""By which a run is known; removed last."""
 GROUPS = frozenset(RunConfig.model_fields)
 """Groups of settings, which may be empty, and settings in no group, which pydantic checks."""
 
@@ -39,7 +43,7 @@ class RunFolder:
 
     def refuse_if_used(self) -> None:
         """A new run needs a folder that is empty or does not exist."""
-        if self.path.exists() and any(entry.name != LOCK for entry in self.path.iterdir()):
+        if self.path.exists() and any(entry.name not in (LOCK, REQUEST) for entry in self.path.iterdir()):
             raise ConfigError(
                 f"{self.path} already exists; continue it with --resume, replace it with --overwrite, "
                 "or choose another --out"
@@ -77,7 +81,7 @@ class RunFolder:
     def stored_settings(self) -> dict[str, Any] | None:
         """The settings in ``config.yaml``, as dotted keys; None if there is none."""
         path = self.path / "config.yaml"
-        return flatten(read_yaml(path.read_text(encoding="utf-8")) or {}) if path.is_file() else None
+        return read_settings(path, "") if path.is_file() else None
 
     def refuse_changed_data(self, config: RunConfig) -> None:
         """Refuse data that differ from those the run in this folder started with."""
@@ -98,7 +102,7 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
         stored, results = run.stored_settings(), read_results(folder / RESULTS)
         if stored is None:
             raise DataError("config.yaml is missing")
-    except (OSError, ValueError, yaml.YAMLError, DataError) as error:
+    except (OSError, ValueError, ConfigError, DataError) as error:
         advice = "choose another --out, or remove the folder"
         raise CheckpointError(f"the finished run in {folder} is damaged ({error}); {advice}") from error
     run.refuse_changed_data(config)
@@ -116,31 +120,29 @@ def stored_config(out: Path) -> Path | None:
     )
 
 
-def read_settings(path: Path) -> dict[str, Any]:
+def read_settings(path: Path, option: str = "--config ") -> dict[str, Any]:
     """Settings of a YAML file, as dotted keys."""
     try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--config {path} is not a text file; give YAML") from error
+        content = read_yaml_file(path)
     except OSError as error:
-        raise ConfigError(f"--config {path} cannot be read: {error.strerror or error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--config {path} is not valid YAML: {yaml_problem(error)}") from error
+        raise ConfigError(f"{option}{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{option}{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"--config {path} must hold settings like 'training: {{iterations: 500}}'")
-    _refuse_empty(content, path)
+        raise ConfigError(f"{option}{path} must hold settings like 'training: {{iterations: 500}}'")
+    _refuse_empty(content, f"{option}{path}")
     return flatten(content)
 
 
-def _refuse_empty(content: Mapping[Any, Any], path: Path, prefix: str = "") -> None:
+def _refuse_empty(content: Mapping[Any, Any], source: str, prefix: str = "") -> None:
     """Refuse a setting without a value, ``{}``, which would be taken for nothing at all."""
     for key, value in content.items():
         if not isinstance(key, str):
-            raise ConfigError(f"--config {path}: the key {prefix}{key!r} is not text; settings have names")
+            raise ConfigError(f"{source}: the key {prefix}{key!r} is not text; settings have names")
         if isinstance(value, Mapping) and not value and (prefix or key not in GROUPS):
-            raise ConfigError(f"--config {path}: {prefix}{key} is empty ({{}}); give it a value, or remove it")
+            raise ConfigError(f"{source}: {prefix}{key} is empty ({{}}); give it a value, or remove it")
         if isinstance(value, Mapping):
-            _refuse_empty(value, path, f"{prefix}{key}.")
+            _refuse_empty(value, source, f"{prefix}{key}.")
 
 
 def remove_run(folder: Path) -> None:
@@ -155,7 +157,8 @@ def remove_run(folder: Path) -> None:
             locks.enter_context(only_writer(seed))
         try:
             for part in (*seeds, folder):
-                for entry in (entry for entry in part.iterdir() if entry.name != LOCK and entry not in seeds):
+                entries = [entry for entry in part.iterdir() if entry.name != LOCK and entry not in seeds]
+                for entry in sorted(entries, key=lambda entry: entry.name in OURS):  # if killed, it is still a run's
                     shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         except OSError as error:
             raise ConfigError(f"--overwrite: {folder} cannot be removed: {error.strerror or error}") from error
@@ -164,11 +167,16 @@ def remove_run(folder: Path) -> None:
             seed.rmdir()
 
 
+def _is_bare(folder: Path) -> bool:
+    """Whether a folder holds nothing but what a process leaves that was killed at once."""
+    return folder.is_dir() and all(entry.name == LOCK or entry.name.endswith(".tmp") for entry in folder.iterdir())
+
+
 def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:
     """The folders of seeds in a run's folder; refuses a folder that holds anything but runs."""
     entries = list(folder.iterdir())
     named = [entry for entry in entries if re.fullmatch(r"seed-\d+", entry.name) and not entry.is_symlink()]
-    seeds = [] if inner else [entry for entry in named if (entry / "config.yaml").is_file()]
+    seeds = [] if inner else [entry for entry in named if (entry / "config.yaml").is_file() or _is_bare(entry)]
     foreign = [
         entry.name
         for entry in entries
@@ -177,7 +185,7 @@ def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:
     ours = (folder / "seeds.json").is_file() or (
         (folder / "config.yaml").is_file() and "method" in read_settings(folder / "config.yaml")
     )
-    if foreign or not (ours or seeds):
+    if foreign or not (ours or seeds or _is_bare(folder)):
         why = f"it holds {', '.join(sorted(foreign)[:3])}" if foreign else "it has no config.yaml of a run"
         advice = "remove it yourself if you really want to, or choose another --out"
         raise ConfigError(f"--overwrite: {folder} contains more than a run ({why}); {advice}")

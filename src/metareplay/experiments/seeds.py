@@ -2,28 +2,33 @@
 
 import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from metareplay.benchmarks.stored import load_benchmark, store_benchmark
 from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.experiments.engines.base import PARENT, Engine, Job
+from metareplay.experiments.engines.local import Local
 from metareplay.experiments.observers import ObserverList, ProgressFile, TensorBoard
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import Results
 from metareplay.experiments.run import Interrupted, Run
-from metareplay.experiments.run_folder import finished_results
+from metareplay.experiments.run_folder import REQUEST, RunFolder, finished_results
+from metareplay.faults import fault_of
 from metareplay.files import write_atomically
 from metareplay.learner.config import build_config
 from metareplay.permissions import permit
 from metareplay.settings import Settings, flatten
+from metareplay.texts import read_json_file
 from metareplay.training.progress import Observer
 
-SEEDS, REQUEST = "seeds.json", "request.json"
+SEEDS = "seeds.json"
+PATIENCE = 60.0
+"""Seconds that a repeated run waits for the process that wrote to its folder before."""
 
 
 class SeedStatus(NamedTuple):
@@ -44,8 +49,8 @@ class Request(Settings):
     """The file with data that have been read already; None for a known data set or generated data."""
     resume: bool
     tensorboard: bool
-    parent: int
-    """The id of the parent process."""
+    repeatable: bool = False
+    """Whether the same command is to continue the run after a kill: the file stays until the run has finished."""
 
     def plan(self, folder: Path) -> Plan:
         """The plan that the parent process made, which also permitted its network."""
@@ -67,9 +72,9 @@ def earlier_seeds(folder: Path) -> range | None:
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text())
+        content = read_json_file(path)
         first, count = int(content["first"]), int(content["count"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise ConfigError(f"{path} is damaged; give --seeds again to continue") from error
     return range(first, first + count)
 
@@ -82,23 +87,32 @@ def run_seeds(
     tensorboard: bool = False,
     report: Callable[[list[SeedStatus]], None] = lambda statuses: None,
     should_stop: Callable[[], bool] = lambda: False,
+    engine: Engine | None = None,
+    out: Path | None = None,
 ) -> list[Results]:
     """Run plans that differ in their seed, ``jobs`` at a time; returns their results in order.
 
     With ``resume`` a finished seed is not run again. If one fails the others continue; then the first error is raised.
     """
     failures = run_side_by_side(
-        plans, jobs=jobs, resume=resume, tensorboard=tensorboard, report=report, should_stop=should_stop
+        plans,
+        jobs=jobs,
+        resume=resume,
+        tensorboard=tensorboard,
+        report=report,
+        should_stop=should_stop,
+        engine=engine,
+        out=out,
     )
     if failures:
         index, words = next(iter(failures.items()))
         kept = f"{len(plans) - len(failures)} of {len(plans)} seeds are kept"
         raise MetaReplayError(f"seed {plans[index].config.seed} stopped: {words} ({kept})")
     results = [result for plan in plans if (result := finished_results(plan.folder, plan.config)) is not None]
-    if len(results) < len(plans):
-        out = plans[0].folder.parent
+    if len(results) < len(plans) and (engine is None or engine.waits):
+        above = plans[0].folder.parent
         raise Interrupted(
-            f"stopped; {len(results)} of {len(plans)} seeds are finished in {out}; continue with --resume"
+            f"stopped; {len(results)} of {len(plans)} seeds are finished in {above}; continue with --resume"
         )
     return results
 
@@ -111,35 +125,44 @@ def run_side_by_side(
     tensorboard: bool = False,
     report: Callable[[list[SeedStatus]], None] = lambda statuses: None,
     should_stop: Callable[[], bool] = lambda: False,
+    engine: Engine | None = None,
+    out: Path | None = None,
 ) -> dict[int, str]:
     """Run plans in separate folders, ``jobs`` at a time; returns the error messages of those that failed.
 
-    When asked to stop, running plans save their state and end, and the others are not started.
+    ``out`` is for files of the engine, by default the folder above the first run's. When asked to stop, running plans
+    save their state and end, and the others are not started.
     """
-    waiting = [index for index, plan in enumerate(plans) if not (resume and finished_results(plan.folder, plan.config))]
-    running: dict[int, subprocess.Popen[str]] = {}
-    failures: dict[int, str] = {}
-    with _shared_tasks([plans[index] for index in waiting]) as tasks:
+    engine = engine or Local()
+    indices = [index for index, plan in enumerate(plans) if not (resume and finished_results(plan.folder, plan.config))]
+    wanted = [plans[index] for index in indices]
+
+    def show(running: AbstractSet[int], failed: AbstractSet[int]) -> None:
+        at_work, lost = ({indices[place] for place in places} for places in (running, failed))
+        report([_status(plan, index in at_work, index in lost) for index, plan in enumerate(plans)])
+
+    with _shared_tasks(wanted, keep=not engine.waits) as tasks:
+        alone = not isinstance(engine, Local)
+        made = [_job(plan, tasks, resume=resume, tensorboard=tensorboard, repeatable=alone) for plan in wanted]
+        out = out or plans[0].folder.parent
         try:
-            while waiting or running:
-                while waiting and len(running) < jobs and not should_stop():
-                    index = waiting.pop(0)
-                    running[index] = _start(plans[index], tasks, resume=resume, tensorboard=tensorboard)
-                time.sleep(0.2)
-                failures |= _ended(running)
-                report([_status(plan, index in running, index in failures) for index, plan in enumerate(plans)])
-                if should_stop():
-                    break
+            failures = engine.run(made, at_once=jobs, out=out, report=show, should_stop=should_stop)
         finally:
-            for process in running.values():
-                process.terminate()  # each saves its state and ends
-            for process in running.values():
-                process.communicate()
-    return failures
+            for job in () if alone else made:
+                _withdraw(job)
+    return {indices[place]: words for place, words in failures.items()}
+
+
+def commands_for(plans: Sequence[Plan], *, resume: bool) -> list[str]:
+    """The commands of the runs that have not finished, for any scheduler; each continues where it was stopped."""
+    wanted = [plan for plan in plans if not (resume and finished_results(plan.folder, plan.config))]
+    with _shared_tasks(wanted, keep=True) as tasks:
+        made = [_job(plan, tasks, resume=resume, tensorboard=False, repeatable=True) for plan in wanted]
+    return [job.line() for job in made]
 
 
 @contextmanager
-def _shared_tasks(plans: Sequence[Plan]) -> Iterator[Mapping[str, Path]]:
+def _shared_tasks(plans: Sequence[Plan], *, keep: bool = False) -> Iterator[Mapping[str, Path]]:
     """Files with the tasks of a user's data, by fingerprint, so that they are read only once; removed at the end."""
     files: dict[str, Path] = {}
     try:
@@ -150,36 +173,33 @@ def _shared_tasks(plans: Sequence[Plan]) -> Iterator[Mapping[str, Path]]:
                 store_benchmark(files[mark], plan.benchmark)
         yield files
     finally:
-        for file in files.values():
+        for file in () if keep else files.values():
             file.unlink(missing_ok=True)
 
 
-def _start(plan: Plan, tasks: Mapping[str, Path], *, resume: bool, tensorboard: bool) -> "subprocess.Popen[str]":
-    plan.folder.mkdir(parents=True, exist_ok=True)
+def _job(plan: Plan, tasks: Mapping[str, Path], *, resume: bool, tensorboard: bool, repeatable: bool) -> Job:
+    """The process of one run; its folder tells it what to do."""
+    if repeatable and not resume:
+        RunFolder(plan.folder).refuse_if_used()
     shared = tasks.get(plan.config.data.fingerprint or "")
     request = Request(
         config=plan.config.dump(),
         source=plan.source,
         tasks=None if shared is None else shared.resolve(),
-        resume=resume,
+        resume=resume or repeatable,
         tensorboard=tensorboard,
-        parent=os.getpid(),
+        repeatable=repeatable,
     )
     write_atomically(plan.folder / REQUEST, request.model_dump_json())
-    environment = {**os.environ, "OMP_NUM_THREADS": str(plan.config.threads)}
-    command = [sys.executable, "-m", "metareplay.experiments.seeds", str(plan.folder)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    command = (sys.executable, "-m", "metareplay.experiments.seeds", str(plan.folder.resolve()))
+    return Job(f"{plan.config.method} seed {plan.config.seed}", command, plan.folder, plan.config.threads)
 
 
-def _ended(running: dict[int, "subprocess.Popen[str]"]) -> dict[int, str]:
-    """Remove the processes that have ended; returns the error messages of those that failed."""
-    failures = {}
-    for index in [index for index, process in running.items() if process.poll() is not None]:
-        process = running.pop(index)
-        text = process.communicate()[1].strip()  # also closes the pipe
-        if process.returncode != 0:
-            failures[index] = text.splitlines()[-1] if text else f"its process ended with code {process.returncode}"
-    return failures
+def _withdraw(job: Job) -> None:
+    """Leave nothing of a run that was not started."""
+    (job.folder / REQUEST).unlink(missing_ok=True)
+    with suppress(OSError):  # not empty: it was started
+        job.folder.rmdir()
 
 
 def _status(plan: Plan, running: bool, failed: bool) -> SeedStatus:
@@ -189,24 +209,36 @@ def _status(plan: Plan, running: bool, failed: bool) -> SeedStatus:
         return SeedStatus(seed, 0, 1.0, "finished")
     task, share = 0, 0.0
     try:
-        facts = json.loads((plan.folder / "progress.json").read_text())
+        facts = read_json_file(plan.folder / "progress.json")
         task, share = facts["task"], facts["share"]
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     return SeedStatus(seed, task, share, "failed" if failed else "running" if running else "waiting")
 
 
 def _child(folder: Path) -> None:
     """The main function of one seed's process."""
-    request = Request.model_validate_json((folder / REQUEST).read_text())
-    (folder / REQUEST).unlink()
-    asked, plan = stop_on_signal(), request.plan(folder)
-    observers: list[Observer] = [ProgressFile(folder / "progress.json")]
-    if request.tensorboard:
-        observers.append(TensorBoard(folder / "tensorboard", plan.config.training.log_every))
+    path = folder / REQUEST
+    if not path.is_file() and (folder / "results.json").is_file():
+        return  # a job that is repeated after it has finished
+    request = Request.model_validate(read_json_file(path))
+    if not request.repeatable:
+        path.unlink()
+    asked, plan = should_end(), request.plan(folder)
+    if not request.repeatable or finished_results(folder, plan.config) is None:
+        observers: list[Observer] = [ProgressFile(folder / "progress.json")]
+        if request.tensorboard:
+            observers.append(TensorBoard(folder / "tensorboard", plan.config.training.log_every))
+        run = Run(plan, observer=ObserverList(observers), should_stop=asked)
+        run.execute(resume=request.resume, wait=PATIENCE if request.repeatable else 0.0)
+    path.unlink(missing_ok=True)
+
+
+def should_end() -> Callable[[], bool]:
+    """Whether a job is to save its state and end: it was asked to, or the process that it belongs to is gone."""
+    asked, parent = stop_on_signal(), os.environ.get(PARENT)
     # the parent may have been killed while this process started
-    run = Run(plan, observer=ObserverList(observers), should_stop=lambda: asked() or os.getppid() != request.parent)
-    run.execute(resume=request.resume)
+    return lambda: asked() or (parent is not None and os.getppid() != int(parent))
 
 
 def stop_on_signal() -> Callable[[], bool]:
@@ -231,3 +263,7 @@ if __name__ == "__main__":
     except MetaReplayError as problem:
         print(problem, file=sys.stderr)
         sys.exit(2)
+    except Exception as error:
+        fault = fault_of(error)
+        print(fault.sentence, file=sys.stderr)
+        sys.exit(fault.code)

@@ -56,7 +56,9 @@ class AllTasks(nn.Module):
 
     def answer(self, task: int, outputs: Tensor) -> Tensor:
         """Of one task, in the columns of all: (N, C) -> (N, labels)."""
-        return outputs.softmax(1) @ self.get_buffer(f"place{task}")
+        return cast(Tensor, cast(TaskNetwork, self.tasks[task]).probabilities(outputs)) @ self.get_buffer(
+            f"place{task}"
+        )
 
     def scores(self, x: Tensor, outputs: list[Tensor]) -> Tensor:
         """Of all tasks, for scaled inputs: (T, N)."""

@@ -23,6 +23,7 @@ def facts_of(learned: Learned, task: int | None) -> dict[str, Any]:
         "encoding": list(columns),
         "tasks": [info.name for info in infos],
         "labels": learned.labels if task is None else list(infos[0].classes),
+        "calibrated": learned.classifies and learned.learner.predictor.calibrated,
     }
     if task is not None:
         facts |= {"network_outputs": model.outputs, "head": [model.heads[task].start, model.heads[task].stop]}

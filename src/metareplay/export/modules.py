@@ -10,15 +10,16 @@ from torch import Tensor, nn
 
 from metareplay.benchmarks.base import TaskInfo
 from metareplay.errors import ConfigError
+from metareplay.inference.calibration.classes import ClassCalibration
 from metareplay.inference.criteria.agreement import expected_entropy
 from metareplay.inference.criteria.entropy import total_entropy
-from metareplay.inference.predictive import WeightSamples, log_predictive
+from metareplay.inference.predictive import log_predictive
+from metareplay.inference.predictor import ClassPredictor
 from metareplay.learner.learner import ContinualLearner
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import Buffers
 from metareplay.posteriors.families.laplace import LinearisedGaussian
 from metareplay.scaling import Scaling
-from metareplay.seeding import generator_for
 
 
 class Learned(NamedTuple):
@@ -71,6 +72,32 @@ class UnscaledTargets(nn.Module):
         return outputs * self.y_scale + self.y_mean
 
 
+class Calibrated(nn.Module):
+    """Outputs -> probabilities, by a task's temperature and doubt where predictions are calibrated: (..., C)."""
+
+    temperature: Tensor
+    doubt: Tensor
+    prior: Tensor
+
+    def __init__(self, calibration: ClassCalibration) -> None:
+        super().__init__()
+        for name, value in calibration.tensors().items():
+            self.register_buffer(name, value.float())
+
+    def forward(self, outputs: Tensor) -> Tensor:
+        certain = (outputs / self.temperature.to(outputs.dtype)).softmax(-1)
+        return (1 - self.doubt.to(outputs.dtype)) * certain + (self.doubt * self.prior).to(outputs.dtype)
+
+
+def calibrated(learned: Learned, task: int) -> nn.Module:
+    """How a task's outputs become probabilities, as predictions of inputs that are not strange to it do that."""
+    predictor = learned.learner.predictor
+    if not isinstance(predictor, ClassPredictor) or not predictor.calibrated:
+        return nn.Softmax(-1)
+    calibration = predictor.calibration(task)
+    return nn.Softmax(-1) if len(calibration.prior) == 1 else Calibrated(calibration)
+
+
 class TaskNetwork(nn.Module):
     """One task's network under the mean of its posterior: inputs -> probabilities of its classes, or targets."""
 
@@ -80,6 +107,7 @@ class TaskNetwork(nn.Module):
         self.network = mean_network(learned.learner, task)
         self.targets = None if learned.classifies else UnscaledTargets(learned.scaling.tensors)
         self.head = learned.learner.model.heads[task]
+        self.probabilities = calibrated(learned, task)
 
     def outputs(self, x: Tensor) -> Tensor:
         """Logits of the task's classes or scaled targets, for scaled inputs: (N, ...) -> (N, C)."""
@@ -87,7 +115,7 @@ class TaskNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         outputs = self.outputs(self.inputs(x))  # (N, ...) -> (N, C)
-        return outputs.softmax(1) if self.targets is None else cast(Tensor, self.targets(outputs))
+        return cast(Tensor, (self.probabilities if self.targets is None else self.targets)(outputs))
 
 
 class SampledNetworks(nn.Module):
@@ -101,6 +129,7 @@ class SampledNetworks(nn.Module):
         model = learned.learner.model
         self.inputs, self.head = ScaledInputs(learned.scaling.tensors), model.heads[task]
         self.targets = None if learned.classifies else UnscaledTargets(learned.scaling.tensors)
+        self.probabilities = calibrated(learned, task)
         weights = predictive_weights(learned.learner, task, samples)  # (S, W)
         self.together = isinstance(model.network, MLP)
         self.names, buffers = model.spec.names, model.buffers(task)
@@ -124,7 +153,8 @@ class SampledNetworks(nn.Module):
         if self.targets is not None:
             std = outputs.std(0, correction=0) * self.targets.y_scale  # (S, N, D) -> (N, D)
             return self.targets(outputs.mean(0)), std
-        log_probs = outputs.double().log_softmax(-1)
+        exact = isinstance(self.probabilities, nn.Softmax)
+        log_probs = outputs.double().log_softmax(-1) if exact else self.probabilities(outputs.double()).log()
         total, aleatoric = total_entropy(log_probs), expected_entropy(log_probs)  # (S, N, C) -> (N,)
         epistemic = (total - aleatoric).clamp_min(0)
         parts = (log_predictive(log_probs).exp(), total, aleatoric, epistemic)
@@ -150,12 +180,5 @@ def predictive_weights(learner: ContinualLearner, task: int, samples: int | None
         raise ConfigError(
             f"{learner.config.method} predicts with a linearised network, without weight samples; export the mean"
         )
-    drawn = WeightSamples(
-        learner.model,
-        task,
-        samples or learner.config.inference.samples,
-        generator=generator_for(learner.config.seed, "evaluate", task),
-        columns=learner.model.heads[task],
-    )
-    parts = [drawn.posterior.rsample(step, generator=drawn.generator) for step in drawn.steps]
-    return torch.cat(parts).detach().cpu()  # (S, W)
+    drawn = learner.predictor.samples(task, samples)
+    return torch.cat([drawn.weights(step) for step in drawn.steps]).cpu()  # (S, W)

@@ -1,12 +1,14 @@
 """The networks of each task: their outputs and features under weight samples, the same ones each time."""
 
+from collections.abc import Callable
 from math import ceil
 
 import torch
 from torch import Generator, Tensor
 
 from metareplay.inference.criteria.base import FeatureRequest, Features
-from metareplay.inference.predictive import log_likelihoods, log_predictive, predictive_outputs
+from metareplay.inference.drawn_weights import DrawnWeights
+from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive, predictive_outputs
 from metareplay.inference.settings import InferenceSettings
 from metareplay.model import ContinualModel
 from metareplay.nets.features import layer_features
@@ -23,6 +25,7 @@ class TaskNetworks:
 
     def __init__(self, model: ContinualModel, settings: InferenceSettings, seed: int) -> None:
         self.model, self.settings, self.seed = model, settings, seed
+        self.drawn = DrawnWeights()
 
     def outputs(self, x: Tensor, task: int, *, every_output: bool = False, samples: int | None = None) -> Tensor:
         """Outputs of one task's networks (S, N, C), with ``every_output`` those of all heads."""
@@ -37,6 +40,23 @@ class TaskNetworks:
             every_output=every_output,
             moments=isinstance(settings, MomentsSettings) and settings.predictive == "moments",
             autocast=settings.autocast,
+            drawn=self.drawn,
+        )
+
+    def samples(
+        self, task: int, count: int | None = None, convert: Callable[[Tensor], Tensor] | None = None
+    ) -> WeightSamples:
+        """The weight samples that ``outputs`` uses, to be run a few at a time."""
+        return WeightSamples(
+            self.model,
+            task,
+            count or self.settings.samples,
+            generator=self._generator(task),
+            columns=self.model.heads[task],
+            batch_size=self.settings.batch_size,
+            autocast=self.settings.autocast,
+            convert=convert,
+            drawn=self.drawn,
         )
 
     def log_other(self, x: Tensor, task: int) -> Tensor:

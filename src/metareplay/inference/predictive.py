@@ -8,12 +8,13 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.errors import ConfigError
+from metareplay.inference.drawn_weights import Drawn, DrawnWeights
 from metareplay.model import ContinualModel
 from metareplay.nets.lending import borrowed
 from metareplay.nets.linearised import linearised_mlp_outputs
 from metareplay.nets.mlp import MLP
 from metareplay.nets.moments import mlp_output_moments
-from metareplay.nets.noise import drawing_in_evaluation
+from metareplay.nets.noise import drawing_in_evaluation, draws_in_evaluation
 from metareplay.nets.weights import Buffers, WeightSpec, linearised_outputs, run_flat
 from metareplay.posteriors.base import Posterior
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
@@ -45,6 +46,7 @@ class WeightSamples:
         batch_size: int = 500,
         autocast: bool = False,
         convert: Callable[[Tensor], Tensor] | None = None,
+        drawn: DrawnWeights | None = None,
     ) -> None:
         self.model, self.generator, self.columns = model, generator, columns
         self.convert = convert
@@ -55,11 +57,29 @@ class WeightSamples:
         step = ceil(AT_ONCE / members) * members
         self.steps = [min(step, total - start) for start in range(0, total, step)]
         """The number of weight samples in each draw."""
+        self.begun = 0
+        self.drawn = self._kept(task, drawn)
+
+    def _kept(self, task: int, drawn: DrawnWeights | None) -> Drawn | None:
+        """Where samples are that were drawn before; None if the network draws random numbers between them."""
+        model, total = self.model, sum(self.steps)
+        if drawn is None or model.family.weight_sets is not None or draws_in_evaluation(model.network) is not False:
+            return None
+        key, theta = (task, model.lineage.number_of(task), total), model.task_map.theta(task).detach()
+        return drawn.of(key, theta, total * model.spec.numel * theta.element_size(), self.generator)
+
+    @torch.no_grad()
+    def weights(self, samples: int) -> Tensor:
+        """The next weight samples (S, W); nobody may change them."""
+        number, self.begun = self.begun, self.begun + 1
+        if self.drawn is None:
+            return self.posterior.rsample(samples, generator=self.generator)
+        return self.drawn.part(number, lambda generator: self.posterior.rsample(samples, generator=generator))
 
     @torch.no_grad()
     def draw(self, samples: int, x: Tensor) -> Tensor:
-        """Outputs (S, N, C) for the next weight samples."""
-        weights = self.posterior.rsample(samples, generator=self.generator)  # (S, W)
+        """Outputs (S, N, C) for the next weight samples, as many as the next of ``steps``."""
+        weights = self.weights(samples)
         network, spec, device = self.model.network, self.model.spec, self.model.device
         precision = torch.autocast(device.type, torch.bfloat16) if self.autocast else nullcontext()
         with borrowed(network) as lent, self._noise(x), precision:
@@ -89,12 +109,13 @@ def predictive_outputs(
     every_output: bool = False,
     moments: bool = False,
     autocast: bool = False,
+    drawn: DrawnWeights | None = None,
 ) -> Tensor:
     """Outputs of one task's networks (S, N, C); all inputs share the same weight samples.
 
     A linearised network, and with ``moments`` an MLP with a Gaussian posterior, needs no weight samples: its outputs
     are themselves Gaussian, the latter's approximately, and are sampled instead. With ``autocast`` networks compute in
-    bfloat16.
+    bfloat16. Samples that were ``drawn`` before are used again; the generator must be that of the task.
     """
     columns = slice(None) if every_output else model.heads[task]
     posterior = model.posterior(task)
@@ -107,10 +128,17 @@ def predictive_outputs(
             ]
         means, covariances = zip(*moments_of_parts, strict=True)
         return output_samples(torch.cat(means).cpu(), torch.cat(covariances).cpu(), samples, generator=generator)
-    drawn = WeightSamples(
-        model, task, samples, generator=generator, columns=columns, batch_size=batch_size, autocast=autocast
+    sampled = WeightSamples(
+        model,
+        task,
+        samples,
+        generator=generator,
+        columns=columns,
+        batch_size=batch_size,
+        autocast=autocast,
+        drawn=drawn,
     )
-    return torch.cat([drawn.draw(step, x) for step in drawn.steps])  # (S, N, C)
+    return torch.cat([sampled.draw(step, x) for step in sampled.steps])  # (S, N, C)
 
 
 def _gaussian_outputs(

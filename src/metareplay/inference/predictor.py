@@ -25,7 +25,7 @@ from metareplay.inference.criteria.base import Contest, Criterion
 from metareplay.inference.criteria.entropy import total_entropy
 from metareplay.inference.mixing import by_label, entropy
 from metareplay.inference.networks import SCORED_AT_ONCE
-from metareplay.inference.predictive import WeightSamples, log_likelihoods, log_predictive
+from metareplay.inference.predictive import log_likelihoods, log_predictive
 from metareplay.inference.statistics.evidence import Stored
 from metareplay.seeding import generator_for
 
@@ -54,27 +54,14 @@ class ClassPredictor(Predictor[ClassAnswer]):
         samples: int | None,
     ) -> list[Statistics]:
         settings = self.settings
-        convert = [self._corrected(task).log_likelihoods if calibrated else log_likelihoods for task in tasks]
+        convert = [self.calibration(task).log_likelihoods if calibrated else log_likelihoods for task in tasks]
         if settings.adaptive is None:
             return [
                 _log_likelihood_statistics(self.outputs(x, task, samples=samples), wanted, of_task)
                 for task, of_task in zip(tasks, convert, strict=True)
             ]
-        drawn = [self._samples(task, of_task, samples) for task, of_task in zip(tasks, convert, strict=True)]
+        drawn = [self.samples(task, samples, of_task) for task, of_task in zip(tasks, convert, strict=True)]
         return adaptive_statistics(drawn, x, {LOG_PREDICTIVE: log_predictive, **wanted}, contests, settings.adaptive)
-
-    def _samples(self, task: int, convert: Callable[[Tensor], Tensor], samples: int | None) -> WeightSamples:
-        settings = self.settings
-        return WeightSamples(
-            self.model,
-            task,
-            samples or settings.samples,
-            generator=self._generator(task),
-            columns=self.model.heads[task],
-            batch_size=settings.batch_size,
-            autocast=settings.autocast,
-            convert=convert,
-        )
 
     def _calibration(self, task: int, used: TaskData, held_out: TaskData) -> Stored:
         head, generator = (
@@ -84,12 +71,13 @@ class ClassPredictor(Predictor[ClassAnswer]):
         outputs_of = partial(self.outputs, task=task, samples=min(SAMPLES, self.settings.samples))
         return class_calibration(outputs_of, used, held_out, head.stop - head.start, generator=generator).tensors()
 
-    def _corrected(self, task: int) -> ClassCalibration:
+    def calibration(self, task: int) -> ClassCalibration:
+        """What corrects a task's predictions; only where they are ``calibrated``."""
         return ClassCalibration.stored(self.task_statistics.of(CALIBRATION, self.model.num_tasks)[task])
 
     def tested(self, x: Tensor, task: int, wanted: Mapping[str, Statistic]) -> tuple[Statistics, ClassAnswer]:
         """Statistics of a given task's raw predictions, and the calibrated answer, from the same weight samples."""
-        convert = self._corrected(task).log_likelihoods  # of log-likelihoods as well as of outputs
+        convert = self.calibration(task).log_likelihoods  # of log-likelihoods as well as of outputs
 
         def corrected(statistic: Statistic) -> Statistic:
             return lambda log_probs: statistic(convert(log_probs))
@@ -128,7 +116,7 @@ class ClassPredictor(Predictor[ClassAnswer]):
         columns = self.columns()
         prior = torch.zeros(len(columns), columns[-1].stop, dtype=torch.float64)  # (T, C)
         for task, of_task in enumerate(columns):
-            prior[task, of_task] = self._corrected(task).prior
+            prior[task, of_task] = self.calibration(task).prior
         return prior[context.chosen] if context.alone else prior.mean(0, keepdim=True)
 
     def _one_softmax_answer(self, x: Tensor, labels: Tensor | None) -> ClassAnswer:

@@ -16,6 +16,7 @@ from metareplay.inference.predictor import AnyPredictor
 from metareplay.inference.statistics.density import InputDensity
 from metareplay.kernels.gaussian_kl import gaussian_kl
 from metareplay.model import ContinualModel
+from metareplay.model_changes import unused_weights
 from metareplay.nets.registry import build_seeded
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.families.dirac import Dirac
@@ -131,10 +132,12 @@ def _weights(predictor: AnyPredictor, task: int) -> dict[str, Tensor]:
     if moments is None:
         return {}
     generator = generator_for(predictor.seed, "reference weights", model.lineage.number_of(task))
-    chosen = torch.randperm(model.spec.numel, generator=generator)[:WEIGHTS].sort().values  # (m,)
+    unused = unused_weights(model, [task])
+    used = torch.arange(model.spec.numel) if unused is None else (~unused[0]).nonzero().squeeze(1).cpu()
+    chosen = used[torch.randperm(len(used), generator=generator)[:WEIGHTS]].sort().values  # (m,)
     mean, scale = moments
     stored = {"weights.chosen": chosen.int(), "weights.outputs": torch.tensor(model.outputs)}
-    stored |= {"weights.total": torch.tensor(model.spec.numel), "weights.mean": mean[..., chosen].float()}
+    stored |= {"weights.total": torch.tensor(len(used)), "weights.mean": mean[..., chosen].float()}
     return stored if scale is None else {**stored, "weights.scale": scale[..., chosen].float()}
 
 

@@ -10,21 +10,22 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import yaml
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model, field_validator
 
 from metareplay.benchmarks.settings import TaskSettings
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, listed
-from metareplay.files import read_yaml, yaml_problem
 from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.learner.allowed import refused_value
 from metareplay.learner.compose import ALWAYS, KINDS, components, composed, is_default, most_derived, parts_of, refusal
 from metareplay.learner.methods import Method, default_network, method_named
 from metareplay.learner.report_settings import ReportSettings
+from metareplay.limits import refuse_beyond
 from metareplay.nets.registry import network_kind, network_part
 from metareplay.settings import Part, Settings, flatten, key_of, nest
+from metareplay.texts import read_yaml
 from metareplay.training.settings import TrainingSettings
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -48,6 +49,13 @@ class RunConfig(Settings):
     )
     data_dir: str | None = Field(None, description="folder of the data set; null: METAREPLAY_DATA, then the hub")
     threads: int = Field(1, ge=1, description="processor threads; results are bit-identical only for the same number")
+
+    @field_validator("threads")
+    @classmethod
+    def _few_threads(cls, value: int) -> int:
+        refuse_beyond("threads", value, "threads", ValueError)
+        return value
+
     device: str = Field(
         "cpu",
         pattern=r"^(cpu|cuda(:\d+)?|mps)$",
@@ -293,14 +301,14 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {text!r} is not a setting; write key=value, e.g. --set training.iterations=500")
     try:
         parsed = read_yaml(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {text!r}: the value is not valid YAML: {yaml_problem(error)}") from error
+    except ValueError as error:
+        raise ConfigError(f"--set {text!r}: the value is not valid YAML: {error}") from error
     if isinstance(parsed, dict):
         raise ConfigError(f"--set {text!r}: a setting has a value, not a mapping; give each one with its own --set")
-    return key.strip(), _number(parsed)
+    return key.strip(), as_number(parsed)
 
 
-def _number(value: Any) -> Any:
+def as_number(value: Any) -> Any:
     """YAML 1.1 reads 1e-3 as a string, but a number is meant."""
     if isinstance(value, str):
         try:

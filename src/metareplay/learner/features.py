@@ -52,7 +52,7 @@ class Extractor:
         if not standardise:
             return plain
         features = plain.features(first)
-        return replace(plain, scaling=Scaling.of(features, features, regression=False))
+        return replace(plain, scaling=Scaling.of(features, features, regression=False, alike=True))
 
     def features(self, x: Tensor, *, keep: bool = True) -> Tensor:
         """Features (N, F) of inputs (N, ...); with ``keep`` they are read from the cache, or written to it."""

@@ -1,12 +1,12 @@
 """Models of version 0.1: ``model.json`` and ``weights-CHECKSUM.safetensors``. They load; saving replaces them."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from metareplay.errors import CheckpointError
 from metareplay.learner.model_file import ModelFile, refuse_not_finite
+from metareplay.texts import read_json_file
 from metareplay.training.checkpoint import read_tensors, tensors_checksum
 
 FORMAT, FACTS = "metareplay-model-1", "model.json"
@@ -17,8 +17,8 @@ def read_first_format(folder: Path) -> ModelFile:
     """Read such a model; its generation is 0."""
     path = folder / FACTS
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        facts: dict[str, Any] = read_json_file(path)
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); it is damaged or not a metareplay model") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a model of this version of metareplay (its format is not {FORMAT})")
@@ -35,10 +35,10 @@ def read_first_format(folder: Path) -> ModelFile:
 def remove_first_format(folder: Path) -> None:
     """Remove such a model once another has taken its place; a file of another kind is left alone."""
     try:
-        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        facts = read_json_file(folder / FACTS)
         if facts["format"] != FORMAT:
             return
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError):
         return
     (folder / FACTS).unlink(missing_ok=True)  # first, so that it never names weights that are gone
     for path in folder.glob("weights-*.safetensors"):

@@ -24,6 +24,7 @@ from metareplay.learner.history import HISTORY, HistoryEntry, history_text, read
 from metareplay.learner.model_card import MADE_HERE, model_card
 from metareplay.learner.model_file import FORMAT, ModelFile, pack, read_facts, read_model_file
 from metareplay.locks import only_writer
+from metareplay.texts import read_json_file
 
 MODEL, CONFIG, CARD, VERSIONS, WORK = "model.safetensors", "config.json", "README.md", "versions", ".work"
 FILES = (MODEL, CONFIG, CARD, HISTORY)
@@ -193,8 +194,8 @@ def _facts_or_none(path: Path) -> dict[str, Any] | None:
 def _read_config(folder: Path) -> dict[str, Any] | None:
     """The content of ``config.json``; None if it cannot be read."""
     try:
-        content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        content = read_json_file(folder / CONFIG)
+    except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
 

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from metareplay.errors import CheckpointError
+from metareplay.texts import read_json_file
 
 HISTORY = "history.json"
 
@@ -43,10 +44,10 @@ def read_entries(folder: Path) -> list[HistoryEntry]:
     """All entries of the file; none if there is no file."""
     path = folder / HISTORY
     try:
-        return [HistoryEntry.model_validate(entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+        return [HistoryEntry.model_validate(entry) for entry in read_json_file(path)]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, RecursionError, ValidationError) as error:
+    except (OSError, ValueError, TypeError, ValidationError) as error:
         words = str(error).splitlines()[0]
         raise CheckpointError(
             f"{path} is damaged ({words}); repair it, or remove it to go without a history"

@@ -263,6 +263,8 @@ class ContinualLearner:
         job = Job(task, self._batches(task, data), self._matching(*self._seed(task, "matching")))
         noise = generator_for(*self._seed(task, "noise"))
         watched = not any(config.training.auxiliary)  # these have targets of their own
+        if isinstance(self.strategy, Revision) and self.problem == "classification":
+            watched = watched and len(data.y.unique()) > 1  # else a constant answer would be right
         return TaskTrainer(
             self.model,
             self.strategy,

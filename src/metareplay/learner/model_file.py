@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from metareplay.errors import CheckpointError
+from metareplay.texts import read_json
 
 FORMAT = "metareplay-model-2"
-KEY, METADATA = "metareplay", "__metadata__"
+KEY, FACTS_CHECKSUM, METADATA = "metareplay", "metareplay.checksum", "__metadata__"
 LONGEST_HEADER = 100_000_000
 """Bytes, as in the safetensors library."""
 TYPES = {
@@ -44,7 +45,9 @@ class Packed(NamedTuple):
 
     def with_facts(self, facts: Mapping[str, Any]) -> tuple[bytes, memoryview]:
         """The content of the file."""
-        text = json.dumps({METADATA: {KEY: json.dumps(facts, sort_keys=True)}, **self.entries}).encode()
+        told = json.dumps(facts, sort_keys=True)
+        metadata = {KEY: told, FACTS_CHECKSUM: sha256(told.encode()).hexdigest()}
+        text = json.dumps({METADATA: metadata, **self.entries}).encode()
         text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
         return len(text).to_bytes(8, "little") + text, self.body
 
@@ -114,22 +117,25 @@ def _header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], int]:
         text = file.read(size)
         if len(text) < size:
             raise ValueError("its header is incomplete")
-        entries = json.loads(text)
+        entries = read_json(text)
         if not isinstance(entries, dict):
             raise ValueError("its header is no object")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} is truncated, damaged or no safetensors file ({error})") from error
     return entries, 8 + size
 
 
 def _facts(path: Path, entries: Mapping[str, Any]) -> dict[str, Any] | None:
     metadata = entries.get(METADATA)
-    text = metadata.get(KEY) if isinstance(metadata, dict) else None
+    metadata = metadata if isinstance(metadata, dict) else {}
+    text, checksum = metadata.get(KEY), metadata.get(FACTS_CHECKSUM)  # the first models of this format had none
     if text is None:
         return None
+    if checksum is not None and checksum != sha256(str(text).encode(errors="replace")).hexdigest():
+        raise CheckpointError(f"{path} is damaged: the checksum of its facts does not match")
     try:
-        facts = json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
+        facts = read_json(text)
+    except (AttributeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: its facts are no JSON ({error})") from error
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path} is damaged: its facts are no object")

@@ -5,8 +5,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from metareplay.benchmarks.base import Problem
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.benchmarks.toy import DATA_SEED
@@ -14,6 +12,7 @@ from metareplay.learner.methods import method_named
 from metareplay.nets.backbones import is_features
 from metareplay.nets.registry import is_linear, is_mlp, is_own
 from metareplay.settings import flatten
+from metareplay.texts import read_yaml
 
 CUSTOM = "custom"
 """The benchmark name of a user's own data; regression has separate settings."""
@@ -65,7 +64,7 @@ def all_recipes() -> tuple[Recipe, ...]:
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if file.name.endswith(".yaml"):
             benchmark = file.name.removesuffix(".yaml")
-            for entry in yaml.safe_load(file.read_text()):
+            for entry in read_yaml(file.read_text()):
                 settings, published = flatten(entry["settings"]), flatten(entry.get("published", {}))
                 recipes.append(
                     Recipe(

@@ -151,6 +151,12 @@ def _build(
         raise CheckpointError(
             f"the model in {folder} is damaged: it names {len(tasks)} tasks, but has outputs for {len(facts['heads'])}"
         )
+    for task, (start, stop) in zip(tasks, facts["heads"], strict=True):
+        if task.classes and len(task.classes) != stop - start:
+            raise CheckpointError(
+                f"the model in {folder} is damaged: its task {task.name!r} names {len(task.classes)} classes, but has "
+                f"{stop - start} outputs"
+            )
     learner = ContinualLearner(
         config,
         facts["problem"],

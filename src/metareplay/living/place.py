@@ -11,6 +11,7 @@ from torch import Tensor
 from metareplay.errors import CheckpointError, ConfigError
 from metareplay.files import write_atomically
 from metareplay.learner.store import StoredModel, find_model, load_model
+from metareplay.texts import read_json_file
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 
 NEW, WORK, OPERATION = "new.json", ".work", "operation.json"
@@ -50,7 +51,7 @@ def begin_new(folder: Path, new: NewModel) -> None:
 def read_new(folder: Path) -> NewModel | None:
     """What ``begin_new`` wrote; None once the model has a task, or if there is nothing."""
     try:
-        content = json.loads((folder / NEW).read_text(encoding="utf-8"))
+        content = read_json_file(folder / NEW)
         if content["format"] != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         return NewModel(content["method"], content["network"], content["settings"])
@@ -94,7 +95,7 @@ class Work:
     def pending(self, generation: int) -> Operation | None:
         """What is unfinished; what was stored before a kill, or belongs to an older model, is cleared away."""
         try:
-            operation = Operation(**json.loads((self.folder / OPERATION).read_text(encoding="utf-8")))
+            operation = Operation(**read_json_file(self.folder / OPERATION))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError):

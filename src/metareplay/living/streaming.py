@@ -62,7 +62,8 @@ def follow(
             if model is None:
                 model = _new_estimator(place, rows)
             if stream is None:
-                stream = Stream(model, settings, on_event=_storing(place, model, on_event))
+                generation = 0 if stored is None else stored.generation
+                stream = Stream(model, settings, on_event=_storing(place, model, generation, on_event))
             stream.learn_many(rows.x, rows.y)
         if stream is None:
             raise DataError("the stream has no rows; give a header and at least one row")
@@ -109,16 +110,18 @@ def _new_estimator(place: Path, rows: Rows) -> StreamingEstimator:
 
 
 def _storing(
-    place: Path, model: StreamingEstimator, on_event: Callable[[StreamEvent], None]
+    place: Path, model: StreamingEstimator, generation: int, on_event: Callable[[StreamEvent], None]
 ) -> Callable[[StreamEvent], None]:
-    """Store the model when it has changed, and pass the event on."""
+    """Store the model when it has changed, and pass the event on; ``generation`` is the stored one."""
+    newest = generation
 
     def told(event: StreamEvent) -> None:
+        nonlocal newest
         if event.kind in CHANGES and model.learner is not None:
-            entry = HistoryEntry(verb=f"stream: {event.kind}", tasks=(event.task or "",), facts=event.facts())
-            save_model(
-                place, model.learner, model.tasks, model.scaling.tensors, model.inputs, entry=entry, keep_previous=True
-            )
+            facts = {**event.facts(), "previous": newest}  # for undo
+            entry = HistoryEntry(verb=f"stream: {event.kind}", tasks=(event.task or "",), facts=facts)
+            parts = model.stored_inputs()
+            newest = save_model(place, model.learner, model.tasks, *parts, entry=entry, keep_previous=True)
             finish_new(place)
         on_event(event)
 

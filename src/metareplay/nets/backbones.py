@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from metareplay.errors import ConfigError, DataError
 from metareplay.nets.backbone_parts import BACKBONES, Loaded
 from metareplay.nets.base import NETWORKS, ActivationSettings, NetworkFactory, NetworkPart, register_network
-from metareplay.nets.mlp import MLP
+from metareplay.nets.mlp import mlp_factory
 from metareplay.nets.own import load_function, words_of
 from metareplay.nets.transformers_backbone import load_transformer
 from metareplay.settings import Composition, Settings
@@ -166,7 +166,7 @@ def _build(name: str, input_shape: tuple[int, ...], parts: Composition) -> Netwo
     """The small network; its inputs are features already."""
     hidden = tuple(int(width) for width in split_name(name)[1].split("-")[1:])
     activation = parts.get(ActivationSettings).activation
-    return lambda outputs: MLP(input_shape, hidden, outputs, activation)
+    return mlp_factory(name, input_shape, hidden, activation)
 
 
 register_network(

@@ -8,6 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from metareplay.limits import WITH_POSTERIOR, refuse_layers
 from metareplay.nets.activations import activation_named
 from metareplay.nets.base import ActivationSettings, NetworkFactory, NetworkPart, register_network
 from metareplay.settings import Composition
@@ -23,6 +24,7 @@ class MLP(nn.Module):
         super().__init__()
         self.activation = activation_named(activation)
         widths = (prod(input_shape), *hidden, outputs)
+        refuse_layers(widths, "a multilayer perceptron")
         layers = [nn.Linear(n_in, n_out) for n_in, n_out in pairwise(widths)]
         for layer in layers:
             nn.init.xavier_uniform_(layer.weight)
@@ -52,7 +54,17 @@ class MLP(nn.Module):
 def _build_mlp(name: str, input_shape: tuple[int, ...], parts: Composition) -> NetworkFactory:
     hidden = tuple(int(width) for width in name.split("-")[1:])
     activation = parts.get(ActivationSettings).activation
-    return lambda outputs: MLP(input_shape, hidden, outputs, activation)
+    return mlp_factory(name, input_shape, hidden, activation)
+
+
+def mlp_factory(name: str, input_shape: Sequence[int], hidden: Sequence[int], activation: str) -> NetworkFactory:
+    """What builds the main network; one that would not fit into memory with its posterior is refused."""
+
+    def build(outputs: int) -> MLP:
+        refuse_layers((prod(input_shape), *hidden, outputs), f"the network {name}", WITH_POSTERIOR)
+        return MLP(input_shape, hidden, outputs, activation)
+
+    return build
 
 
 register_network(
@@ -60,7 +72,7 @@ register_network(
         name="mlp",
         phrase="a multilayer perceptron",
         settings=(ActivationSettings,),
-        pattern=r"mlp(-[1-9]\d*)*",
+        pattern=r"mlp(-[1-9]\d{0,11})*",
         title="mlp-WIDTH-WIDTH-...",
         description="multilayer perceptron with these hidden widths, e.g. mlp-400-400; mlp alone is linear",
         build=_build_mlp,

@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import json
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
@@ -18,6 +17,7 @@ from metareplay.nets.base import NetworkFactory, NetworkPart, register_network
 from metareplay.nets.weights import Buffers, WeightSpec
 from metareplay.permissions import is_permitted
 from metareplay.settings import Composition
+from metareplay.texts import read_json_file
 
 STORED = ("model.safetensors", "config.yaml", "metrics.jsonl")
 HOW = (
@@ -100,8 +100,8 @@ def stored_folder(path: Path) -> Path | None:
 def _is_first_format(folder: Path) -> bool:
     """Whether this is the folder of a model of version 0.1."""
     try:
-        return str(json.loads((folder / "model.json").read_text())["format"]).startswith("metareplay")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return str(read_json_file(folder / "model.json")["format"]).startswith("metareplay")
+    except (OSError, ValueError, KeyError, TypeError):
         return False
 
 

@@ -6,10 +6,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.errors import ConfigError
+from metareplay.texts import read_yaml
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def paper_tables() -> dict[str, PaperTable]:
     """All tables by their plain names."""
     file = resources.files("metareplay.paper") / "tables.yaml"
     tables = {}
-    for name, entry in yaml.safe_load(file.read_text()).items():
+    for name, entry in read_yaml(file.read_text()).items():
         rows = []
         for row in entry.pop("rows"):
             figures = {key: (value[0], value[1]) for key, value in row["figures"].items()}

@@ -1,20 +1,20 @@
 """Read finished runs from their folders and group the seeds of each method."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from metareplay.errors import DataError
-from metareplay.experiments.results import FILE, Results, read_results
-from metareplay.files import yaml_problem
+from metareplay.experiments.result_sizes import TrainingLine
+from metareplay.experiments.results import FILE, Results, first_problem, read_results
+from metareplay.texts import read_json, read_yaml
 
 _NOT_A_RUN = {"model", "checkpoint"}
 _NO_VARIANT = {"seed", "seeds", "out", "data_dir", "jobs", "references"}  # keys in which runs of one method may differ
@@ -179,10 +179,10 @@ def _read_arrays(path: Path) -> Tensors | None:
 def _read_config(folder: Path, text: str | None) -> dict[str, str]:
     """The configuration as dotted keys and values as text."""
     try:
-        content = yaml.safe_load(text or "")
-    except yaml.YAMLError as error:
-        path, problem = folder / "config.yaml", yaml_problem(error)
-        raise DataError(f"{path} is not valid YAML: {problem}; repeat the run to write it again") from error
+        content = read_yaml(text or "")
+    except ValueError as error:
+        path = folder / "config.yaml"
+        raise DataError(f"{path} is not valid YAML: {error}; repeat the run to write it again") from error
     return _flatten(content) if isinstance(content, Mapping) else {}
 
 
@@ -203,11 +203,15 @@ def _read_history(path: Path) -> list[dict[str, Any]]:
         if not text.strip():
             continue
         try:
-            line = json.loads(text)
-            if isinstance(line, dict) and "event" not in line:
-                lines[int(line["task"]), int(line["iteration"])] = line
-        except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            content = read_json(text)
+            if isinstance(content, dict) and "event" not in content:
+                line = TrainingLine.model_validate(content)
+                lines[line.task, line.iteration] = line.model_dump()
+        except ValidationError as error:
+            words = f"{path}, line {number} is not a training record: {first_problem(error)}"
+            raise DataError(f"{words}; delete the line or repeat the run") from error
+        except ValueError as error:
             raise DataError(
-                f"{path}, line {number} is not a training record; delete the line or repeat the run"
+                f"{path}, line {number} is not a training record ({error}); delete the line or repeat the run"
             ) from error
     return [lines[key] for key in sorted(lines)]

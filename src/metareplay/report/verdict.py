@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from math import floor
 from typing import Literal, NamedTuple
 
 from metareplay.experiments.results import Results
@@ -105,7 +106,7 @@ def _strangers(runs: Sequence[Results]) -> list[Finding]:
         return []
     kind, lowest = min(by_kind.items(), key=lambda item: item[1].mean)
     if lowest.mean >= RECOGNISED:
-        return [Finding(f"strangers are recognised (AUROC at least {lowest.mean:.2f})")]
+        return [Finding(f"strangers are recognised (AUROC at least {floor(100 * lowest.mean) / 100:.2f})")]
     words = f"AUROC {lowest.mean:.2f} against {kind}"
     if lowest.mean >= UNRELIABLE:
         return [Finding(f"most strangers are recognised ({words})")]

@@ -13,12 +13,14 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from metareplay.errors import MetaReplayError
+from metareplay.faults import fault_of
 from metareplay.serve import openapi
 from metareplay.serve.access import Guard
 from metareplay.serve.answers import as_json
 from metareplay.serve.counting import Counted
 from metareplay.serve.jobs import Wanted
-from metareplay.serve.learning import KINDS
+from metareplay.serve.labelled_images import ZIP, LabelledFile, zipped_images
+from metareplay.serve.learning import KINDS, Examples, Text
 from metareplay.serve.metrics import CONTENT_TYPE
 from metareplay.serve.pages import docs_page, front_page, page_headers
 from metareplay.serve.refusals import RequestError, status_of
@@ -92,7 +94,9 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def failed(_: Request, error: Exception) -> Response:
-        return _json({"error": "the server failed on this request; its log says why"}, 500)
+        fault = fault_of(error)  # the sentence may name files of the server
+        words = f"the server failed on this request (fault {fault.number}); its log says why"
+        return _json({"error": words, "fault": fault.number}, 500)
 
 
 def _add_predict(app: FastAPI, service: Service) -> None:
@@ -134,12 +138,34 @@ async def _predicted(request: Request, kind: str, service: Service, task: str | 
 
 async def _uploads(request: Request) -> list[Upload]:
     """The files of a form."""
+    return [(file.name, file.content) for file in await _form_files(request)]
+
+
+async def _form_files(request: Request) -> list[LabelledFile]:
+    """The files of a form, each with the name of its field."""
     async with request.form(max_files=MOST_FILES, max_fields=MOST_FILES) as form:
-        parts = [part for _, part in form.multi_items() if isinstance(part, UploadFile)]
-        files = [(part.filename or "the file", await part.read()) for part in parts]
+        parts = [(field, part) for field, part in form.multi_items() if isinstance(part, UploadFile)]
+        files = [LabelledFile(field, part.filename or "the file", await part.read()) for field, part in parts]
     if not files:
         raise RequestError(422, "the form holds no file; add a CSV file, or PNG or JPEG images")
     return files
+
+
+async def _examples(request: Request, kind: str, settings: ServeSettings) -> Examples:
+    """What a task is to be learned from: rows, or images with labels."""
+    if kind in ZIP:
+        return await asyncio.to_thread(zipped_images, await request.body(), settings)
+    if kind == "multipart/form-data":
+        files = await _form_files(request)
+        if len(files) > 1 or not files[0].name.lower().endswith((".csv", ".zip")):
+            return files
+        if files[0].name.lower().endswith(".zip"):
+            return await asyncio.to_thread(zipped_images, files[0].content, settings)
+        return Text("text/csv", files[0].content)
+    if kind not in KINDS:
+        known = ", ".join((*KINDS, ZIP[0]))
+        raise RequestError(415, f"a body of type {kind!r} cannot be learned from; send {known} or multipart/form-data")
+    return Text(kind, await request.body())
 
 
 def _add_learning(app: FastAPI, service: Service) -> None:
@@ -148,10 +174,9 @@ def _add_learning(app: FastAPI, service: Service) -> None:
         request: Request, name: NewName = None, label: LabelName = None, max_change: MaxChange = None
     ) -> Response:
         """Learn a further task in the background; when it is learned, the server switches to the new model."""
-        kind = _kind(request)
-        if kind not in KINDS:
-            raise RequestError(415, f"a body of type {kind!r} cannot be learned from; send {' or '.join(KINDS)}")
-        return _json(await service.learn(await request.body(), kind, Wanted(name, label, max_change)), 202)
+        service.refuse_read_only()
+        examples = await _examples(request, _kind(request), service.settings)
+        return _json(await service.learn(examples, Wanted(name, label, max_change)), 202)
 
     @app.get("/jobs", tags=["model"])
     async def jobs() -> Response:

@@ -1,7 +1,6 @@
 """The body of a request as inputs, by the model's own encoding of rows and images."""
 
 import io
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from metareplay.errors import DataError
 from metareplay.estimators.loading import AnyEstimator
 from metareplay.serve.refusals import RequestError
 from metareplay.serve.settings import ServeSettings
+from metareplay.texts import read_json
 
 NAME = "the request"
 FROM_ZERO_TO_ONE = ("split-digits", "split-mnist")
@@ -67,8 +67,8 @@ def image_form(estimator: AnyEstimator, settings: ServeSettings) -> ImageForm | 
 def json_body(content: bytes) -> Any:
     """What a JSON text says."""
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
+        return read_json(content)
+    except ValueError as error:
         raise RequestError(
             400, f"the body is not JSON ({error}); send e.g. {{'rows': [...]}}".replace("'", '"')
         ) from error
@@ -78,7 +78,7 @@ def row_inputs(rows: Any, estimator: AnyEstimator, settings: ServeSettings) -> A
     """Rows as JSON gives them: objects with the names of columns, or arrays."""
     if not isinstance(rows, list) or not rows:
         raise DataError('"rows" must be a list with at least one row: an object with the names of columns, or an array')
-    _check_count(len(rows), settings)
+    check_count(len(rows), settings)
     named = [isinstance(row, Mapping) for row in rows]
     if any(named) and not all(named):
         raise DataError(f"row {named.index(False)} is not an object as others are; give all rows in the same form")
@@ -96,20 +96,20 @@ def row_inputs(rows: Any, estimator: AnyEstimator, settings: ServeSettings) -> A
 
 def csv_inputs(content: bytes, estimator: AnyEstimator, settings: ServeSettings) -> Asked:
     """Rows of a CSV text: columns by name, or numbers in order for a model that knows no names."""
-    _check_count(content.count(b"\n") - 1, settings)
+    check_count(content.count(b"\n") - 1, settings)
     asked = _asked(text_inputs(content, NAME, estimator.inputs), estimator)
-    _check_count(len(asked.x), settings)
+    check_count(len(asked.x), settings)
     return asked
 
 
 def image_inputs(images: Sequence[tuple[str, bytes]], estimator: AnyEstimator, settings: ServeSettings) -> Asked:
     """PNG or JPEG files."""
-    _check_count(len(images), settings)
+    check_count(len(images), settings)
     form = image_form(estimator, settings)
     if form is None:
         raise RequestError(415, _no_images(estimator))
     for name, content in images:
-        _check_image(name, content, settings)
+        check_image(name, content, settings)
     description = {"size": (form.height, form.width), "mode": form.mode, "resize": form.resize}
     names = [name for name, _ in images]
     with warnings.catch_warnings():
@@ -138,14 +138,15 @@ def _numbers(rows: list[Any], columns: Sequence[Mapping[str, Any]], shape: tuple
     return x
 
 
-def _check_count(count: int, settings: ServeSettings) -> None:
+def check_count(count: int, settings: ServeSettings) -> None:
+    """Refuse more inputs than a request may have."""
     if count > settings.max_rows:
         raise RequestError(
             413, f"the request has {count} inputs, but at most {settings.max_rows} are allowed (--max-rows); send fewer"
         )
 
 
-def _check_image(name: str, content: bytes, settings: ServeSettings) -> None:
+def check_image(name: str, content: bytes, settings: ServeSettings) -> None:
     """Refuse other formats, and images whose header announces too many pixels, before anything is decoded."""
     from PIL import Image
 

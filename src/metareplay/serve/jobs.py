@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from metareplay.serve.learning import check_name, read_task, write_examples
+from metareplay.permissions import permitted
+from metareplay.serve.learning import Examples, check_name, read_task, written
 from metareplay.serve.live import LiveModel
 from metareplay.serve.refusals import RequestError
+from metareplay.texts import read_json
 
 REMEMBERED = 20
 
@@ -70,14 +72,15 @@ class Jobs:
             raise RequestError(404, f"there is no job {number}; /jobs lists the last {REMEMBERED}")
         return found.facts()
 
-    async def begin(self, content: bytes, kind: str, asked: Wanted) -> dict[str, Any]:
+    async def begin(self, examples: Examples, asked: Wanted) -> dict[str, Any]:
         """Check the examples, and begin to learn them."""
         self._refuse_second()
         estimator = self.live.current.estimator
         name = check_name(asked.name, estimator)
         folder = tempfile.TemporaryDirectory(prefix="metareplay-")
         try:
-            path = await asyncio.to_thread(write_examples, content, kind, Path(folder.name))
+            place, settings = Path(folder.name), self.live.settings
+            path = await asyncio.to_thread(written, examples, estimator, settings, place)
             new = await asyncio.to_thread(read_task, path, name, asked.label, estimator)
             self._refuse_second()  # another may have begun meanwhile
         except BaseException:
@@ -97,12 +100,12 @@ class Jobs:
 
     async def _run(self, job: Job, folder: "tempfile.TemporaryDirectory[str]", path: Path, asked: Wanted) -> None:
         facts: dict[str, Any] = {"folder": str(self.live.folder), "path": str(path), "name": job.name}
-        facts |= {"label": asked.label, "max_change": asked.max_change}
+        facts |= {"label": asked.label, "max_change": asked.max_change, "permitted": permitted()}
         try:
             with folder:
-                written = path.with_name("job.json")
-                written.write_text(json.dumps(facts), encoding="utf-8")
-                job.error = await _learn(written)
+                said = path.with_name("job.json")
+                said.write_text(json.dumps(facts), encoding="utf-8")
+                job.error = await _learn(said)
             await asyncio.to_thread(self.live.refresh)
             job.state = "done" if job.error is None else "failed"
         except asyncio.CancelledError:
@@ -135,6 +138,6 @@ async def _learn(path: Path) -> str | None:
     if process.returncode == 0:
         return None
     try:
-        return str(json.loads(output.splitlines()[-1])["error"])
+        return str(read_json(output.splitlines()[-1])["error"])
     except (IndexError, KeyError, ValueError):
         return "the task could not be learned; the server's log says why. The model is as it was"

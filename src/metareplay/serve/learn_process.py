@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from metareplay.errors import MetaReplayError
+from metareplay.faults import fault_of
+from metareplay.permissions import permit
 from metareplay.serve.learning import learn
+from metareplay.texts import read_json_file
 
 
 class StoppedError(MetaReplayError):
@@ -20,12 +23,17 @@ def main(job: Path) -> int:
     os.nice(10)  # answers go first
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this process
-    facts = json.loads(job.read_text(encoding="utf-8"))
+    facts = read_json_file(job)
+    for name in facts["permitted"]:
+        permit(name)
     try:
         learn(Path(facts["folder"]), Path(facts["path"]), facts["name"], facts["label"], facts["max_change"])
     except MetaReplayError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return 2
+    except Exception as error:
+        print(json.dumps({"error": f"{fault_of(error).sentence}; the model is as it was"}), flush=True)
+        return 1
     return 0
 
 

@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,31 @@ from metareplay.estimators.loading import AnyEstimator
 from metareplay.living.examples import NewData, read_tasks
 from metareplay.living.learning import Terms, add_tasks
 from metareplay.serve.inputs import NAME, json_body
+from metareplay.serve.labelled_images import LabelledFile, write_images
+from metareplay.serve.settings import ServeSettings
 
 KINDS = ("text/csv", "application/json")
 
 
+class Text(NamedTuple):
+    """Examples as rows."""
+
+    kind: str
+    content: bytes
+
+
+Examples = Text | Sequence[LabelledFile]
+
+
+def written(examples: Examples, estimator: AnyEstimator, settings: ServeSettings, folder: Path) -> Path:
+    """A request's examples as a file, or images as a folder."""
+    if isinstance(examples, Text):
+        return write_examples(examples.content, examples.kind, folder)
+    return write_images(examples, estimator, settings, folder)
+
+
 def write_examples(content: bytes, kind: str, folder: Path) -> Path:
-    """A request's examples as a file: CSV as it came, rows with names as CSV, arrays beside labels as .npz."""
+    """Rows as a file: CSV as it came, rows with names as CSV, arrays beside labels as .npz."""
     if kind == "text/csv":
         path = folder / "examples.csv"
         path.write_bytes(content)

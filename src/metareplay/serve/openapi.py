@@ -57,6 +57,16 @@ LEARN: dict[str, Any] = {
                 "schema": _EXAMPLES,
                 "example": {"rows": [{"size": 1.5, "colour": "red", "product": "a"}]},
             },
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "description": "PNG or JPEG images: the name of each field is the label of its files.",
+                    "additionalProperties": {"type": "array", "items": {"type": "string", "format": "binary"}},
+                }
+            },
+            "application/zip": {
+                "schema": {"type": "string", "format": "binary", "description": "Images in a folder for each label."}
+            },
         },
     }
 }
@@ -76,7 +86,9 @@ _PREDICTION: dict[str, Any] = {
     "properties": {
         "label": {"description": "The predicted class."},
         "mean": {"description": "Regression: the predicted value, or a list of them."},
-        "std": {"description": "Regression: how little the model knows here."},
+        "std": {"description": "Regression: standard deviation of the target, with noise."},
+        "lower": {"description": "Regression: lower end of the prediction interval (inference.coverage); may be null."},
+        "upper": {"description": "Regression: its upper end."},
         "task": {"type": "string"},
         "task_probabilities": {**_PROBABILITIES, "description": "By task; null if the task was given."},
         "probabilities": {**_PROBABILITIES, "description": "By class."},

@@ -207,7 +207,7 @@ function showRow(index) {
   parts.push(make("div", { class: "verdict" }, image ? make("img", { src: image, alt: "" }) : null,
     make("div", {}, make("div", { class: "label" }, headline(row), spread), make("div", { class: "pills" }, ...pills))));
   if (row.known === false) parts.push(make("p", { class: "note" }, "Do not rely on this answer: no task had inputs like this one."));
-  if (row.interval) parts.push(make("p", { class: "note" }, `between ${row.interval.map(figure).join(" and ")}`));
+  if (typeof row.lower === "number") parts.push(make("p", { class: "note" }, `very likely between ${figure(row.lower)} and ${figure(row.upper)}`));
   if (row.probabilities) parts.push(...bars("How likely each class is", row.probabilities, (label) => colour((owner(label) || row).name || row.task)));
   if (row.task_probabilities && model.tasks.length > 1) parts.push(...bars("Which task it belongs to", row.task_probabilities, colour));
   if (row.total !== undefined) parts.push(...uncertainty(row));

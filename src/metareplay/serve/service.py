@@ -14,6 +14,7 @@ from metareplay.serve.batching import Batcher, Question
 from metareplay.serve.columns import described_columns, typical_inputs
 from metareplay.serve.inputs import Asked, csv_inputs, image_form, image_inputs, json_body, row_inputs
 from metareplay.serve.jobs import Jobs, Wanted
+from metareplay.serve.learning import Examples
 from metareplay.serve.live import Generation, LiveModel
 from metareplay.serve.metrics import Metrics
 from metareplay.serve.prediction_log import PredictionLog
@@ -96,11 +97,14 @@ class Service:
 
     # A further task.
 
-    async def learn(self, content: bytes, kind: str, asked: Wanted) -> dict[str, Any]:
-        """Begin to learn a task in the background."""
+    def refuse_read_only(self) -> None:
+        """Before anything is read."""
         if self.settings.read_only:
             raise RequestError(403, "this server is read-only: tasks are added where it was started with --writable")
-        return await self.jobs.begin(content, kind, asked)
+
+    async def learn(self, examples: Examples, asked: Wanted) -> dict[str, Any]:
+        """Begin to learn a task in the background."""
+        return await self.jobs.begin(examples, asked)
 
     # Facts.
 

@@ -15,6 +15,7 @@ from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.kernels.quadratic import quadratic_change
 from metareplay.model import ContinualModel
+from metareplay.model_changes import unused_theta, unused_weights
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import replay_divergence
 from metareplay.posteriors.families.flow import Flow
@@ -55,6 +56,8 @@ class PosteriorReplay(QuietStrategy):
         """Diagonals of R^(t') of all finished tasks (T, P), if the penalty is fisher and they have no closed form."""
         self.kept_tasks: list[int] = []
         """The tasks whose posteriors are preserved: all but those being trained."""
+        self.unused: Tensor | None = None
+        """True for what belongs to outputs that a kept task does not have, and is free to change (T, P)."""
 
     def prior_for(self, task: int) -> Prior:
         return self.fixed if self.mixture is None else self.mixture
@@ -68,6 +71,8 @@ class PosteriorReplay(QuietStrategy):
         if not resumed and model.old_positions is not None and self._estimates(model):
             self.information = self._grown(model, model.num_tasks)
         self.keep_all_but(model, [task], self.checkpoint if resumed else None)
+        if self.checkpoint is not None:
+            self.unused = unused_theta(model, self.kept_tasks)
 
     def remove_task(self, task: int) -> None:
         if self.information is not None:
@@ -109,11 +114,14 @@ class PosteriorReplay(QuietStrategy):
 
     def _keep(self, model: ContinualModel, checkpoint: TaskMap) -> None:
         self.checkpoint, count = checkpoint.requires_grad_(False), len(self.kept_tasks)
+        self.unused = None if self.settings.penalty == "mse" else unused_theta(model, self.kept_tasks)
         if self.settings.prior_from_earlier > 0:
             thetas = checkpoint.thetas(self.kept_tasks)  # (T, P)
             posteriors = model.family.at(thetas, model.spec)  # q_s of all earlier tasks; (T, W)
             kept = torch.tensor(self.kept_tasks, device=model.device).unsqueeze(1)  # (T, 1)
             later = model.introduced_by_task > kept  # weights that a task did not have when it was learned; (T, W)
+            if (unused := unused_weights(model, self.kept_tasks)) is not None:
+                later = later | unused
             earlier = with_fixed_prior(cast(MeanFieldGaussian | Flow, posteriors), self.fixed, later)
             share = self.settings.prior_from_earlier
             self.mixture = MixturePrior(self.fixed, earlier, count, share)  # sm:sec:graceful:forgetting
@@ -135,13 +143,15 @@ class PosteriorReplay(QuietStrategy):
         tasks = [self.kept_tasks[row] for row in rows]
         current, weights = model.task_map, self.weights(tasks, max(self.kept_tasks) + 1)
         weights = None if weights is None else weights.to(model.device)
-        if self.settings.penalty == "mse":
+        if self.settings.penalty == "mse" and self.unused is None:
             targets = None if self.stored is None else self.stored[rows]  # (R, P)
             change = cast(SquaredChange, self.change)
             total = change(current, tasks, targets=targets, weights=weights)  # eq. hnet:reg:l2
         else:
             old = self.checkpoint.thetas(tasks) if self.stored is None else self.stored[rows]  # (R, P)
             new = current.thetas(tasks)
+            if self.unused is not None:
+                old = torch.where(self.unused[rows], new.detach(), old)  # no change, and no gradient
             changes = self._change(model, tasks, old, new, generator)  # (R,)
             total = changes.sum() if weights is None else (weights * changes).sum()
         twice = self.settings.divide_twice and self.settings.penalty in ("fkl", "rkl", "w2")
@@ -153,6 +163,8 @@ class PosteriorReplay(QuietStrategy):
     ) -> Tensor:
         """D(q* || q) of some old tasks: (R, P) twice -> (R,)."""
         family, spec = model.family, model.spec
+        if self.settings.penalty == "mse":
+            return (new - old).square().sum(1) / model.members  # eq. hnet:reg:l2; (R, P) -> (R,)
         if self.settings.penalty != "fisher":
             q_old, q_new = family.at(old, spec), family.at(new, spec)
             return replay_divergence(
@@ -171,7 +183,7 @@ class PosteriorReplay(QuietStrategy):
 
     def forget_checkpoint(self) -> None:
         """Called when the task, or the update, is finished."""
-        self.checkpoint, self.stored, self.mixture, self.change = None, None, None, None
+        self.checkpoint, self.stored, self.mixture, self.change, self.unused = None, None, None, None, None
 
     def lasting_state(self) -> dict[str, Tensor]:
         """What later tasks need."""

@@ -13,14 +13,22 @@ import torch
 from torch import Generator, Tensor, nn
 
 from metareplay.column_blocks import ColumnBlocks
+from metareplay.limits import refuse_layers
 from metareplay.nets.activations import activation_named
 from metareplay.task_maps.base import Start, TaskMap
 from metareplay.task_maps.initialise import activation_second_moment, match_output_variances
 
 
+class BlankLinear(nn.Linear):
+    """A linear layer that draws nothing when it is made; `skip_init` does the same, but imports sympy first."""
+
+    def reset_parameters(self) -> None:
+        """Leave the numbers to whoever makes the layer."""
+
+
 def xavier_linear(n_in: int, n_out: int, generator: Generator) -> nn.Linear:
     """A linear layer with Xavier-uniform weights and zero biases."""
-    layer = nn.utils.skip_init(nn.Linear, n_in, n_out)
+    layer = BlankLinear(n_in, n_out)
     nn.init.xavier_uniform_(layer.weight, generator=generator)
     nn.init.zeros_(layer.bias)
     return layer
@@ -50,6 +58,7 @@ class Hypernetwork(TaskMap):
         self.num_outputs, self.num_tasks = num_outputs, 0
         self.task_embedding_size, self.task_embedding_std = task_embedding_size, task_embedding_std
         self.activation = activation_named(activation)
+        refuse_layers((input_size, *hidden, row_size), "the hypernetwork")
         self.hidden_layers = nn.ModuleList([xavier_linear(a, b, generator) for a, b in pairwise((input_size, *hidden))])
         self.output_layer = xavier_linear((input_size, *hidden)[-1], row_size, generator)
         self.task_embeddings = nn.ParameterList()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from metareplay.errors import CheckpointError
 from metareplay.files import write_atomically
+from metareplay.texts import read_json
 
 FORMAT = "metareplay-checkpoint-1"
 KEPT = 2
@@ -51,7 +52,13 @@ def read_tensors(path: Path) -> Checkpoint:
     text = header.get("facts", "")
     if header.get("checksum") != str(zlib.crc32(text.encode(), tensors_checksum(tensors))):
         raise CheckpointError(f"{path} is damaged: its checksum does not match")
-    return Checkpoint(tensors, json.loads(text))
+    try:
+        facts = read_json(text)
+        if not isinstance(facts, dict):
+            raise ValueError("they are no object")
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: its facts cannot be read ({error})") from error
+    return Checkpoint(tensors, facts)
 
 
 def tensors_checksum(tensors: Mapping[str, Tensor]) -> int:

@@ -47,7 +47,7 @@ def test_a_damaged_saved_data_set_is_named(flowers: Any, tmp_path: Path) -> None
     flowers["train"].save_to_disk(str(tmp_path / "flowers"))
     for file in (tmp_path / "flowers").glob("*.arrow"):
         file.write_bytes(file.read_bytes()[:20])
-    with pytest.raises(DataError, match=r"cannot read the data set in .*flowers"):
+    with pytest.raises(DataError, match=r"flowers.* is truncated or corrupt"):
         read_examples(DataSettings(path=str(tmp_path / "flowers")))
 
 

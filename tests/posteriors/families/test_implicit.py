@@ -92,12 +92,10 @@ def test_the_latent_spread_scales_the_input(rng: Generator) -> None:
 @every_kind
 def test_initial_theta_has_the_stated_variances(kind: str) -> None:
     family = family_of(kind)
-    starts = torch.stack(
-        [family.initial(NETWORK, SPEC, generator=Generator().manual_seed(seed)) for seed in range(300)]
-    )
+    starts = torch.stack([family.initial(NETWORK, SPEC, generator=Generator().manual_seed(seed)) for seed in range(60)])
     variances, shape = family.initial_variances(NETWORK, SPEC), family.shape(SPEC)
     for start, target in zip(starts.split(shape.sizes, dim=-1), variances.split(shape.sizes), strict=True):
-        assert float(start.square().mean()) == pytest.approx(float(target.mean()), rel=0.1)
+        assert float(start.square().mean()) == pytest.approx(float(target.mean()), rel=0.2)
 
 
 def test_the_start_of_the_network_is_kept_where_asked() -> None:

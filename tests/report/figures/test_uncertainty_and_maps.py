@@ -105,13 +105,15 @@ def test_many_bins_are_taken_together() -> None:
 
 
 @pytest.mark.parametrize("span", [1.5, 4, 8, 19, 21, 75, 99, 110, 290, 310, 1e4, 1e9])
-@pytest.mark.parametrize("highest", [0.69, 0.5, 0.013, 80])
+@pytest.mark.parametrize(
+    "highest", [0.69, 0.013, *(pytest.param(value, marks=pytest.mark.slow) for value in (0.5, 80))]
+)
 def test_labels_of_uncertainties_do_not_touch(span: float, highest: float) -> None:
     counts = np.ones((2, 8))
     figure = uncertainty_figure(
         np.logspace(np.log10(highest / span), np.log10(highest), 9), {"ent": counts, "agree": counts}
     )
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     axes = figure.axes[0]
     low, high = axes.get_xlim()
     shown = [

@@ -1,8 +1,10 @@
 """NumPy files: x and y, optionally task and a test set; never pickled objects."""
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
-from zipfile import BadZipFile
+from typing import IO, BinaryIO
+from zipfile import ZipFile
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 from metareplay.arrays import fault_in
 from metareplay.data.base import Examples, Place, encode_labels, encode_tasks
 from metareplay.errors import DataError
+from metareplay.limits import GB, refuse_beyond
 
 NAMES = "x and y (also x_train and y_train), and optionally task, x_test, y_test, task_test"
 
@@ -102,6 +105,7 @@ def as_inputs(x: np.ndarray, path: Path) -> Tensor:
 def _load(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as file:  # numpy does not close a broken archive
+            _check_claims(path, file)
             content = np.load(file, allow_pickle=False)
             if isinstance(content, np.ndarray) != (path.suffix.lower() == ".npy"):
                 raise DataError(f"{path} has the wrong extension; .npy is one array, .npz an archive with the array x")
@@ -110,9 +114,11 @@ def _load(path: Path) -> dict[str, np.ndarray]:
                 if isinstance(content, np.ndarray)
                 else {name.lower(): content[name] for name in content.files}
             )
+    except (DataError, MemoryError):
+        raise
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist") from error
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except Exception as error:  # damaged headers and archives make the libraries raise almost anything
         objects = "allow_pickle" in str(error)
         reason = (
             "it holds pickled objects, which can run code; save arrays of numbers or fixed-length strings"
@@ -120,6 +126,32 @@ def _load(path: Path) -> dict[str, np.ndarray]:
             else str(error)
         )
         raise DataError(f"{path} cannot be read as numbers: {reason}") from error
+
+
+def _check_claims(path: Path, file: BinaryIO) -> None:
+    """Refuse arrays that claim more than their file holds, or than there is memory for; nothing is unpacked yet."""
+    if path.suffix.lower() == ".npz":
+        with ZipFile(file) as archive:
+            members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+            whole = sum(member.file_size for member in members)
+            refuse_beyond("memory_gb", whole / GB, f"{path} claims arrays of {whole:,} bytes once unpacked, in GB")
+            for member in members:
+                with archive.open(member) as part:
+                    _check_header(f"{path}: {member.filename.removesuffix('.npy')}", part, member.file_size)
+    else:
+        _check_header(str(path), file, path.stat().st_size)
+    file.seek(0)
+
+
+def _check_header(name: str, file: IO[bytes], size: int) -> None:
+    """Compare what the header of an array claims with the bytes that there are."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, kind = read(file)
+    claimed = max(kind.itemsize * prod(shape), *shape, 0)
+    refuse_beyond("memory_gb", claimed / GB, f"{name} claims the shape {shape}, in GB")
+    if not kind.hasobject and kind.itemsize * prod(shape) > size:
+        raise DataError(f"{name} claims the shape {shape}, but has only {size:,} bytes; it is truncated or damaged")
 
 
 def _check(path: Path, arrays: Mapping[str, np.ndarray], wanted: str) -> None:

@@ -1,6 +1,5 @@
 """Parquet files and Hugging Face data sets as tables: numbers, text, dates, class labels by name, encoded images."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,8 @@ from metareplay.data.columns import Column, Table, objects
 from metareplay.data.inside import path_inside
 from metareplay.data.readers.parquet import INSTALL_HINT
 from metareplay.errors import DataError
+from metareplay.limits import GB, refuse_beyond
+from metareplay.texts import read_json
 
 
 def read_parquet_table(files: Sequence[Path], keep: Sequence[str] = ()) -> Table:
@@ -26,8 +27,10 @@ def read_parquet_table(files: Sequence[Path], keep: Sequence[str] = ()) -> Table
     tables, places = [], []
     for file in files:
         try:
-            tables.append(parquet.ParquetFile(file).read())
-        except (OSError, pyarrow.ArrowException) as error:
+            tables.append(_read_parquet(parquet.ParquetFile(file), file))
+        except (DataError, MemoryError):
+            raise
+        except Exception as error:  # damaged files make the library raise almost anything
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise DataError(
                 f"cannot read {file} ({reason}); the file is truncated, corrupt or not parquet: copy it again"
@@ -44,10 +47,24 @@ def read_parquet_table(files: Sequence[Path], keep: Sequence[str] = ()) -> Table
     return replace(from_arrow(table, tuple(places), names, root=root), kept=kept)
 
 
+def _read_parquet(opened: Any, file: Path) -> Any:
+    """The table in a file, whose claims are checked before it is read, and whose contents afterwards."""
+    about = opened.metadata
+    if about.num_rows < 0:
+        raise ValueError(f"its header says {about.num_rows} rows")
+    claimed = max(
+        about.num_rows * about.num_columns, sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    )
+    refuse_beyond("memory_gb", claimed / GB, f"{file} claims {about.num_rows:,} rows, in GB at least")
+    table = opened.read()
+    table.validate(full=True)
+    return table
+
+
 def class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     """Class names by column, where the Hugging Face library recorded them."""
     try:
-        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        features = read_json(metadata.get(b"huggingface", b"{}"))["info"]["features"]
         return {name: list(about["names"]) for name, about in features.items() if about.get("_type") == "ClassLabel"}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
@@ -69,8 +86,23 @@ def from_arrow(
         raise DataError(
             f"{places[0].text.partition(', ')[0] if places else 'the table'} has no rows; give at least one"
         )
-    columns = {name: _column(table.column(name), names.get(name), form, root) for name in table.column_names}
+    for name in table.column_names:
+        if table.column_names.count(name) > 1:
+            source = places[0].text.partition(", ")[0] if places else "the table"
+            raise DataError(f"{source} has two columns called {name!r}; rename one")
+    columns = {name: _readable(name, table.column(name), names.get(name), form, root) for name in table.column_names}
     return Table(columns, places)
+
+
+def _readable(name: str, column: Any, names: Sequence[str] | None, form: TextFormat, root: Path | None) -> Column:
+    """A column; one whose values Python cannot hold is refused by name."""
+    try:
+        return _column(column, names, form, root)
+    except (ValueError, OverflowError, TypeError, ArithmeticError) as error:  # Arrow's own errors are among these
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"column {name!r} ({column.type}) cannot be read ({reason}); leave it out, or mend it"
+        ) from error
 
 
 def _column(column: Any, names: Sequence[str] | None, form: TextFormat, root: Path | None) -> Column:

@@ -92,22 +92,33 @@ def _table(
     keep: Sequence[str],
     notes: tuple[str, ...],
 ) -> Table:
-    if len(rows) < 2:
+    header = check_header(path, rows[0] if rows else [], some=len(rows) > 1)
+    for row, line in zip(rows[1:], lines[1:], strict=True):
+        check_row(path, row, line, len(header))
+    place = Place(f"{path}, line ", lines[1:])
+    cells = dict(zip(header, zip(*rows[1:], strict=True), strict=True))
+    columns = _columns(cells, place, form)
+    return Table(columns, (place,), kept={name: cells[name] for name in keep if name in cells}, notes=notes)
+
+
+def check_header(path: str, row: Sequence[str], *, some: bool) -> list[str]:
+    """The names of the columns; ``some``: there are rows below."""
+    if not some:
         raise DataError(f"{path} has no rows; give a header with the names of the columns, and at least one row")
-    header = [name.strip() for name in rows[0]]
+    header = [name.strip() for name in row]
     if all(as_numbers([name]) is not None for name in header):
         raise DataError(f"{path} has no header: its first line holds numbers; put the names of the columns there")
     for name in header:
         if not name or header.count(name) > 1:
             problem = f"two columns called {name!r}" if name else "a column without a name"
             raise DataError(f"{path}: the header has {problem}; rename it")
-    for row, line in zip(rows[1:], lines[1:], strict=True):
-        if len(row) != len(header):
-            raise DataError(f"{path}, line {line} has {len(row)} cells, the header {len(header)}; correct the line")
-    place = Place(f"{path}, line ", lines[1:])
-    cells = dict(zip(header, zip(*rows[1:], strict=True), strict=True))
-    columns = _columns(cells, place, form)
-    return Table(columns, (place,), kept={name: cells[name] for name in keep if name in cells}, notes=notes)
+    return header
+
+
+def check_row(path: str, row: Sequence[str], line: int, cells: int) -> None:
+    """Refuse a row that has more or fewer cells than the header."""
+    if len(row) != cells:
+        raise DataError(f"{path}, line {line} has {len(row)} cells, the header {cells}; correct the line")
 
 
 def _columns(cells: dict[str, tuple[str, ...]], place: Place, form: TextFormat) -> dict[str, Column]:

@@ -1,5 +1,6 @@
 """Data sets of the Hugging Face hub, and those its library saved to disk, as tables."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,26 +45,35 @@ def read_saved(folder: Path) -> Table:
     """A folder that the library's ``save_to_disk`` wrote."""
     try:
         import datasets
-        import pyarrow
     except ImportError as error:
         raise DataError(INSTALL_HINT) from error
     refuse_paths_of_saved(folder)
     try:
+        verify_arrow(sorted(folder.rglob("*.arrow")))
         with quiet():
             dataset = datasets.load_from_disk(str(folder))
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        pyarrow.ArrowException,
-        datasets.exceptions.DatasetsError,
-    ) as error:
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # damaged files make the libraries raise almost anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"cannot read the data set in {folder} ({reason}); the files are truncated or corrupt: copy them again"
         ) from error
     return _table(dataset, str(folder), folder)
+
+
+def verify_arrow(files: Sequence[Path]) -> None:
+    """Read Arrow streams to their ends: a file that is mapped into memory and too short would end the process."""
+    import pyarrow
+
+    for file in files:
+        try:
+            with pyarrow.OSFile(str(file)) as source, pyarrow.ipc.open_stream(source) as stream:
+                for batch in stream:
+                    batch.validate(full=True)
+        except (OSError, ValueError, TypeError, pyarrow.ArrowException) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise DataError(f"{file} is truncated or corrupt ({reason}); copy it again") from error
 
 
 def _table(dataset: Any, name: str, root: Path) -> Table:

@@ -3,11 +3,13 @@
 import gzip
 import re
 import zlib
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
 from metareplay.errors import DataError
+from metareplay.limits import GB, refuse_beyond
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _NAME = re.compile(r"(train|t10k|test)[-_.](images|labels)[-_.]idx\d[-_.]ubyte(\.gz)?")
@@ -25,23 +27,27 @@ def idx_files(folder: Path) -> dict[tuple[str, str], Path]:
 def read_idx(path: Path) -> np.ndarray:
     """The array in one file."""
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head = file.read(4)
+            if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _TYPES:
+                words = "it does not start with the magic number"
+                raise DataError(f"{path} is not an IDX file ({words}); download it again")
+            kind, sizes = np.dtype(_TYPES[head[2]]), file.read(4 * head[3])
+            shape = tuple(int(size) for size in np.frombuffer(sizes[: len(sizes) // 4 * 4], dtype=">u4"))
+            expected = kind.itemsize * prod(shape)
+            refuse_beyond("memory_gb", max(expected, *shape, 0) / GB, f"{path} claims the shape {shape}, in GB")
+            content = file.read(expected + 1)  # not what a small file may unpack to
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"cannot read {path} ({error}); the file is truncated or corrupt: copy or download it again"
         ) from error
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _TYPES:
-        raise DataError(f"{path} is not an IDX file (it does not start with the magic number); download it again")
-    dimensions, kind = content[3], np.dtype(_TYPES[content[2]])
-    start = 4 + 4 * dimensions
-    shape = tuple(int(size) for size in np.frombuffer(content[4:start], dtype=">u4"))
-    expected = start + kind.itemsize * int(np.prod(shape, dtype=np.int64))
-    if len(shape) != dimensions or len(content) != expected:
+    if len(shape) != head[3] or len(content) != expected:
+        held = f"more than {expected:,}" if len(content) > expected else f"{len(content):,}"
         raise DataError(
-            f"{path} has {len(content):,} bytes, but its header says {expected:,}: "
+            f"{path} has {held} bytes of numbers, but its header says {expected:,}: "
             "it is truncated or corrupt; download it again"
         )
-    return np.frombuffer(content, dtype=kind, offset=start).reshape(shape)
+    return np.frombuffer(content, dtype=kind).reshape(shape)
 
 
 def read_pair(images: Path, labels: Path) -> tuple[np.ndarray, np.ndarray]:

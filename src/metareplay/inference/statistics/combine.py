@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from metareplay.inference.statistics.evidence import Stored, TaskEvidence
+from metareplay.optimisers import LBFGS
 
 PRIOR_WEIGHT = 0.5
 PRIOR_PRECISION = 4.0
@@ -169,7 +170,7 @@ def _spread(wins: Tensor) -> Tensor:
 def _learn_weights(rows: Tensor, share: Tensor, prior: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:
     """The most probable weights, none negative, of a logistic regression without intercept, and their precision."""
     raw = prior.clamp_min(1e-6).sqrt().clone().requires_grad_(True)  # weights are its squares
-    optimiser = torch.optim.LBFGS([raw], max_iter=100, tolerance_grad=1e-7, line_search_fn="strong_wolfe")
+    optimiser = LBFGS([raw], max_iter=100, tolerance_grad=1e-7, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimiser.zero_grad()

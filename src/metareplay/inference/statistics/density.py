@@ -164,22 +164,29 @@ class InputDensity:
         return InputDensity(*(getattr(self, entry.name).to(dtype) for entry in fields(self)))
 
     def _costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """For inputs (B, F) of the density's own precision."""
         features, directions = x.shape[1], self.directions.shape[1]
         half = features // 2  # the residual needs directions that are left over
-        log_densities, residuals = [], []
-        for mean, units, variances, noise, share in zip(
-            self.mean, self.directions, self.variances, self.noise, self.share, strict=True
-        ):
-            centred = x - mean
-            along = centred @ units.T  # (B, F) -> (B, q)
-            rest = (centred.square().sum(1) - along.square().sum(1)).clamp_min(0)  # (B,)
-            distance = (along.square() / variances).sum(1) + rest / noise  # (B,)
-            volume = variances.log().sum() + (features - directions) * noise.log() + features * log(2 * pi)
-            log_densities.append(share.log() - 0.5 * (distance + volume))
-            residuals.append(rest + along[:, half:].square().sum(1))
-        cost = -torch.stack(log_densities).double().logsumexp(0)  # (G, B) -> (B,)
-        nearest = torch.stack(residuals).double().amin(0)  # (G, B) -> (B,)
-        return cost, nearest.clamp_min(SMALLEST_SQUARE).log()
+        squares, along = self._squares_and_directions(x)  # (G, B), (G, B, q)
+        rest = (squares - along.square().sum(2)).clamp_min(0)  # (G, B)
+        distance = (along.square() / self.variances.unsqueeze(1)).sum(2) + rest / self.noise.unsqueeze(1)  # (G, B)
+        volume = self.variances.log().sum(1) + (features - directions) * self.noise.log() + features * log(2 * pi)
+        log_densities = (self.share.log() - 0.5 * volume).unsqueeze(1) - 0.5 * distance  # (G, B)
+        residuals = rest + along[..., half:].square().sum(2)  # (G, B)
+        cost = -log_densities.double().logsumexp(0)  # (G, B) -> (B,)
+        return cost, residuals.double().amin(0).clamp_min(SMALLEST_SQUARE).log()
+
+    def _squares_and_directions(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared distances to the means, and coordinates along the directions: (B, F) -> (G, B), (G, B, q)."""
+        if x.shape[1] <= PRECISE:
+            centred = x - self.mean.unsqueeze(1)  # (G, B, F)
+            return centred.square().sum(2), centred @ self.directions.mT
+        middle = self.mean.mean(0)  # near all means, so that the differences of squares lose few digits
+        x, means = x - middle, self.mean - middle
+        squares = x.square().sum(1) - 2 * means @ x.T + means.square().sum(1, keepdim=True)  # |x - m|^2; (G, B)
+        offsets = (self.directions @ means.unsqueeze(2)).squeeze(2)  # (G, q)
+        along = (x @ self.directions.flatten(0, 1).T).unflatten(1, offsets.shape) - offsets  # (B, G, q)
+        return squares, along.transpose(0, 1)
 
 
 def input_density(

@@ -19,10 +19,27 @@ from metareplay.inference.statistics.evidence import (
     space_name,
     spaces_of,
 )
-from metareplay.inference.statistics.moments import AffineMap, Moments, MomentSums
+from metareplay.inference.statistics.moments import AffineMap, MomentSums
 from metareplay.inference.statistics.passes import INPUTS, Pass, chosen_layers, in_parts, run_pass, total_bytes
-from metareplay.inference.statistics.revise import examples_of, merged, mixed_scales, widened, without_task
-from metareplay.inference.statistics.rows import FOLDS, common_labels, folds, joined, own_scales, part_of
+from metareplay.inference.statistics.revise import (
+    drift_by_task,
+    examples_of,
+    follow_change,
+    merged,
+    mixed_scales,
+    widened,
+    without_task,
+)
+from metareplay.inference.statistics.rows import (
+    FOLDS,
+    bounded,
+    by_task,
+    common_labels,
+    folds,
+    joined,
+    own_scales,
+    part_of,
+)
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.unknown import calibrated, measures, strangeness
 from metareplay.inference.task_statistics import TaskStatistics
@@ -35,8 +52,6 @@ NAME = "statistics"
 DRIFT_INPUTS = 2000
 """The most inputs by which a change of a network's features is measured."""
 CALIBRATION_INPUTS = 1000
-CALIBRATION_WORK = 20_000
-"""The most comparisons of a held-out input with a task when a task ends, unless there are very many tasks."""
 PART = 500
 IMAGINED, MOST_IMAGINED = 400, 64
 """Inputs drawn from the densities of earlier tasks, and the widest inputs for which densities are good enough."""
@@ -97,8 +112,9 @@ class StatisticsKeeper:
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
         described = self._described(task, train.x, labels)
         known = held_out.x[:CALIBRATION_INPUTS]
-        evidence = self._calibration_evidence(task, train.x, labels, known[: _bounded(task)], earlier, described)
-        imagined = self._imagined(task, train.x.shape[1:], [*earlier, described])
+        evidence, imagined = self._calibration_evidence(
+            task, train.x, labels, known[: bounded(task)], earlier, described
+        )
         combination = updated(Combination.stored(list(evidence.terms()), earlier), evidence, imagined)
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else task)
@@ -166,13 +182,7 @@ class StatisticsKeeper:
             for layer, old in old_pass.features.items():
                 if layer == INPUTS:
                     continue  # inputs do not change
-                change = AffineMap.between(old, new_pass.features[layer])
-                name = space_name(network, layer)
-                for task in (task for task in stored[network:] if f"{name}.mean" in task):
-                    task |= Moments.stored(task, name).mapped(change).tensors(name)
-                so_far = stored[network].get(f"drift.{layer}", torch.zeros(2, dtype=torch.float64))
-                step = torch.tensor([change.moved, change.unexplained], dtype=torch.float64)
-                stored[network][f"drift.{layer}"] = so_far + step
+                follow_change(stored, network, layer, AffineMap.between(old, new_pass.features[layer]))
         return list(stored)
 
     # Statistics of one task.
@@ -233,10 +243,15 @@ class StatisticsKeeper:
 
     def _calibration_evidence(
         self, task: int, x: Tensor, labels: Tensor, held_out: Tensor, earlier: Sequence[Stored], described: Stored
-    ) -> TaskEvidence:
-        """Evidence on inputs of the task that its statistics were not taken from."""
+    ) -> tuple[TaskEvidence, dict[int, TaskEvidence]]:
+        """Evidence on inputs of the task that its statistics were not taken from, and on imagined ones of others."""
+        stored = [*earlier, described]
+        imagined, tasks = self._imagined(task, x.shape[1:], stored)
         if len(held_out):
-            return self._gather([*earlier, described], held_out[:CALIBRATION_INPUTS], distances=[task])
+            together = self._gather(stored, torch.cat([held_out, imagined]), distances=[task])
+            count = len(held_out)
+            return part_of(together, slice(count)), by_task(part_of(together, slice(count, None)), tasks)
+        of_others = by_task(self._gather(stored, imagined), tasks) if tasks else {}
         parts = []
         for fold in folds(len(x), generator_for(self.seed, "folds", self._number(task))):
             rest = torch.ones(len(x), dtype=torch.bool)
@@ -245,20 +260,20 @@ class StatisticsKeeper:
                 continue
             part = self._described(task, x[rest], labels[rest]) if len(x) > FOLDS else described
             parts.append(self._gather([*earlier, part], x[fold], distances=[task]))
-        return joined(parts) if parts else self._gather([*earlier, described], x, distances=[task])
+        return joined(parts) if parts else self._gather(stored, x, distances=[task]), of_others
 
-    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> dict[int, TaskEvidence]:
-        """Evidence on inputs drawn from the densities of earlier tasks; none where inputs are too wide for that."""
-        if shape.numel() > MOST_IMAGINED:
-            return {}
-        generator, total = generator_for(self.seed, "imagined", self._number(task)), min(IMAGINED, _bounded(task))
+    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> tuple[Tensor, list[int]]:
+        """Inputs (n, ...) drawn from the densities of earlier tasks, and these tasks, each of as many in a row.
+
+        None where inputs are too wide for that.
+        """
+        if shape.numel() > MOST_IMAGINED or task == 0:
+            return torch.zeros(0, *shape), []
+        generator, total = generator_for(self.seed, "imagined", self._number(task)), min(IMAGINED, bounded(task))
         chosen = torch.randperm(task, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
-        count = max(1, total // max(len(chosen), 1))
+        count = max(1, total // len(chosen))
         drawn = [InputDensity.stored(stored[index]).draw(count, generator=generator) for index in chosen]
-        if not drawn:
-            return {}
-        evidence = self._gather(stored, torch.cat(drawn).float().reshape(-1, *shape))
-        return {index: part_of(evidence, slice(row * count, (row + 1) * count)) for row, index in enumerate(chosen)}
+        return torch.cat(drawn).float().reshape(-1, *shape), chosen
 
     # Inputs compared with all tasks.
 
@@ -330,16 +345,4 @@ class StatisticsKeeper:
 
     def drift(self) -> list[dict[str, tuple[float, float]]]:
         """For each task whose network is followed: how far its layers moved in all, and what the maps left open."""
-        return [
-            {
-                key.removeprefix("drift."): (float(values[0]), float(values[1]))
-                for key, values in task.items()
-                if key.startswith("drift.")
-            }
-            for task in self.stored()
-        ]
-
-
-def _bounded(tasks: int) -> int:
-    """Held-out inputs that are compared with this many tasks: the work per task does not grow with their number."""
-    return max(100, CALIBRATION_WORK // max(tasks, 1))
+        return drift_by_task(self.stored())

@@ -7,9 +7,28 @@ from torch import Tensor
 
 from metareplay.inference.statistics.density import InputDensity, PrincipalDirections, main_directions
 from metareplay.inference.statistics.evidence import Stored, space_name, spaces_of
-from metareplay.inference.statistics.moments import Moments
+from metareplay.inference.statistics.moments import AffineMap, Moments
 from metareplay.inference.statistics.passes import INPUTS
 from metareplay.inference.statistics.unknown import calibrated, summed
+
+
+def follow_change(stored: Sequence[dict[str, Tensor]], network: int, layer: str, change: AffineMap) -> None:
+    """Map the moments of all tasks in a network's layer along with its change, which is added up as drift."""
+    name = space_name(network, layer)
+    for task in (task for task in stored[network:] if f"{name}.mean" in task):
+        task |= Moments.stored(task, name).mapped(change).tensors(name)
+    so_far = stored[network].get(f"drift.{layer}", torch.zeros(2, dtype=torch.float64))
+    step = torch.tensor([change.moved, change.unexplained], dtype=torch.float64)
+    stored[network][f"drift.{layer}"] = so_far + step
+
+
+def drift_by_task(stored: Sequence[Stored]) -> list[dict[str, tuple[float, float]]]:
+    """For each task: how far the followed layers of its network moved in all, and what the maps left open."""
+    entries = [[(key, task[key]) for key in task if key.startswith("drift.")] for task in stored]
+    return [
+        {key.removeprefix("drift."): (float(values[0]), float(values[1])) for key, values in of_task}
+        for of_task in entries
+    ]
 
 
 def examples_of(stored: Stored) -> int:

@@ -9,6 +9,8 @@ from metareplay.inference.statistics.evidence import TaskEvidence
 
 FOLDS = 5
 """Where no inputs are held out, each part of the data is compared with densities of the others."""
+CALIBRATION_WORK = 20_000
+"""The most comparisons of a held-out input with a task when a task ends, unless there are very many tasks."""
 FEWEST_PER_CLASS = 5
 """Classes with fewer examples are not described by themselves."""
 
@@ -32,6 +34,12 @@ def part_of(evidence: TaskEvidence, rows: slice) -> TaskEvidence:
         classes=evidence.classes,
         lone=evidence.lone,
     )
+
+
+def by_task(evidence: TaskEvidence, tasks: Sequence[int]) -> dict[int, TaskEvidence]:
+    """The evidence of each of these tasks' inputs, of which each has as many as the others, one task after another."""
+    count = evidence.inputs.shape[1] // max(len(tasks), 1)
+    return {task: part_of(evidence, slice(row * count, (row + 1) * count)) for row, task in enumerate(tasks)}
 
 
 def joined(parts: Sequence[TaskEvidence]) -> TaskEvidence:
@@ -79,3 +87,8 @@ def common_labels(labels: Tensor) -> Tensor:
 def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Disjoint sets of indices that together are all; fewer for very few."""
     yield from torch.randperm(count, generator=generator).chunk(min(FOLDS, max(2, count // 20)))
+
+
+def bounded(tasks: int) -> int:
+    """Held-out inputs that are compared with this many tasks: the work per task does not grow with their number."""
+    return max(100, CALIBRATION_WORK // max(tasks, 1))

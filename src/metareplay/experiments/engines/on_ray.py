@@ -1,0 +1,138 @@
+"""Jobs as Ray tasks, on a cluster that exists or on one that is started here for the runs."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, final
+
+from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.experiments.engines.base import ANYTHING, PARENT, Job, Report, Resources
+
+RETRIES = 5
+"""How often a job whose worker was lost is taken up by another."""
+PAUSE = 0.2
+MIB = 2**20
+
+
+class Lost(Exception):  # noqa: N818
+    """A job's process was killed from outside; the job can be repeated."""
+
+
+@final
+class OnRay:
+    """Submits a task for each job. All machines need the package, and the same folders on a shared disk."""
+
+    waits = True
+
+    def __init__(self, address: str | None = None, resources: Resources = ANYTHING) -> None:
+        if resources.time is not None:
+            raise ConfigError("--resources time has no effect with --on ray: Ray has no time limits. Remove it")
+        self.address, self.resources = address, resources
+
+    def run(
+        self, jobs: Sequence[Job], *, at_once: int, out: Path, report: Report, should_stop: Callable[[], bool]
+    ) -> dict[int, str]:
+        if not jobs:
+            return {}
+        failures: dict[int, str] = {}
+        with _cluster(self.address, at_once, self.resources) as ray:
+            task = _task(ray, self.resources)
+            waiting, running = list(range(len(jobs))), dict[Any, int]()
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    index = waiting.pop(0)
+                    job = jobs[index]
+                    running[task.options(name=job.name).remote(_portable(job), str(Path.cwd()))] = index
+                done, _ = ray.wait(list(running), timeout=PAUSE)
+                for reference in done:
+                    index = running.pop(reference)
+                    if problem := _problem(ray, reference):
+                        failures[index] = problem
+                report(set(running.values()), failures.keys())
+                if should_stop():
+                    _stop(ray, list(running))
+                    break
+        return failures
+
+
+def _portable(job: Job) -> tuple[list[str], dict[str, str]]:
+    """What a worker needs to know: the command, and the environment where it differs from the worker's."""
+    python, *rest = job.command
+    command = ["python", *rest] if python == sys.executable else [python, *rest]
+    kept = {name: os.environ[name] for name in ("PYTHONPATH", "METAREPLAY_DATA") if name in os.environ}
+    return command, {"OMP_NUM_THREADS": str(job.threads), **kept}
+
+
+def _execute(job: tuple[list[str], dict[str, str]], folder: str) -> str | None:
+    """In a Ray worker: run the command as a process of its own, with the worker as its parent; None if it succeeds."""
+    command, environment = job
+    command = [sys.executable if word == "python" and place == 0 else word for place, word in enumerate(command)]
+    everything = {**os.environ, **environment, PARENT: str(os.getpid())}
+    process = subprocess.Popen(
+        command, cwd=folder, env=everything, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    try:
+        text = process.communicate()[1].strip()
+    except BaseException:  # the task is cancelled
+        process.terminate()
+        process.communicate()
+        raise
+    if process.returncode < 0:
+        raise Lost(f"its process was killed (signal {-process.returncode})")
+    if process.returncode > 0:
+        return text.splitlines()[-1] if text else f"its process ended with code {process.returncode}"
+    return None
+
+
+def _task(ray: Any, resources: Resources) -> Any:
+    wanted: Mapping[str, Any] = {
+        "num_cpus": resources.cpus if resources.cpus is not None else 1,
+        "num_gpus": resources.gpus or 0,
+        **({"memory": resources.memory * MIB} if resources.memory else {}),
+    }
+    return ray.remote(max_retries=RETRIES, retry_exceptions=[Lost], **wanted)(_execute)
+
+
+def _problem(ray: Any, reference: Any) -> str | None:
+    """Why a task failed; None if it did not."""
+    try:
+        words: str | None = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        lines = str(error).strip().splitlines()
+        return lines[-1] if lines else type(error).__name__
+    return words
+
+
+def _stop(ray: Any, running: Sequence[Any]) -> None:
+    """Ask tasks to end; each saves its state first."""
+    for reference in running:
+        ray.cancel(reference)
+    ray.wait(list(running), num_returns=len(running), timeout=60) if running else None
+
+
+@contextmanager
+def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterator[Any]:
+    """A connection to the cluster, or a cluster on this machine while the runs last."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError('--on ray needs the package ray: pip install "metareplay[ray]"') from error
+    where: dict[str, Any] = {"address": address or "local"}
+    if address is None:
+        share = resources.cpus if resources.cpus is not None else 1
+        where |= {"num_cpus": max(1, round(at_once * share)), "include_dashboard": False}
+        where |= {} if resources.gpus is None else {"num_gpus": max(1, round(at_once * resources.gpus))}
+    try:
+        ray.init(**where, configure_logging=False, log_to_driver=False)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise MetaReplayError(f"Ray could not be reached at {address or 'this machine'}: {words}") from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

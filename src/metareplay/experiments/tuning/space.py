@@ -1,0 +1,165 @@
+"""Search spaces: data in spaces/*.yaml or in a user's file, checked against the settings they are about."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from metareplay.errors import ConfigError
+from metareplay.learner.config import RunConfig, as_number, build_config
+from metareplay.settings import Settings, flatten
+from metareplay.texts import read_yaml, read_yaml_file
+
+IN_PACKAGE = ("paper", "small")
+PUBLISHED = ("regression-1d", "modes-2d", "split-mnist", "permuted-mnist-*", "split-cifar-10")
+"""Benchmarks, and methods, for which the paper gives a grid."""
+PUBLISHED_METHODS = (
+    *("pr-dirac*", "pr-bbb*", "pr-radial*", "pr-ssge*", "pr-avb*", "sp-*", "vcl*", "pf-*", "ewc-*", "exp-replay"),
+)
+FORM = "give a list of values, or {low: ..., high: ..., log: true}"
+
+
+class Values(Settings):
+    """One of these."""
+
+    kind: Literal["values"] = "values"
+    values: tuple[Any, ...] = Field(min_length=1)
+
+    @property
+    def examples(self) -> tuple[Any, ...]:
+        """What has to be a valid value of the setting."""
+        return self.values
+
+    def labels(self) -> dict[str, Any]:
+        """The values by the text that stands for them."""
+        return {json.dumps(value): value for value in self.values}
+
+
+class Range(Settings):
+    """A number between two others, both included; integers if both are."""
+
+    kind: Literal["range"] = "range"
+    low: int | float
+    high: int | float
+    log: bool = False
+
+    @property
+    def integer(self) -> bool:
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    @property
+    def examples(self) -> tuple[Any, ...]:
+        """What has to be a valid value of the setting."""
+        return (self.low, self.high)
+
+
+Space = Mapping[str, Values | Range]
+"""What is searched, by dotted key."""
+
+
+def space_for(config: RunConfig, name: str | None = None) -> tuple[dict[str, Values | Range], str]:
+    """A space of the package for a method and a benchmark, and where it comes from.
+
+    By default the paper's grid where it has one, else the small space. What the method lacks, what has no effect and
+    values that cannot be combined with the rest of the configuration are left out.
+    """
+    published = _matches(config.benchmark, PUBLISHED) and _matches(config.method, PUBLISHED_METHODS)
+    name = name or ("paper" if published else "small")
+    text = (resources.files("metareplay.experiments.tuning") / "spaces" / f"{name}.yaml").read_text()
+    known = set(flatten(config.model_dump())) - set(config.without_any_effect())
+    space: dict[str, Values | Range] = {}
+    for row in read_yaml(text):
+        fits = _matches(config.benchmark, row.get("benchmarks")) and _matches(config.method, row.get("methods"))
+        if fits and row["setting"] in known:
+            key = row["setting"]
+            entry = _entry(key, row.get("values") or {k: row[k] for k in ("low", "high", "log") if k in row}, name)
+            if (allowed := _allowed(config, key, entry)) is not None:
+                space[key] = allowed
+    words = "the paper's basic grid" if name == "paper" else "this project's small space"
+    return space, f"{words} for {config.method}"
+
+
+def read_space(path: Path, config: RunConfig) -> dict[str, Values | Range]:
+    """A user's space, such as ``training.learning_rate: {low: 1e-4, high: 1e-2, log: true}``."""
+    try:
+        content = read_yaml_file(path)
+    except OSError as error:
+        raise ConfigError(f"--space {path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ConfigError(f"--space {path} is not valid YAML: {error}") from error
+    if not isinstance(content, dict) or not content:
+        raise ConfigError(f"--space {path} must name settings; for each, {FORM}")
+    space: dict[str, Values | Range] = {}
+    for key, given in _unnested(content).items():
+        entry = _entry(key, given, f"--space {path}")
+        for value in entry.examples:
+            build_config(flatten(config.dump()), {key: value}, f"--space {path}")  # says what is wrong
+        space[key] = entry
+    return space
+
+
+def points(space: Space) -> int:
+    """The number of points of a grid; a range is refused."""
+    if ranges := [key for key, entry in space.items() if isinstance(entry, Range)]:
+        raise ConfigError(
+            f"the grid sampler needs lists of values, but {ranges[0]} has a range; list its values in a --space, or "
+            "choose --sampler tpe"
+        )
+    return math.prod(len(entry.examples) for entry in space.values())
+
+
+def _unnested(content: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Groups of settings as dotted keys; what looks like a range is not a group."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping) and not {"low", "high", "log"} & set(value):
+            flat |= _unnested(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _entry(key: str, given: Any, source: str) -> Values | Range:
+    """One setting's values or range."""
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        values = tuple(as_number(value) for value in given)
+        if not values or len({json.dumps(value) for value in values}) < len(values):
+            raise ConfigError(f"{source}: {key} has {'no values' if not values else 'a value twice'}; {FORM}")
+        return Values(values=values)
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{source}: {key} is {given!r}; {FORM}. One value is fixed with --set instead")
+    try:
+        entry = Range.model_validate({name: as_number(value) for name, value in given.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{source}: {key}: {where}: {first['msg'].lower()}; {FORM}") from error
+    if entry.low >= entry.high or (entry.log and entry.low <= 0):
+        wrong = "low must be below high" if entry.low >= entry.high else "with log: true, low must be above 0"
+        raise ConfigError(f"{source}: {key}: {wrong}, but they are {entry.low} and {entry.high}")
+    return entry
+
+
+def _allowed(config: RunConfig, key: str, entry: Values | Range) -> Values | Range | None:
+    """The values that can be combined with a configuration; None if there are none."""
+
+    def works(value: Any) -> bool:
+        try:
+            build_config(flatten(config.dump()), {key: value}, "")
+        except ConfigError:
+            return False
+        return True
+
+    if isinstance(entry, Range):
+        return entry if all(map(works, entry.examples)) else None
+    values = tuple(value for value in entry.values if works(value))
+    return Values(values=values) if values else None
+
+
+def _matches(name: str, patterns: Sequence[str] | None) -> bool:
+    return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)

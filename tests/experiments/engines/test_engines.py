@@ -1,0 +1,118 @@
+"""Engines: the same jobs as processes, as elements of a Slurm array, as Ray tasks."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from metareplay.errors import ConfigError
+from metareplay.experiments.engines.base import PARENT, Job, Resources, parse_resources
+from metareplay.experiments.engines.choice import engine_named
+from metareplay.experiments.engines.local import Local
+from metareplay.experiments.engines.on_ray import OnRay
+from metareplay.experiments.engines.slurm import SCRIPT, Slurm
+from metareplay.experiments.plan import Plan
+from metareplay.experiments.seeds import run_side_by_side
+from metareplay.learner.config import RunConfig
+
+
+def writing(out: Path, index: int) -> Job:
+    """Writes what it sees of its environment to a file of its own."""
+    line = f'echo "$OMP_NUM_THREADS ${PARENT}" > "{out}/{index}.txt"'
+    return Job(f"job {index}", ("bash", "-c", line), out, threads=index + 1)
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+def never() -> bool:
+    return False
+
+
+def test_local_jobs_belong_to_this_process_and_failures_are_told(tmp_path: Path) -> None:
+    bad = Job("bad", ("bash", "-c", "echo one >&2; echo two >&2; exit 3"), tmp_path)
+    failures = Local().run([writing(tmp_path, 0), bad], at_once=2, out=tmp_path, report=nothing, should_stop=never)
+    assert failures == {1: "two"}
+    assert (tmp_path / "0.txt").read_text().split() == ["1", str(os.getpid())]
+
+
+def test_an_array_script_runs_each_job_alone_and_says_what_it_may_use(tmp_path: Path) -> None:
+    engine = Slurm(parse_resources("cpus=2,gpus=1,memory=4G,time=2:00:00"))
+    jobs = [writing(tmp_path, index) for index in range(3)]
+    assert engine.run(jobs, at_once=2, out=tmp_path, report=nothing, should_stop=never) == {}
+    text = (tmp_path / SCRIPT).read_text()
+    for words in ("--array=0-2%2", "--cpus-per-task=2", "--gpus-per-task=1", "--mem=4096M", "--time=2:00:00"):
+        assert f"#SBATCH {words}\n" in text
+    for index in range(3):  # a shell stands in for sbatch
+        environment = {"SLURM_ARRAY_TASK_ID": str(index), "PATH": os.environ["PATH"]}
+        subprocess.run(["bash", tmp_path / SCRIPT], env=environment, check=True)
+        assert (tmp_path / f"{index}.txt").read_text().split() == [str(index + 1)]  # nobody's child
+    none = {"SLURM_ARRAY_TASK_ID": "3", "PATH": os.environ["PATH"]}
+    assert subprocess.run(["bash", tmp_path / SCRIPT], env=none, check=False).returncode == 1
+
+
+def test_engines_have_names_and_refuse_what_they_cannot_give() -> None:
+    assert isinstance(engine_named("local"), Local)
+    assert engine_named("slurm", "cpus=2").resources == Resources(cpus=2.0)  # type: ignore[attr-defined]
+    ray = engine_named("ray=auto", "cpus=0.5,memory=300")
+    assert isinstance(ray, OnRay)
+    assert (ray.address, ray.resources) == ("auto", Resources(cpus=0.5, memory=300))
+    for name, resources, words in (
+        ("ray=", None, "is unknown"),
+        ("local", "cpus=2", "no effect with --on local"),
+        ("slurm", "cpus=0.5", "whole processors"),
+        ("ray", "time=3", "Ray has no time limits"),
+        ("slurm", "cpu=1", "is not understood"),
+        ("slurm", "memory=much", "give megabytes"),
+        ("slurm", "time=soon", "give minutes"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            engine_named(name, resources)
+
+
+def table(config: Callable[..., RunConfig], out: Path) -> list[Plan]:
+    """Two rows of a table, long enough to be interrupted."""
+    settings = {"training.iterations": 300, "training.checkpoint_every": 25}
+    return [Plan.of(config(method, settings), out / method / "seed-0") for method in ("pr-dirac", "pr-bbb")]
+
+
+def worker_of(folder: Path) -> int | None:
+    """The process whose child runs in a folder."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if str(folder.resolve()).encode() in words and b"metareplay.experiments.seeds" in words:
+                return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return None
+
+
+@pytest.mark.slow
+def test_on_ray_a_lost_worker_changes_no_bit(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
+) -> None:
+    pytest.importorskip("ray")
+    here, there = table(tiny_config, tmp_path / "local"), table(tiny_config, tmp_path / "ray")
+    assert run_side_by_side(here, jobs=2, resume=True) == {}
+    killed: list[int] = []
+
+    def kill_one(statuses: object) -> None:
+        checkpoints = there[1].folder / "checkpoint"
+        if not killed and checkpoints.is_dir() and any(checkpoints.glob("*.safetensors")):
+            worker = worker_of(there[1].folder)
+            if worker is not None:
+                killed.append(worker)
+                os.kill(worker, signal.SIGKILL)
+
+    engine = engine_named("ray", "cpus=1")
+    assert run_side_by_side(there, jobs=2, resume=True, report=kill_one, engine=engine) == {}
+    assert killed, "the run was over before its worker could be killed"
+    assert "resumed from checkpoint" in (there[1].folder / "log.txt").read_text()
+    for one, two in zip(here, there, strict=True):
+        assert_same_run(one.folder, two.folder)
+        assert not (two.folder / "request.json").exists()

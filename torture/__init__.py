@@ -1,0 +1,1 @@
+"""The campaign against faults, bad input and files from strangers: ``python -m torture``; see docs/reliability.md."""
