@@ -19,6 +19,7 @@ from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.labels import chance, label_figures
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.references import train_references
+from metareplay.experiments.replayed import REPLAYED, replayed_inputs
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
 from metareplay.experiments.scoring import answered, assessed, peak_memory_mib, results_of, uncertainty_tensors
@@ -146,6 +147,7 @@ class Run:
         if self.state.task_seconds:  # a checkpoint of an earlier version has none
             tested = self.state.seconds["evaluate"] - tested
             self.state.task_seconds[-1] += time.perf_counter() - began - tested
+        self.folder.write_tensors(f"{REPLAYED}/task-{stage.number:03d}.safetensors", replayed_inputs(self.learner))
 
     def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
-from metareplay.files import write_atomically
+from metareplay.files import refuse_special, write_atomically
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.locks import LOCK, only_writer
 from metareplay.settings import flatten
@@ -25,8 +25,8 @@ REQUEST = "request.json"
 """What the process of a run is asked to do, until it has begun."""
 RUN_ENTRIES = frozenset(
     "config.yaml results.json metrics.jsonl checkpoint model log.txt report.html predictive.safetensors "
-    "uncertainty.safetensors figures signals tensorboard seeds.json summary.json progress.json slurm.sh slurm-logs "
-    f"{REQUEST} {LOCK}".split()
+    "uncertainty.safetensors figures signals replayed tensorboard seeds.json summary.json progress.json slurm.sh "
+    f"slurm-logs {REQUEST} {LOCK}".split()
 )
 """Everything that a run writes, except the folders of its seeds."""
 OURS = ("config.yaml", "seeds.json")
@@ -51,6 +51,8 @@ class RunFolder:
 
     def begin(self, config: RunConfig) -> None:
         """Write the configuration; remove temporary files left by a process that was killed."""
+        for path in (self.metrics, self.path / "log.txt"):
+            refuse_special(path)  # it would be appended to
         for left_over in (*self.path.glob(".*.tmp"), *self.path.glob("checkpoint/.*.tmp")):
             left_over.unlink(missing_ok=True)
         write_atomically(self.path / "config.yaml", config.to_yaml())
