@@ -36,6 +36,7 @@ from metareplay.locks import only_writer
 from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 from metareplay.training.loop import Step, TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
+from metareplay.training.together import Together, refuse_whole_batches
 from metareplay.training.watch import Notice
 
 
@@ -56,11 +57,16 @@ class Run:
     """Executes a plan in its folder."""
 
     def __init__(
-        self, plan: Plan, *, observer: Observer | None = None, should_stop: Callable[[], bool] = lambda: False
+        self,
+        plan: Plan,
+        *,
+        observer: Observer | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        together: Together | None = None,
     ) -> None:
         torch.set_num_threads(plan.config.threads)
         self.plan, self.config, self.benchmark, self.folder = plan, plan.config, plan.benchmark, RunFolder(plan.folder)
-        self.observer, self.should_stop = observer or NullObserver(), should_stop
+        self.observer, self.should_stop, self.together = observer or NullObserver(), should_stop, together
         self.learner = new_learner(plan.config, self.benchmark)
         self.evaluator = Evaluator(
             self.learner.predictor,
@@ -123,6 +129,8 @@ class Run:
                 f"{self.config.method} on {self.benchmark.name} (scenario {scenario}), seed {self.config.seed}"
             )
             return None
+        if not self.checkpoints.problems:  # else older ones are needed
+            self.checkpoints.drop_old()
         self.state = RunState.of(checkpoint.facts)
         self.learner.restore(checkpoint.facts, checkpoint.tensors)
         self.folder.keep_metrics(checkpoint.facts["metrics_bytes"])
@@ -169,6 +177,9 @@ class Run:
 
     def _train(self, trainer: TaskTrainer, stage: Stage) -> None:
         """Take all remaining steps of a task, with regular checkpoints."""
+        if self.together is not None:
+            refuse_whole_batches(self.learner.model, local=trainer.objective.local_reparametrisation)
+            trainer.together = self.together
         self.observer.stage_begins(stage, trainer.iteration, trainer.iterations)
         began, tracker = time.perf_counter(), self._tracker()
         with self.folder.metrics.open("a") as metrics:
