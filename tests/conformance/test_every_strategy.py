@@ -58,8 +58,9 @@ def _configs() -> dict[str, RunConfig]:
 
 
 CONFIGS = _configs()
-WITHOUT_PENALTY = ("unbound", "joint", "prior-focused", "reservoir", "without-forgetting")
-"""The last one has a penalty once it has seen a batch."""
+WITHOUT_PENALTY = ("unbound", "joint", "prior-focused", "contrast", "reservoir")
+# These have a penalty once they have seen a batch.
+WITHOUT_PENALTY += ("without-forgetting", "generative-replay")
 TASKS = 3
 
 

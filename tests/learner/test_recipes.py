@@ -177,12 +177,11 @@ def test_sizes_at_the_end_are_known_with_the_first_task(method: str) -> None:
 
 
 IMAGE_ROWS = sorted(
-    {f"{table.benchmark}/{row.method}/{table.network}" for table in paper_tables().values() for row in table.own_rows}
-    & {
-        f"{benchmark}/{method}/{table.network}"
+    {
+        f"{table.benchmark}/{row.method}/{row.network or table.network}"
         for table in paper_tables().values()
-        for benchmark in IMAGE_SETS
-        for method in METHODS
+        for row in table.own_rows
+        if table.benchmark in IMAGE_SETS
     }
 )
 

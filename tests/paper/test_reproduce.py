@@ -75,7 +75,8 @@ def test_some_figures_of_the_paper() -> None:
     assert rows["VCL-multihead"].method == "vcl"
     mnist = {row.paper: row for row in paper_table("split-mnist").rows}
     assert mnist["PR-BbB-BW"].batch_wise
-    assert mnist["DGR*"].method is None
+    assert mnist["DGR*"].method == "dgr"
+    assert mnist["PR-Dirac**"].method is None
     assert mnist["EWC-growing"].figures == {"softmax": (27.32, 0.6)}
 
 

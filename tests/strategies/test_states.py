@@ -81,12 +81,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "reservoir": ("er", {"strategy.memory_size": 3}),
     "dark reservoir": ("der++", {"strategy.memory_size": 3}),
     "without forgetting": ("lwf", {}),
+    "contrast": ("ebm", {"network": "energy-4"}),
+    "generative replay": ("dgr", {"strategy.generator_hidden": [4], "strategy.latent_size": 2}),
     "separate": ("sp-bbb", {}),
     "joint": ("joint", {}),
     "of a user": ("fine-tuning", {}),
 }
 every_case = pytest.mark.parametrize("case", CASES)
-NEEDS_NOTHING = ("reservoir", "dark reservoir", "separate", "joint")
+NEEDS_NOTHING = ("contrast", "reservoir", "dark reservoir", "separate", "joint")
 """Strategies that remember nothing while a task is learned."""
 
 

@@ -5,8 +5,10 @@ from metareplay.posteriors.matching import avb, direct, ssge
 from metareplay.strategies import (
     baselines,
     class_means,
+    contrast,
     coresets,
     ewc,
+    generative_replay,
     posterior_replay,
     prior_focused,
     rehearsal,
@@ -22,5 +24,6 @@ BUILT_IN = (
     *(direct, ssge, avb),
     *(direct_maps, generated),
     *(posterior_replay, coresets, prior_focused, ewc, rehearsal, baselines),
-    *(synaptic_intelligence, reservoir, without_forgetting, class_means),
+    *(synaptic_intelligence, reservoir, without_forgetting, class_means, contrast),
+    *(generative_replay,),
 )

@@ -77,6 +77,8 @@ class Method(Part):
     """The method to use instead for regression; None: this one."""
     network: str | None = None
     """The network if none is chosen; None: that of the benchmark or of the estimator."""
+    own_widths: bool = True
+    """Whether it is exactly this network; otherwise one of its kind, as wide as the benchmark's or the estimator's."""
     phrase: str = ""
 
     def parts(self) -> dict[str, Part]:
@@ -258,6 +260,21 @@ _register(
     lenders=_LIKE_FINE_TUNING,
 )
 _register(
+    "ebm",
+    *("shared", "dirac", "contrast", "energies of input and label, trained by contrast with one label of the batch"),
+    outputs="growing",
+    lenders=_LIKE_FINE_TUNING,
+    for_regression="er",
+    network="energy-100-100",
+    own_widths=False,
+)
+_register(
+    "dgr",
+    *("shared", "dirac", "generative-replay", "one network that replays inputs from an autoencoder trained beside it"),
+    outputs="growing",
+    lenders=_LIKE_FINE_TUNING,
+)
+_register(
     "fine-tuning",
     *("shared", "dirac", "unbound", "one network trained sequentially, with no measure against forgetting"),
 )
@@ -281,7 +298,11 @@ _register(
 
 def default_network(method: str, otherwise: str) -> str:
     """The network where none is chosen: the method's own, if it has one, or another."""
-    return method_named(method).network or otherwise
+    kind = method_named(method)
+    widths = otherwise.removeprefix("mlp-") if otherwise.startswith("mlp-") else None
+    if kind.network is None or kind.own_widths or widths is None:
+        return kind.network or otherwise
+    return f"{kind.network.partition('-')[0]}-{widths}"
 
 
 def method_named(name: str) -> Method:

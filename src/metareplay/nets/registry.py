@@ -7,14 +7,14 @@ import torch
 from torch import Generator, nn
 
 from metareplay.errors import ConfigError
-from metareplay.nets import backbones, efficientnet, lenet, mlp, own, resnet
+from metareplay.nets import backbones, efficientnet, energy, lenet, mlp, own, resnet
 from metareplay.nets.backbones import is_features, split_name
 from metareplay.nets.base import NETWORKS, NetworkFactory, NetworkPart
 from metareplay.nets.weights import global_seed_from
 from metareplay.parts import Alone
 from metareplay.settings import Composition
 
-BUILT_IN = (mlp, lenet, resnet, backbones, efficientnet, own)
+BUILT_IN = (mlp, lenet, resnet, backbones, efficientnet, energy, own)
 """The modules that register the built-in networks."""
 
 

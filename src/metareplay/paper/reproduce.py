@@ -64,11 +64,11 @@ def planned_runs(
         raise ConfigError(
             f"--set {fixed[0]} is not allowed here: {FIXED[fixed[0]]}; use metareplay run for your own runs"
         )
-    methods = dict.fromkeys(str(row.method) for row in rows)
+    methods = {str(row.method): row.network or table.network for row in rows}
     planned: list[PlannedRun] = []
     for seed in seeds:
-        for method in methods:
-            defaults, source = default_settings(table.benchmark, method, table.network, published=True)
+        for method, network in methods.items():
+            defaults, source = default_settings(table.benchmark, method, network, published=True)
             defaults = {**defaults, **table.settings}  # those that have no effect with a method are ignored
             config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "--set"), budget)
             share = _length_share(config, build_config(defaults, {}, ""))

@@ -21,6 +21,8 @@ class PaperRow:
     """Mean and standard error by the figure's key."""
     batch_wise: bool = False
     """The task is inferred for batches of inputs together."""
+    network: str | None = None
+    """The network that stands for the cited one; None: that of the table."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class PaperTable:
 
     @property
     def own_rows(self) -> tuple[PaperRow, ...]:
-        """The rows that can be run; the others cite other work."""
+        """The rows that can be run; the others cite figures of other work that has no counterpart here."""
         return tuple(row for row in self.rows if row.method is not None)
 
 
@@ -58,7 +60,8 @@ def paper_tables() -> dict[str, PaperTable]:
         rows = []
         for row in entry.pop("rows"):
             figures = {key: (value[0], value[1]) for key, value in row["figures"].items()}
-            rows.append(PaperRow(row["paper"], row.get("method"), figures, row.get("batch_wise", False)))
+            kind = (row.get("batch_wise", False), row.get("network"))
+            rows.append(PaperRow(row["paper"], row.get("method"), figures, *kind))
         tables[name] = PaperTable(name, rows=tuple(rows), other_labels=tuple(entry.pop("other_labels", ())), **entry)
     return tables
 

@@ -28,6 +28,7 @@ from metareplay.report.figures.canvas import Theme
 from metareplay.report.figures.inferred import confusion, labels, strangeness
 from metareplay.report.figures.maps import Map, MapRow, boundaries_figure, maps_figure
 from metareplay.report.figures.predictive import Curves, regression_methods_figure
+from metareplay.report.figures.replayed import replayed
 from metareplay.report.figures.results import learning_curves_figure, matrix_figure
 from metareplay.report.figures.uncertainty import UNITS, reliability_figure, uncertainty_figure
 from metareplay.report.figures.weights import weights_figure
@@ -253,6 +254,7 @@ DRAWINGS: dict[str, Kind] = {
     "strangeness": Kind("histograms of known inputs and of strangers, with the threshold for unknown", strangeness),
     "uncertainty": Kind("histograms of uncertainty about own inputs and other tasks' inputs", uncertainty),
     "reliability": Kind("confidence against accuracy", reliability),
+    "replayed": Kind("generative replay: inputs generated after each task", replayed),
     "task-boundaries": Kind(
         "loss and uncertainty of every training batch, thresholds that detect task boundaries", task_boundaries
     ),
