@@ -17,7 +17,7 @@ from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
 from metareplay.files import refuse_special, write_atomically
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.locks import LOCK, only_writer
+from metareplay.locks import LOCK, only_writer, remove_abandoned_lock
 from metareplay.settings import flatten
 from metareplay.texts import read_yaml_file
 
@@ -112,6 +112,7 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
         raise ConfigError(
             f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder"
         )
+    remove_abandoned_lock(folder)  # of a process that was killed when all was done
     return results
 
 
