@@ -12,7 +12,7 @@ from metareplay.errors import CheckpointError, DataError, MetaReplayError
 from metareplay.evaluation.boundaries import read_signals
 from metareplay.experiments.run_folder import RunFolder
 from metareplay.learner.config import build_config
-from metareplay.report.runs import _read_arrays, _read_text
+from metareplay.report.runs import _read_text, read_arrays
 from metareplay.training.checkpoint import read_tensors
 
 
@@ -33,7 +33,7 @@ def test_data_are_not_read_from_a_fifo(fifo: Path) -> None:
 def test_a_run_is_not_read_from_a_fifo(fifo: Path) -> None:
     with pytest.raises(CheckpointError, match="FIFO"):
         read_tensors(fifo)
-    for read in (_read_text, _read_arrays):
+    for read in (_read_text, read_arrays):
         with pytest.raises(DataError, match="FIFO"):
             read(fifo)
     with pytest.raises(DataError, match="are damaged"):

@@ -99,7 +99,7 @@ def test_the_results_of_a_classification(classified: Path) -> None:
         for name in result["tinfer_final"]
     )
     assert set(result["parameters"]) >= {"main_network", "trained", "per_task"}
-    assert set(result["seconds"]) == {"train", "evaluate"}
+    assert set(result["seconds"]) == {"train", "evaluate", "by_task"}
 
 
 def test_the_confusion_of_tasks_fits_the_accuracy(classified: Path) -> None:

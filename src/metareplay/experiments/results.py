@@ -174,6 +174,8 @@ class Seconds(_Record):
 
     train: float | None = None
     evaluate: float | None = None
+    by_task: list[float] = []
+    """To learn each task."""
 
 
 class BoundaryThresholds(_Record):

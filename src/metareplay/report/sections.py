@@ -215,7 +215,8 @@ def how_to_repeat(group: Group) -> str:
     environment = first.environment.model_dump(exclude_none=True).items() if first.environment else ()
     seconds = [
         (f"{key}, seconds", value)
-        for key, value in (first.seconds.model_dump(exclude_none=True).items() if first.seconds else ())
+        for key, value in (first.seconds.model_dump(exclude={"by_task"}).items() if first.seconds else ())
+        if value is not None
     ]
     rows = [[html.text_cell(str(key)), html.text_cell(_plain(value))] for key, value in (*environment, *seconds)]
     others = "" if len(seeds) == 1 else "<p class='note'>Of the first seed; the others differ only in the seed.</p>"
