@@ -171,8 +171,9 @@ def remove_run(folder: Path) -> None:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a folder holds nothing but what a process leaves that was killed at once."""
-    return folder.is_dir() and all(entry.name == LOCK or entry.name.endswith(".tmp") for entry in folder.iterdir())
+    """Whether a folder holds nothing but a request, and what a process leaves that was killed at once."""
+    own = (LOCK, REQUEST)
+    return folder.is_dir() and all(entry.name in own or entry.name.endswith(".tmp") for entry in folder.iterdir())
 
 
 def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:
