@@ -54,11 +54,11 @@ def least_ece(found: Record, name: str) -> tuple[float, float]:
     return float(np.mean(errors)), float(np.quantile(errors, 0.95))
 
 
-def r2(found: Record, y: Sequence[float], name: str) -> str:
+def r2(found: Record, name: str) -> str:
     """The share of the targets' variance that is explained."""
     if name not in found:
         return "–"
-    target, answers = np.array(y), np.array(found[name])
+    target, answers = np.array(found["y"]), np.array(found[name])
     return f"{1 - np.mean((answers - target) ** 2) / target.var():.2f}"
 
 
@@ -119,14 +119,13 @@ def other_row(name: str, ways: dict[str, Record]) -> list[str]:
 def target_row(name: str, ways: dict[str, Record]) -> list[str]:
     """A row of the table of regressions."""
     found, joint, old = ways["default"], ways.get("joint", {}), ways.get("before", {})
-    y = found["y"]
     cells = [
-        f"{r2(found, y, 'given')} / {r2(found, y, 'inferred')}",
-        f"{r2(joint, y, 'linear')}, {r2(joint, y, 'forest')}",
+        f"{r2(found, 'given')} / {r2(found, 'inferred')}",
+        f"{r2(joint, 'linear')}, {r2(joint, 'forest')}",
     ]
     cells += [percent(found, "right task"), covered(found, "given inside"), covered(found, "inferred inside")]
-    cells += [unknown(found), unknown(joint), _seconds(found), r2(ways.get("partial_fit", {}), y, "sgd")]
-    return [*cells, f"{r2(old, y, 'given')} / {r2(old, y, 'inferred')}", percent(old, "given inside"), _seconds(old)]
+    cells += [unknown(found), unknown(joint), _seconds(found), r2(ways.get("partial_fit", {}), "sgd")]
+    return [*cells, f"{r2(old, 'given')} / {r2(old, 'inferred')}", percent(old, "given inside"), _seconds(old)]
 
 
 TABLES: Sequence[tuple[Kind, Sequence[str], Callable[[str, dict[str, Record]], list[str]]]] = (
@@ -155,8 +154,13 @@ def print_tables(folder: Path, chosen: Sequence[str], group: Group) -> None:
 
 
 def _read(folder: Path, way: str, name: str) -> Record:
+    """All seeds of one way, with the targets of their test rows; empty if it was refused."""
     files = sorted(folder.glob(f"{way}/{_slug(name)}.*.json"))
-    return together([json.loads(file.read_text()) for file in files])
+    found = together([json.loads(file.read_text()) for file in files])
+    if "refused" in found:
+        return {}
+    tests = [month.test.y for file in files for month in stream(name, int(file.suffixes[-2][1:])).months]
+    return {**found, "y": np.concatenate(tests).reshape(-1)} if found else found
 
 
 def _slug(name: str) -> str:

@@ -1,5 +1,6 @@
 """Files that are written completely or not at all."""
 
+import errno
 import os
 import re
 import tempfile
@@ -100,6 +101,12 @@ def write_answers(path: Path, content: Content) -> None:
             file.writelines(_parts(content))
     except OSError as error:
         raise MetaReplayError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def refuse_waiting(path: Path) -> None:
+    """Refuse a FIFO or a device in a file's place, as an OSError: reading it might never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "it is a FIFO or a device, not a file", str(path))
 
 
 def refuse_special(path: Path) -> None:

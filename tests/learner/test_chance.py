@@ -10,8 +10,10 @@ import torch
 
 from metareplay import ContinualClassifier, ContinualRegressor
 from metareplay.benchmarks import stream_benchmark
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import MetaReplayWarning, TrainingWarning
 from metareplay.experiments.run_benchmark import run_benchmark
+from metareplay.learner import chance
 
 QUICK = {"training.iterations": 150, "training.learning_rate": 0.01, "inference.samples": 5}
 NEVER = {**QUICK, "training.learning_rate": 1e-9}
@@ -73,3 +75,18 @@ def test_a_run_says_so_in_its_log_and_results(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / "run" / "results.json").read_text())["warnings"]
     assert stored == [warning.model_dump() for warning in results.warnings]
     assert stored[-1]["text"] in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_few_held_out_examples_that_are_right_by_luck_hide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    y = torch.arange(20) % 2
+    lucky, others = TaskData(torch.zeros(20, 1), y), TaskData(torch.ones(200, 1), torch.arange(200) % 2)
+
+    def outputs(model: object, x: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        right = torch.nn.functional.one_hot(y, 2).double() if len(x) == 20 else torch.zeros(len(x), 2).double()
+        return 5 * right.unsqueeze(0)  # (N, C) -> (1, N, C)
+
+    monkeypatch.setattr(chance, "predictive_outputs", outputs)
+    notice = chance.at_chance(None, 0, others, lucky, classes=True, seed=0)  # type: ignore[arg-type]
+    assert notice is not None
+    assert "training" in notice.text
+    assert chance.at_chance(None, 0, lucky, lucky, classes=True, seed=0) is None  # type: ignore[arg-type]

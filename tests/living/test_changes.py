@@ -69,6 +69,9 @@ def test_a_removed_task_is_gone_after_compact(shop: Path) -> None:
 
 
 def test_wrong_names_are_refused(shop: Path) -> None:
+    for name in ("", "  ", "a\nb", "x" * 201):
+        with pytest.raises(ConfigError, match="1 to 200 printable characters"):
+            rename_task(shop, "january", name)
     with pytest.raises(DataError, match="its tasks are 'january', 'february'"):
         remove_task(shop, "april")
     with pytest.raises(ConfigError, match="exists already"):

@@ -1,7 +1,7 @@
 """Options that say where runs are executed, for run, reproduce and tune."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -31,6 +31,20 @@ ListCommands = Annotated[
         rich_help_panel=WHERE,
     ),
 ]
+
+
+class How(NamedTuple):
+    """How runs are executed and shown."""
+
+    jobs: int
+    resume: bool
+    tensorboard: bool
+    quiet: bool
+    engine: "Engine"
+
+    def for_runs(self) -> dict[str, Any]:
+        """For ``run_seeds``."""
+        return {key: getattr(self, key) for key in ("jobs", "resume", "tensorboard", "engine")}
 
 
 def chosen_engine(on: str, resources: str | None) -> "Engine":

@@ -79,6 +79,7 @@ def predict(
     from metareplay.estimators import ContinualClassifier, load_estimator
     from metareplay.files import write_answers
 
+    out = None if str(out) == "-" else out
     writer = writer_for(out)  # what cannot be written is refused before any work is done
     check_probabilities(probabilities)
     if label is not None and not score:

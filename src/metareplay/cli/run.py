@@ -2,37 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metareplay.cli.engine_options import ListCommands, On, Resources
+from metareplay.cli.engine_options import WHERE, How, ListCommands, On, Resources
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from metareplay.experiments.engines.base import Engine
     from metareplay.experiments.plan import Plan
 
 OWN = "Your own data"
-
-
-class How(NamedTuple):
-    """How runs are executed and shown."""
-
-    jobs: int
-    resume: bool
-    tensorboard: bool
-    quiet: bool
-    engine: "Engine"
-
-    def for_runs(self) -> dict[str, Any]:
-        """For ``run_seeds``."""
-        return {key: getattr(self, key) for key in ("jobs", "resume", "tensorboard", "engine")}
-
-
 HELP = """Train a method on a benchmark, task after task, and test it.
 
 [bold]Examples[/]
@@ -138,6 +121,12 @@ def run(
             help="The paper's settings, even where this project has cheaper ones (marked in: list recipes).",
         ),
     ] = False,
+    devices: Annotated[
+        int, typer.Option(min=1, help="Processes that learn one run together, a device each.", rich_help_panel=WHERE)
+    ] = 1,
+    strategy: Annotated[
+        str, typer.Option(help="How they exchange gradients: a strategy of Fabric.", rich_help_panel=WHERE)
+    ] = "ddp",
     on: On = "local",
     resources: Resources = None,
     list_: ListCommands = False,
@@ -148,14 +137,16 @@ def run(
     from rich.console import Console
 
     from metareplay.cli.engine_options import chosen_engine
+    from metareplay.cli.run_devices import learn_together, team_of
     from metareplay.cli.run_display import introduce
     from metareplay.experiments.plan import make_plan
     from metareplay.experiments.run_folder import remove_run
-    from metareplay.experiments.seeds import earlier_seeds
     from metareplay.learner.config import parse_setting
 
     if offline:
         _go_offline()
+    engine = chosen_engine(on, resources)
+    team = team_of(devices, strategy, device, alone=seeds is None and on == "local" and not list_)
     options: dict[str, Any] = {
         "benchmark": benchmark,
         "method": method,
@@ -178,6 +169,30 @@ def run(
     options = {key: value for key, value in options.items() if value is not None}
     overrides = dict(parse_setting(pair) for pair in set_ or [])
     plan = make_plan(options, overrides, file=config, out=out, jobs=jobs, resume=resume, published=published)
+    wanted = _wanted_seeds(plan, seeds, overwrite=overwrite, resume=resume)
+    if overwrite and not resume and (team is None or team.rank == 0):
+        plan.check()
+        remove_run(plan.folder)
+    if list_:
+        _list(plan, wanted, resume=resume)
+        return
+    console, how = Console(), How(jobs, resume, tensorboard, quiet, engine)
+    if not quiet:
+        introduce(console, plan)
+    if team is not None:
+        learn_together(console, plan, how, team)
+    elif wanted is not None:
+        _several(console, plan, wanted, how)
+    elif on == "local":
+        _one(console, plan, how)
+    else:
+        _elsewhere(console, plan, how)
+
+
+def _wanted_seeds(plan: "Plan", seeds: int | None, *, overwrite: bool, resume: bool) -> range | None:
+    """The seeds to run, also those of an earlier call that is continued; None for one run."""
+    from metareplay.experiments.seeds import earlier_seeds
+
     if plan.folder.exists() and not plan.folder.is_dir():
         raise ConfigError(f"{plan.folder} is a file; choose another --out")
     wanted = None if seeds is None else range(plan.config.seed, plan.config.seed + seeds)
@@ -185,22 +200,7 @@ def run(
         raise ConfigError(
             f"{plan.folder} holds runs of several seeds; continue them with --resume, replace them with --overwrite"
         )
-    if overwrite and not resume:
-        plan.check()
-        remove_run(plan.folder)
-    console, engine = Console(), chosen_engine(on, resources)
-    if list_:
-        _list(plan, wanted, resume=resume)
-        return
-    if not quiet:
-        introduce(console, plan)
-    how = How(jobs, resume, tensorboard, quiet, engine)
-    if wanted is not None:
-        _several(console, plan, wanted, how)
-    elif on == "local":
-        _one(console, plan, how)
-    else:
-        _elsewhere(console, plan, how)
+    return wanted
 
 
 def _go_offline() -> None:

@@ -63,6 +63,8 @@ def read_inputs(path: Path, known: Mapping[str, Any], shape: tuple[int, ...], re
         inputs = text_inputs(sys.stdin.buffer.read(), "standard input", known, request)
     elif not path.exists():
         raise DataError(f"{path} does not exist")
+    elif not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path} is a pipe or a device; pass a file, a folder, or - for CSV on standard input")
     elif path.suffix.lower() in (".npy", ".npz"):
         inputs = _arrays(path, known, request)
     elif path.suffix.lower() in CSV_SUFFIXES and _in_pieces(path, known, request):

@@ -16,6 +16,8 @@ def refuse_outside(root: Path, files: Iterable[Path]) -> None:
     """Refuse links that lead out of a folder; the folder itself may be a link, since the user named it."""
     real = None
     for file in files:
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise DataError(f"{file} is a FIFO or a device, not a file; remove it")
         if _allowed() or not any(part.is_symlink() for part in (file, *_between(root, file))):
             continue
         real = real or _whole(root.resolve())

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from metareplay.errors import DataError
+from metareplay.files import refuse_waiting
 
 SIGNALS = "signals"
 """The folder of a run that holds the signals."""
@@ -42,7 +44,12 @@ def read_signals(run: Path) -> Tensor:
     files = sorted((run / SIGNALS).glob("task-*.safetensors"))
     if not files:
         raise DataError(f"{run} holds no signals; run it with --set training.record_signals=true")
-    return torch.stack([load_file(file)["signals"] for file in files])  # (T, I, 2)
+    try:
+        for file in files:
+            refuse_waiting(file)
+        return torch.stack([load_file(file)["signals"] for file in files])  # (T, I, 2)
+    except (SafetensorError, OSError, KeyError, RuntimeError) as error:
+        raise DataError(f"the signals in {run / SIGNALS} are damaged ({error}); repeat the run") from error
 
 
 def thresholds(signal: Tensor, *, window: int = WINDOW, grace: int = GRACE) -> Thresholds:

@@ -15,9 +15,9 @@ from torch import Tensor
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
-from metareplay.files import write_atomically
+from metareplay.files import refuse_special, write_atomically
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.locks import LOCK, only_writer
+from metareplay.locks import LOCK, only_writer, remove_abandoned_lock
 from metareplay.settings import flatten
 from metareplay.texts import read_yaml_file
 
@@ -51,6 +51,8 @@ class RunFolder:
 
     def begin(self, config: RunConfig) -> None:
         """Write the configuration; remove temporary files left by a process that was killed."""
+        for path in (self.metrics, self.path / "log.txt"):
+            refuse_special(path)  # it would be appended to
         for left_over in (*self.path.glob(".*.tmp"), *self.path.glob("checkpoint/.*.tmp")):
             left_over.unlink(missing_ok=True)
         write_atomically(self.path / "config.yaml", config.to_yaml())
@@ -110,6 +112,7 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
         raise ConfigError(
             f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder"
         )
+    remove_abandoned_lock(folder)  # of a process that was killed when all was done
     return results
 
 
@@ -168,8 +171,9 @@ def remove_run(folder: Path) -> None:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a folder holds nothing but what a process leaves that was killed at once."""
-    return folder.is_dir() and all(entry.name == LOCK or entry.name.endswith(".tmp") for entry in folder.iterdir())
+    """Whether a folder holds nothing but a request, and what a process leaves that was killed at once."""
+    own = (LOCK, REQUEST)
+    return folder.is_dir() and all(entry.name in own or entry.name.endswith(".tmp") for entry in folder.iterdir())
 
 
 def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:

@@ -51,7 +51,9 @@ def alone(chosen: Tensor, tasks: int) -> Tensor:
 def questions(shares_of_tasks: Tensor, chosen: Tensor, samples: int) -> Iterator[Question]:
     """Which task is asked about which inputs, with how many weight samples, by shares (N, T) and chosen tasks (N,)."""
     fewer = min(samples, max(FEWEST_SAMPLES, round(MINOR_SAMPLES * samples)))
-    for task, share in enumerate(shares_of_tasks.unbind(1)):
+    present = (shares_of_tasks > 0).any(0).index_fill_(0, chosen, True)  # (N, T) -> (T,): few of many tasks
+    for task in present.nonzero().squeeze(1).tolist():
+        share = shares_of_tasks[:, task]
         major = (share >= MAJOR) | (chosen == task)
         for asked, count in ((major, samples), ((share > 0) & ~major, fewer)):
             if len(rows := asked.nonzero().squeeze(1)):

@@ -13,6 +13,8 @@ from metareplay.training.watch import Notice
 
 MOST, SAMPLES = 200, 10
 """Examples that are answered, and weight samples they are answered with."""
+ENOUGH = 100
+"""Held-out examples that suffice by themselves."""
 LEAST_GAIN = 0.1
 """A task is at chance if its recall is less than this share of the way from chance to perfect."""
 LEAST_R2 = 0.02
@@ -26,8 +28,22 @@ ADVICE = (
 def at_chance(
     model: ContinualModel, task: int, used: TaskData, held_out: TaskData, *, classes: bool, seed: int
 ) -> Notice | None:
-    """A notice if the task's held-out examples, or its training examples if there are none, are answered by chance."""
-    data, where = (held_out, "held-out") if len(held_out.x) else (used, "training")
+    """A notice if the task's held-out examples are answered by chance, or its training examples if these are few.
+
+    Few held-out examples may be right by luck; what was not even learned from the training examples was not learned.
+    """
+    parts = [(held_out, "held-out")] if len(held_out.x) else []
+    if len(held_out.x) < ENOUGH:
+        parts.append((used, "training"))
+    for data, where in parts:
+        if (notice := _answered_by_chance(model, task, data, where, classes=classes, seed=seed)) is not None:
+            return notice
+    return None
+
+
+def _answered_by_chance(
+    model: ContinualModel, task: int, data: TaskData, where: str, *, classes: bool, seed: int
+) -> Notice | None:
     step = max(1, len(data.x) // MOST)  # over all of them: they may be sorted
     x, y = data.x[::step], data.y[::step]
     generator = generator_for(seed, "chance", task)

@@ -80,7 +80,7 @@ def write_generation(
             (folder / CONFIG).unlink()  # it would seem to contradict the model for a moment
         files[folder / MODEL] = packed.with_facts(facts)  # once this file is in its place, it is the model
     files[folder / CONFIG] = json.dumps(facts, indent=1, sort_keys=True) + "\n"
-    if not _has(folder / CARD) or MADE_HERE in (folder / CARD).read_text(encoding="utf-8", errors="replace"):
+    if not _has(folder / CARD) or _is_made_here(folder / CARD):
         files[folder / CARD] = model_card(facts, entries)
     write_together(files)
     return number
@@ -171,6 +171,11 @@ def read_history(folder: Path) -> list[HistoryEntry]:
 def _same(first: Any, second: Any) -> bool:
     """Equal as JSON: tuples are lists, and NaN is NaN."""
     return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
+
+
+def _is_made_here(card: Path) -> bool:
+    """Whether a card was written by this package; one of the user's own is left as it is, whatever it is."""
+    return card.is_file() and MADE_HERE in card.read_text(encoding="utf-8", errors="replace")
 
 
 def _has(path: Path) -> bool:

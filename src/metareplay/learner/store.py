@@ -122,6 +122,8 @@ def find_model(folder: Path) -> Path:
     advice = "pass the folder that save() or a run wrote"
     if first is not None:
         advice = f"it holds runs of several seeds, so pass the folder of one, e.g. {first}"
+    elif (folder / "new.json").is_file():
+        raise CheckpointError(f"{folder} is a new model without tasks; add one with: metareplay add-task {folder} DATA")
     elif (folder / "config.yaml").is_file():
         advice = "the run in it has not finished its first task; continue it with --resume"
     raise CheckpointError(f"{folder} does not contain a model: {MODEL} is missing; {advice}")

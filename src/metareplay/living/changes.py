@@ -9,7 +9,7 @@ from metareplay.learner.store import HistoryEntry, compact, restore_generation, 
 from metareplay.living.learning import Done
 from metareplay.living.opened import OpenModel, new_config
 from metareplay.living.past import REMOVE, RENAME, UNDO, past_of
-from metareplay.living.place import NewModel, begin_new, model_folder
+from metareplay.living.place import NewModel, begin_new, checked_name, model_folder
 
 
 def new_model(
@@ -55,7 +55,7 @@ def rename_task(folder: Path, name: str, new: str) -> Done:
     """Give a task another name."""
     with writing(model_folder(folder)):
         model = _opened(folder)
-        index = model.index(name)
+        index, new = model.index(name), checked_name(new)
         if new in model.names:
             raise ConfigError(f"a task named {new!r} exists already; choose another name")
         model.tasks[index] = model.tasks[index]._replace(name=new)

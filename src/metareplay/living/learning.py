@@ -18,7 +18,7 @@ from metareplay.learner.store import HistoryEntry, writing
 from metareplay.living.examples import NewData, TaskExamples, read_tasks
 from metareplay.living.opened import OpenModel, shown
 from metareplay.living.past import past_of
-from metareplay.living.place import Operation, model_folder
+from metareplay.living.place import Operation, checked_name, model_folder
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
 from metareplay.training.watch import Notice
@@ -55,6 +55,7 @@ class Terms:
 
 def add_tasks(folder: Path, data: DataSettings, *, name: str | None = None, terms: Terms = Terms()) -> list[Done]:  # noqa: B008
     """Add one task, or several in turn; each is stored before the next begins."""
+    name = None if name is None else checked_name(name)
     with writing(model_folder(folder)):
         model = OpenModel.of(folder)
         new = _read(model, data, name, terms)

@@ -16,6 +16,7 @@ from metareplay.training.checkpoint import Checkpoint, CheckpointFolder
 
 NEW, WORK, OPERATION = "new.json", ".work", "operation.json"
 FORMAT = "metareplay-new-1"
+LONGEST_NAME = 200
 
 
 class NewModel(NamedTuple):
@@ -54,11 +55,23 @@ def read_new(folder: Path) -> NewModel | None:
         content = read_json_file(folder / NEW)
         if content["format"] != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        return NewModel(content["method"], content["network"], content["settings"])
+        new = NewModel(content["method"], content["network"], content["settings"])
+        kinds = zip(NewModel._fields, new, (str, str | None, dict), strict=True)
+        if wrong := [name for name, value, kind in kinds if not isinstance(value, kind)]:
+            raise ValueError(f"its {wrong[0]} has an impossible type")
+        return new
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{folder / NEW} is damaged ({error}); make the model again") from error
+
+
+def checked_name(name: str) -> str:
+    """The name of a task, without spaces around it; refused if nobody could read or type it."""
+    name = name.strip()
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+        raise ConfigError(f"a task needs a name of 1 to {LONGEST_NAME} printable characters; choose another one")
+    return name
 
 
 def open_model(folder: Path) -> StoredModel:

@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 from metareplay.errors import DataError
 from metareplay.experiments.result_sizes import TrainingLine
 from metareplay.experiments.results import FILE, Results, first_problem, read_results
+from metareplay.files import refuse_waiting
 from metareplay.texts import read_json, read_yaml
 
 _NOT_A_RUN = {"model", "checkpoint"}
@@ -160,6 +161,7 @@ def _folders_with(folder: Path, name: str) -> list[Path]:
 
 def _read_text(path: Path) -> str | None:
     try:
+        refuse_waiting(path)
         return path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -171,6 +173,7 @@ def read_arrays(path: Path) -> Tensors | None:
     if not path.exists():
         return None
     try:
+        refuse_waiting(path)
         return {name: np.asarray(array, dtype=np.float64) for name, array in load_file(path).items()}
     except (SafetensorError, OSError) as error:
         raise DataError(f"{path} cannot be read ({error}); delete it to make the report without its figure") from error

@@ -12,6 +12,7 @@ from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.estimators.loading import AnyEstimator
 from metareplay.living.examples import NewData, read_tasks
 from metareplay.living.learning import Terms, add_tasks
+from metareplay.living.place import checked_name
 from metareplay.serve.inputs import NAME, json_body
 from metareplay.serve.labelled_images import LabelledFile, write_images
 from metareplay.serve.settings import ServeSettings
@@ -110,9 +111,7 @@ def _without_path(error: MetaReplayError, path: Path) -> MetaReplayError:
 
 def check_name(name: str | None, estimator: AnyEstimator) -> str:
     """A task's name; refused if there is none or it is taken."""
-    name = (name or "").strip()
-    if not name or len(name) > 200 or not name.isprintable():
-        raise DataError("the task needs a name of 1 to 200 characters: /tasks?name=march")
+    name = checked_name(name or "")
     if name in estimator.task_names:
         raise ConfigError(f"a task named {name!r} was learned already; choose another name")
     return name

@@ -47,7 +47,7 @@ async function load() {
   $("name").textContent = model.name;
   const count = model.tasks.length;
   const kind = model.problem === "regression" ? "Predicts numbers" : `Tells ${model.classes.length} classes apart`;
-  $("lead").textContent = `${kind}; learned ${count} ${count === 1 ? "task" : "tasks"} one after another. ${model.method}, ${model.network}.`;
+  $("lead").textContent = `${kind}; learned ${count === 1 ? "one task" : `${count} tasks one after another`}. ${model.method}, ${model.network}.`;
   const task = $("task").value;
   $("task").replaceChildren(make("option", { value: "" }, "inferred from the input"), ...model.tasks.map((entry) => make("option", { value: entry.name }, entry.name)));
   $("task").value = model.tasks.some((entry) => entry.name === task) ? task : "";
@@ -69,9 +69,8 @@ function showTasks() {
 async function showAudit() {
   const audit = await ask("/audit");
   $("audit-note").textContent = audit.note;
-  const most = Math.max(audit.limit || 0, ...audit.tasks.map((task) => task.change || 0)) || 1;
   $("audit").replaceChildren(make("ul", { class: "bars" }, ...audit.tasks.map((task) =>
-    bar(task.task, task.change == null ? "–" : percent(task.change), (task.change || 0) / most, colour(task.task), false))));
+    bar(task.task, task.change == null ? "–" : percent(task.change), task.change || 0, colour(task.task), false))));
 }
 
 // Ways to ask.
@@ -284,10 +283,11 @@ function showLearn(job) {
   const busy = job && ["waiting", "learning"].includes(job.state);
   const status = !job ? null : make("p", { class: job.state === "failed" ? "error" : "note" }, job.state === "failed" ? job.error
     : job.state === "done" ? `${job.name} was learned in ${Math.round(job.seconds)} seconds.` : `Learning ${job.name} … ${Math.round(job.seconds)} seconds so far; the model goes on answering.`);
-  if (!model.columns) return $("learn").replaceChildren(...(status ? [status] : []));
+  if (!model.columns && !model.learns_images) return $("learn").replaceChildren(...(status ? [status] : []));
   if (busy || !$("learn").querySelector("details")) {
-    const form = make("form", { onsubmit: learn }, make("label", {}, "Name", make("input", { name: "name", required: true })), make("label", {}, "Column of the labels", make("input", { name: "label", required: true, value: model.label })),
-      make("label", {}, "CSV file", make("input", { name: "file", type: "file", accept: ".csv,.tsv", required: true })), make("button", { class: "primary", disabled: busy }, "Learn it"));
+    const images = model.learns_images, column = images ? null : make("label", {}, "Column of the labels", make("input", { name: "label", required: true, value: model.label }));
+    const form = make("form", { onsubmit: learn, class: images ? "images" : null }, make("label", {}, "Name", make("input", { name: "name", required: true })), column,
+      make("label", {}, images ? "Zip: a folder of images for each class" : "CSV file", make("input", { name: "file", type: "file", accept: images ? ".zip" : ".csv", required: true })), make("button", { class: "primary", disabled: busy }, "Learn it"));
     $("learn").replaceChildren(make("details", {}, make("summary", {}, "Learn a further task"), form), make("div", { id: "job" }));
   }
   $("learn").querySelector("button").disabled = busy;
@@ -300,9 +300,10 @@ async function showJob() {
 
 async function learn(event) {
   event.preventDefault();
-  const form = new FormData(event.target), query = new URLSearchParams({ name: form.get("name"), label: form.get("label") });
+  const form = new FormData(event.target), query = new URLSearchParams({ name: form.get("name") });
+  if (!model.learns_images) query.set("label", form.get("label"));
   try {
-    showLearn(await ask(`/tasks?${query}`, { method: "POST", headers: { "Content-Type": "text/csv" }, body: await form.get("file").arrayBuffer() }));
+    showLearn(await ask(`/tasks?${query}`, { method: "POST", headers: { "Content-Type": model.learns_images ? "application/zip" : "text/csv" }, body: await form.get("file").arrayBuffer() }));
   } catch (problem) {
     $("job").replaceChildren(make("p", { class: "error" }, problem.message));
   }

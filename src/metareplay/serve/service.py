@@ -136,6 +136,7 @@ class Service:
             "typical": typical_inputs(estimator),
             "gaps": "fill" in estimator.inputs,
             "label": estimator.inputs.get("label"),
+            "learns_images": estimator.inputs.get("kind") == "images",
             "image": None if form is None else form._asdict(),
             "classes": estimator.classes_.tolist() if isinstance(estimator, ContinualClassifier) else None,
             "tasks": describe_tasks(estimator),

@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from metareplay.errors import CheckpointError
-from metareplay.files import write_atomically
+from metareplay.files import refuse_waiting, write_atomically
 from metareplay.texts import read_json
 
 FORMAT = "metareplay-checkpoint-1"
@@ -37,6 +37,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
 def read_tensors(path: Path) -> Checkpoint:
     """Read what ``write_tensors`` wrote; a truncated, damaged or foreign file is refused."""
     try:
+        refuse_waiting(path)
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             # copies are aligned in memory as new tensors are: vectorised sums depend on it, to the last bit
@@ -88,6 +89,10 @@ class CheckpointFolder:
         write_tensors(
             self.folder / f"step-{number:09d}.safetensors", tensors, {**facts, "fingerprint": self.fingerprint}
         )
+        self.drop_old()
+
+    def drop_old(self) -> None:
+        """Remove checkpoints that are no longer needed; a process that was killed may have left one."""
         for old in self._files()[:-KEPT]:
             old.unlink(missing_ok=True)
 

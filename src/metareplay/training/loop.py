@@ -19,6 +19,7 @@ from metareplay.training.early_stopping import EarlyStopping
 from metareplay.training.objective import Objective
 from metareplay.training.schedule import LearningRate
 from metareplay.training.settings import TrainingSettings
+from metareplay.training.together import Together, averaged, own_part
 from metareplay.training.watch import LossWatch, Notice
 
 HELD_OUT, HELD_OUT_SAMPLES = 200, 4
@@ -84,6 +85,8 @@ class TaskTrainer:
         self.watch = LossWatch(model.likelihood.constant_nll(examples.y), self.iterations) if watched else None
         self.nll = torch.zeros(())
         """The mean NLL of the last batch of the first job's own data."""
+        self.together: Together | None = None
+        """The processes that learn this together; None: one alone."""
 
     def __iter__(self) -> Iterator[Step]:
         while self.iteration < self.iterations:
@@ -116,9 +119,12 @@ class TaskTrainer:
     def _step(self) -> LossTerms:
         self.optimiser.zero_grad()
         batches, parts = zip(*(self._add_gradients(job) for job in self.jobs), strict=True)
+        terms = LossTerms(*(torch.stack(terms).sum() for terms in zip(*parts, strict=True)))
+        if self.together is not None:
+            terms, self.nll = averaged(self.parameters, terms, self.nll, self.together)
+            self._check_loss(self.jobs[-1], terms.total, terms)
         clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
         self._take_step(batches)
-        terms = LossTerms(*(torch.stack(terms).sum() for terms in zip(*parts, strict=True)))
         self.rate.after_step(terms.data)
         return terms
 
@@ -146,16 +152,22 @@ class TaskTrainer:
         prior = self._prior_of(job)
         if prior is not None:
             job.matching.learn(posterior, prior, generator=self.noise)
-        terms = self.loss_terms(job, batches, posterior)
+        parts = batches if self.together is None else own_part(batches, self.together)
+        terms = self.loss_terms(job, parts, posterior)
         loss = terms.total
+        if self.together is None:  # several processes find it together, or the others would wait
+            self._check_loss(job, loss, terms)
+        loss.backward()
+        return batches, LossTerms(*(term.detach() for term in terms))
+
+    def _check_loss(self, job: Job, loss: Tensor, terms: LossTerms) -> None:
+        """Stop at once when a loss is not finite."""
         if not loss.isfinite():
             parts = ", ".join(f"{name} {float(value.detach()):.3g}" for name, value in terms._asdict().items())
             raise TrainingDiverged(
                 f"the loss of task {job.task} became {float(loss.detach()):.3g} in iteration {self.iteration + 1} "
                 f"({parts}); the last good state is kept. {ADVICE}"
             )
-        loss.backward()
-        return batches, LossTerms(*(term.detach() for term in terms))
 
     def _prior_of(self, job: Job) -> Prior | None:
         """The prior that the posterior is matched with; None if there is none."""

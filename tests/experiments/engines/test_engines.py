@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from metareplay.experiments.engines.local import Local
 from metareplay.experiments.engines.on_ray import OnRay
 from metareplay.experiments.engines.slurm import SCRIPT, Slurm
 from metareplay.experiments.plan import Plan
-from metareplay.experiments.seeds import run_side_by_side
+from metareplay.experiments.seeds import commands_for, run_side_by_side
 from metareplay.learner.config import RunConfig
 
 
@@ -116,3 +117,42 @@ def test_on_ray_a_lost_worker_changes_no_bit(
     for one, two in zip(here, there, strict=True):
         assert_same_run(one.folder, two.folder)
         assert not (two.folder / "request.json").exists()
+
+
+@pytest.mark.slow
+def test_on_a_real_slurm_a_cancelled_element_is_continued_by_the_same_script(
+    tmp_path: Path,
+    tiny_config: Callable[..., RunConfig],
+    assert_same_run: Callable[[Path, Path], None],
+    slurm: dict[str, str],
+) -> None:
+    here, there = table(tiny_config, tmp_path / "local"), table(tiny_config, tmp_path / "slurm")
+    assert run_side_by_side(here, jobs=2, resume=True) == {}
+    out, engine = tmp_path / "slurm", Slurm(parse_resources("cpus=1,time=30"))
+    assert run_side_by_side(there, jobs=2, resume=True, engine=engine, out=out) == {}
+    submit = ["sbatch", "--parsable", str(out / SCRIPT)]
+    number = subprocess.run(submit, env=slurm, capture_output=True, text=True, check=True).stdout.strip()
+    checkpoints = there[1].folder / "checkpoint"
+    while not (checkpoints.is_dir() and any(checkpoints.glob("*.safetensors"))):
+        time.sleep(0.1)
+    subprocess.run(["scancel", f"{number}_1"], env=slurm, check=True)
+    while subprocess.run(["squeue", "-h"], env=slurm, capture_output=True, check=True).stdout.strip():
+        time.sleep(0.5)
+    assert (there[0].folder / "results.json").is_file()
+    assert not (there[1].folder / "results.json").exists()
+    subprocess.run(["sbatch", "--wait", str(out / SCRIPT)], env=slurm, check=True)  # what has finished does nothing
+    assert "resumed from checkpoint" in (there[1].folder / "log.txt").read_text()
+    for one, two in zip(here, there, strict=True):
+        assert_same_run(one.folder, two.folder)
+
+
+@pytest.mark.slow
+def test_listed_commands_run_anywhere_and_can_be_repeated(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
+    plans = [Plan.of(tiny_config("sp-dirac", {"training.iterations": 2}), tmp_path / "run")]
+    (line,) = commands_for(plans, resume=False)
+    for _ in range(2):
+        subprocess.run(["bash", "-c", line], cwd="/", check=True)
+    assert (tmp_path / "run" / "results.json").is_file()
+    assert commands_for(plans, resume=True) == []

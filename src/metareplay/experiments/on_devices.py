@@ -1,0 +1,87 @@
+"""One run on several devices through Lightning Fabric: a process for each, which see parts of the same batches."""
+
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from metareplay.errors import ConfigError, MetaReplayError
+
+SHARED = ("checkpoint", "metrics.jsonl", "config.yaml")
+"""What every process needs to continue a run."""
+
+
+@final
+class Devices:
+    """The processes of a run, joined by Fabric; the first one alone writes to the run's folder."""
+
+    def __init__(self, fabric: Any, asked: Callable[[], bool]) -> None:
+        self.fabric, self.asked, self.stopped = fabric, asked, False
+        self.rank, self.count = int(fabric.global_rank), int(fabric.world_size)
+
+    def mean(self, tensor: Tensor) -> Tensor:
+        """The mean over all processes; with it goes whether any of them was asked to stop, so that all stop at once."""
+        flag = torch.tensor([float(self.asked())], dtype=tensor.dtype, device=tensor.device)
+        try:
+            both: Tensor = self.fabric.all_reduce(torch.cat([tensor, flag]), reduce_op="mean")  # (P,) -> (P + 1,)
+        except RuntimeError as error:
+            raise MetaReplayError(
+                f"another process of the run was lost ({str(error).splitlines()[0]}); continue with --resume"
+            ) from error
+        self.stopped = self.stopped or float(both[-1]) > 0
+        return both[:-1]
+
+    def should_stop(self) -> bool:
+        """Whether all processes are to stop after this step."""
+        return self.stopped
+
+    @contextmanager
+    def folder(self, out: Path, *, resume: bool) -> Iterator[Path]:
+        """The run's folder for the first process; for the others a copy of what they need, which is removed."""
+        if self.rank == 0:
+            self.fabric.barrier()  # the others have their copies
+            yield out
+            return
+        with tempfile.TemporaryDirectory(prefix="metareplay-") as scratch:
+            if resume:
+                _copy(out, Path(scratch))
+            self.fabric.barrier()
+            yield Path(scratch)
+
+
+def launched(devices: int, strategy: str, device: str | None, asked: Callable[[], bool]) -> Devices:
+    """Start the other processes, which execute the same command, and join them; each returns from here."""
+    if device not in (None, "cpu", "cuda"):
+        raise ConfigError(f"--devices needs --device cpu or cuda, not {device}; each process takes a device of its own")
+    try:
+        from lightning_fabric import Fabric
+    except ImportError as error:
+        raise ConfigError('--devices needs the package lightning-fabric: pip install "metareplay[fabric]"') from error
+    accelerator = device or "cpu"
+    if accelerator == "cuda" and torch.cuda.device_count() < devices:
+        raise ConfigError(f"--devices {devices}: this machine has {torch.cuda.device_count()} CUDA devices")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message="The `srun` command is available", module="lightning_fabric")
+    try:
+        fabric = Fabric(accelerator=accelerator, devices=devices, strategy=strategy)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"--strategy {strategy!r} is not one of Fabric's: {str(error).splitlines()[0]}") from error
+    fabric.launch()
+    return Devices(fabric, asked)
+
+
+def _copy(source: Path, target: Path) -> None:
+    for name in SHARED:
+        if (source / name).is_dir():
+            shutil.copytree(source / name, target / name)
+        elif (source / name).is_file():
+            shutil.copy(source / name, target / name)
