@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from metareplay.errors import ConfigError, MetaReplayError
-from metareplay.locks import LOCK, only_writer
+from metareplay.locks import LOCK, only_writer, remove_abandoned_lock
 
 SPAWN = multiprocessing.get_context("fork")
 
@@ -79,3 +79,14 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MetaReplayError, match="cannot write to"), only_writer(tmp_path / "file" / "run"):
         pass
+
+
+def test_the_lock_of_a_killed_process_is_removed_and_that_of_another_kept(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch()
+    remove_abandoned_lock(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    remove_abandoned_lock(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    with only_writer(tmp_path):
+        remove_abandoned_lock(tmp_path)
+        assert (tmp_path / LOCK).exists()

@@ -44,6 +44,13 @@ def only_writer(
         os.close(handle)
 
 
+def remove_abandoned_lock(folder: Path) -> None:
+    """Remove the lock of a process that was killed, if it was the last one to write to a folder."""
+    if (folder / LOCK).exists():
+        with suppress(MetaReplayError), only_writer(folder):
+            pass
+
+
 def _acquired(path: Path, deadline: float) -> int | None:
     """An open and locked handle of the folder's lock file; None if another process holds it for too long."""
     while True:

@@ -498,6 +498,9 @@ OTHER_VALUES: dict[str, Any] = {
     "posterior.train_samples": 2,
     "total_outputs": 20,
     "outputs_from_start": True,
+    "report.test_during": 5,
+    "report.test_every": 5,
+    "report.joint": "runs/joint",
     "posterior.generator_start": "hyperfan",
     "posterior.avb_clipped": False,
     "strategy.scaled_prior": True,
@@ -640,6 +643,9 @@ PASSIVE = {
     "training.checkpoint_every",
     "inference.batch_size",
     "report.references",
+    "report.test_during",
+    "report.test_every",
+    "report.joint",
 }
 
 
@@ -649,6 +655,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "strategy.fisher_samples": {"method": "pr-radial", **FISHER},
     "strategy.penalty_samples": {"method": "pr-flow", "strategy.penalty": "fkl"},
     "strategy.divide_twice": {"strategy.penalty": "fkl"},
+    "report.test_every": {"report.test_during": 9},
     "posterior.generator_start": {"method": "pf-ssge"},
     "outputs_from_start": {"method": "ewc-growing"},
     "strategy.finetune_own_share": {"method": "pr-bbb-cs"},

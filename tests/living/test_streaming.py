@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from metareplay.cli.main import app
 from metareplay.errors import MetaReplayError
 from metareplay.estimators import load_estimator
 from metareplay.learner.store import read_history
+from metareplay.living.changes import undo
+from metareplay.living.overview import tasks_of
 from metareplay.living.streaming import text_chunks
 
 SETTINGS = ("--set", "grace=120", "--set", "window=15")
@@ -56,12 +59,18 @@ def test_new_and_returning_tasks_are_told_as_they_appear(followed: tuple[Path, l
 
 
 def test_the_stored_model_knows_the_tasks_and_how_it_came_to_them(
-    followed: tuple[Path, list[dict[str, object]]],
+    followed: tuple[Path, list[dict[str, object]]], tmp_path: Path
 ) -> None:
     model = load_estimator(followed[0])
     assert model.task_names == ["task-0", "task-1"]
     assert [column["name"] for column in model.inputs["columns"]] == ["size", "colour"]
-    assert [entry.verb for entry in read_history(followed[0])][-2:] == ["stream: learned", "stream: learned"]
+    last = read_history(followed[0])[-2:]
+    assert [entry.verb for entry in last] == ["stream: learned", "stream: learned"]
+    assert all(entry.examples for entry in last)
+    assert all(row.date for row in tasks_of(followed[0]))
+    copy = Path(shutil.copytree(followed[0], tmp_path / "copy"))
+    undo(copy)
+    assert load_estimator(copy).task_names == ["task-0"]
 
 
 def test_a_stored_model_goes_on(followed: tuple[Path, list[dict[str, object]]], tmp_path: Path) -> None:

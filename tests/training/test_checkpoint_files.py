@@ -133,6 +133,14 @@ def test_at_most_two_are_kept(tmp_path: Path, count: int) -> None:
     assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == expected
 
 
+def test_one_that_a_killed_process_left_is_dropped(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, "print")
+    for number in (1, 2, 3):
+        write_tensors(tmp_path / f"step-{number:09d}.safetensors", {}, {"fingerprint": "print"})
+    folder.drop_old()
+    assert [path.name for path in folder._files()] == ["step-000000002.safetensors", "step-000000003.safetensors"]
+
+
 def test_the_newest_is_read(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, 3)
     actual = folder.last_good()

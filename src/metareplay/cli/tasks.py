@@ -57,11 +57,11 @@ def tasks(
     for index, row in enumerate(rows):
         table.add_row(str(index), *_cells(row, with_data=data is not None))
     Console().print(table, highlight=False)
-    typer.echo(LEGEND)
+    typer.echo(f"{then}: {LEGEND}")
 
 
 LEGEND = (
-    "accuracy: on the examples that were held out when the task was learned. stored: for the task alone, with "
+    "on the examples that were held out when the task was learned. stored: for the task alone, with "
     "what is known about its inputs and features, never examples. features moved, not followed: "
     "how far later tasks changed its network's features, in percent of their variance, and how much of the change its "
     "statistics could not follow (only for the networks in which tasks are compared)"

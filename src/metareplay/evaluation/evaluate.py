@@ -1,7 +1,7 @@
 """Evaluation: accuracy with the task given, during and after training; task inference; regression errors."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -14,6 +14,9 @@ from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.predictor import AnyPredictor, ClassPredictor
 from metareplay.inference.task_inference import choose_tasks
 
+LEAST_LOG = -87.0
+"""The lowest log-probability that counts in a mean; one certain mistake would make it infinite."""
+
 
 class Tested(NamedTuple):
     """One task tested with the task given."""
@@ -22,6 +25,8 @@ class Tested(NamedTuple):
     """Accuracy in percent, or mean squared error."""
     reliability: Tensor | None
     """What a reliability diagram shows (3, bins), see ``reliability``; None for regression."""
+    nll: float | None = None
+    """Mean negative log-probability of the right class; None for regression."""
 
 
 class Inference(NamedTuple):
@@ -70,15 +75,39 @@ class Evaluator:
         if not isinstance(predictor, ClassPredictor) or not predictor.calibrated:
             statistics = predictor.statistics(test.x, [task], self.measure.statistics)[0]
             values = self.measure.values(statistics, test.y)
-            return Tested(float(values.mean()), self.measure.reliability(statistics, values))
+            nll = None if LOG_PREDICTIVE not in statistics else _nll(statistics[LOG_PREDICTIVE], test.y)
+            return Tested(float(values.mean()), self.measure.reliability(statistics, values), nll)
         statistics, answer = predictor.tested(test.x, task, self.measure.statistics)
         confidence, chosen = answer.probabilities.max(1)
-        right = chosen == test.y + predictor.columns()[task].start
-        return Tested(float(self.measure.values(statistics, test.y).mean()), reliability(confidence, right))
+        labels = test.y + predictor.columns()[task].start
+        score, nll = float(self.measure.values(statistics, test.y).mean()), _nll(answer.probabilities.log(), labels)
+        return Tested(score, reliability(confidence, chosen == labels), nll)
 
     def given(self, task: int, test: TaskData) -> float:
         """Accuracy in percent, or mean squared error, with the task given."""
         return self.tested(task, test).score
+
+    def raw(self, task: int, test: TaskData) -> float:
+        """As ``given``, of predictions that are not calibrated, and of a task that is not yet learned as well."""
+        statistics = self.predictor.statistics(test.x, [task], self.measure.statistics)[0]
+        return float(self.measure.values(statistics, test.y).mean())
+
+    def inferred_scores(self, tests: Sequence[TaskData]) -> list[float] | None:
+        """Each task's score with the task inferred by default, or by one softmax; None if neither is possible."""
+        predictor = self.predictor
+        if isinstance(predictor, ClassPredictor) and predictor.model.layout.one_softmax:
+            return self.softmax_hits(tests)
+        wanted = [each for each in predictor.criteria() if each.name == predictor.default_criterion]
+        criteria = [criterion for criterion in wanted if not predictor.learned_without(criterion)]
+        if not criteria:
+            return None
+        scores, tasks = [], range(predictor.model.num_tasks)
+        for true, test in enumerate(tests):
+            contests = predictor.contests(criteria, test.x)
+            statistics = predictor.statistics(test.x, tasks, self.measure.statistics, contests)
+            values = torch.stack([self.measure.values(of_task, test.y) for of_task in statistics])  # (T, N)
+            scores.append(self._score(values, choose_tasks(predictor.scores(contests[0], statistics)), true))
+        return scores
 
     def inferred(self, tests: Sequence[TaskData]) -> dict[str, Inference]:
         """All criteria on all tasks' test data: the mean over tasks of each figure."""
@@ -136,14 +165,23 @@ class Evaluator:
 
     def shared_softmax(self, tests: Sequence[TaskData]) -> float | None:
         """Accuracy over all classes at once, if one softmax spans all tasks; otherwise None."""
-        predictor, model = self.predictor, self.predictor.model
-        if not isinstance(predictor, ClassPredictor) or not model.layout.one_softmax:
+        if not isinstance(self.predictor, ClassPredictor) or not self.predictor.model.layout.one_softmax:
             return None
-        hits = []
+        return mean(self.softmax_hits(tests))
+
+    def softmax_hits(self, tests: Sequence[TaskData]) -> list[float]:
+        """Accuracy of each task over all classes at once."""
+        predictor, hits = cast(ClassPredictor, self.predictor), []
         for task, test in enumerate(tests):
             predicted = predictor.predict(test.x).probabilities.argmax(1)  # (N, C) -> (N,)
-            hits.append(float(100.0 * (predicted == test.y + model.heads[task].start).double().mean()))
-        return mean(hits)
+            hits.append(float(100.0 * (predicted == test.y + predictor.model.heads[task].start).double().mean()))
+        return hits
+
+
+def _nll(log_probabilities: Tensor, labels: Tensor) -> float:
+    """The mean negative log-probability of these classes: (N, C), (N,) -> a number; at most that of float32's least."""
+    chosen = log_probabilities.gather(1, labels.unsqueeze(1))  # (N, C) -> (N, 1)
+    return float(-chosen.clamp_min(LEAST_LOG).mean())
 
 
 def mean(values: Sequence[float]) -> float:

@@ -1,8 +1,10 @@
 """One run on several devices through Lightning Fabric: a process for each, which see parts of the same batches."""
 
+import logging
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +69,8 @@ def launched(devices: int, strategy: str, device: str | None, asked: Callable[[]
     if accelerator == "cuda" and torch.cuda.device_count() < devices:
         raise ConfigError(f"--devices {devices}: this machine has {torch.cuda.device_count()} CUDA devices")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message="The `srun` command is available", module="lightning_fabric")
     try:
         fabric = Fabric(accelerator=accelerator, devices=devices, strategy=strategy)
     except (ValueError, TypeError) as error:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from metareplay.benchmarks.base import Problem
 from metareplay.errors import DataError
+from metareplay.experiments.continual_record import FROZEN, ContinualFigures
 from metareplay.experiments.result_sizes import MOST_TASKS, wrong_size
 from metareplay.texts import read_json_file
 
@@ -15,9 +16,9 @@ FILE = "results.json"
 
 
 class _Record(BaseModel):
-    """A part of the results: frozen; fields that later versions may add are ignored."""
+    """A part of the results."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = FROZEN
 
 
 class SquaredErrors(_Record):
@@ -225,6 +226,7 @@ class Results(_Record):
     task_probabilities: TaskProbabilities | None = None
     unknown: UnknownInputs | None = None
     statistics: StatisticsFigures | None = None
+    continual: ContinualFigures | None = None
     labels: LabelFigures | None = None
     chance: Chance | None = None
     references: References | None = None

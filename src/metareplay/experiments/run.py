@@ -14,6 +14,7 @@ from metareplay.evaluation.answers import AnswerQuality, answer_quality
 from metareplay.evaluation.assess import assess
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
 from metareplay.evaluation.evaluate import Evaluator
+from metareplay.experiments.continual import continual_figures
 from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.labels import chance, label_figures
 from metareplay.experiments.plan import Plan
@@ -24,8 +25,10 @@ from metareplay.experiments.run_folder import RunFolder
 from metareplay.experiments.scoring import answered, assessed, peak_memory_mib, results_of, uncertainty_tensors
 from metareplay.experiments.state import RunState
 from metareplay.experiments.testing import TaskTests
+from metareplay.experiments.tracking import Tracker
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
 from metareplay.learner.config import RunConfig
+from metareplay.learner.generations import MODEL
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.lone_class import refuse_lone_classes
 from metareplay.learner.store import HistoryEntry, save_model
@@ -72,6 +75,9 @@ class Run:
         )
         self.checkpoints = CheckpointFolder(plan.folder / "checkpoint", plan.config.fingerprint())
         self.state = RunState()
+
+    def _tracker(self) -> Tracker:
+        return Tracker(self.benchmark, self.evaluator, self.state, self.config.report, self.config.data_seed)
 
     def execute(self, *, resume: bool = False, wait: float = 0.0) -> Results:
         """Do what remains to be done, once no other process writes here; returns the contents of ``results.json``."""
@@ -123,6 +129,8 @@ class Run:
                 f"{self.config.method} on {self.benchmark.name} (scenario {scenario}), seed {self.config.seed}"
             )
             return None
+        if not self.checkpoints.problems:  # else older ones are needed
+            self.checkpoints.drop_old()
         self.state = RunState.of(checkpoint.facts)
         self.learner.restore(checkpoint.facts, checkpoint.tensors)
         self.folder.keep_metrics(checkpoint.facts["metrics_bytes"])
@@ -134,13 +142,19 @@ class Run:
 
     def _learn(self, stage: Stage, task: Task, checkpoint: Checkpoint | None) -> None:
         """Learn a task, from the beginning or from a checkpoint."""
+        began, tested = time.perf_counter(), self.state.seconds["evaluate"]
         if checkpoint is None:
+            self.state.task_seconds.append(0.0)
             width = self.benchmark.width(task)
             trainer = self.learner.begin_task(task.train, width, expected_tasks=len(self.benchmark))
+            self._tracker().before_task(stage)
         else:
             trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
         self._warn(stage, self.learner.finish_task(task.train))
+        if self.state.task_seconds:  # a checkpoint of an earlier version has none
+            tested = self.state.seconds["evaluate"] - tested
+            self.state.task_seconds[-1] += time.perf_counter() - began - tested
         self.folder.write_tensors(f"{REPLAYED}/task-{stage.number:03d}.safetensors", replayed_inputs(self.learner))
 
     def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
@@ -167,10 +181,11 @@ class Run:
             refuse_whole_batches(self.learner.model, local=trainer.objective.local_reparametrisation)
             trainer.together = self.together
         self.observer.stage_begins(stage, trainer.iteration, trainer.iterations)
-        began = time.perf_counter()
+        began, tracker = time.perf_counter(), self._tracker()
         with self.folder.metrics.open("a") as metrics:
             for step in trainer:
                 self._note(stage, step, metrics)
+                began += tracker.during_task(stage, step.iteration, step.iterations)
                 if step.iteration % self.config.training.checkpoint_every == 0 or self.should_stop():
                     metrics.flush()
                     self.state.seconds["train"] += time.perf_counter() - began
@@ -232,9 +247,11 @@ class Run:
         )
         self.folder.add_metrics({"event": "task" if learned else "fine-tuning", "task": index, "tgiven": row})
         self.state.seconds["evaluate"] += time.perf_counter() - began
-        self._save(training=False)
+        self._tracker().after_task(stage)
         if learned:
             self._save_model(index + 1)
+            self.state.model_bytes.append((self.folder.path / "model" / MODEL).stat().st_size)
+        self._save(training=False)
         what = f"task {index} learned" if learned else "fine-tuned on coresets"
         self.folder.log(f"{what}: {[round(score, 4) for score in row]}")
         self.observer.stage_ends(stage, row)
@@ -263,6 +280,8 @@ class Run:
         if self.config.report.references:
             references = train_references(self.benchmark, tests, seed=self.config.seed)
             results = results.model_copy(update={"references": references})
+        continual = continual_figures(results, self.state, self.config.report)
+        results = results.model_copy(update={"continual": continual})
         self._save_model(len(self.benchmark), results)
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
         self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))

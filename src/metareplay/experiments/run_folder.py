@@ -17,7 +17,7 @@ from metareplay.experiments.results import FILE as RESULTS
 from metareplay.experiments.results import Results, read_results
 from metareplay.files import refuse_special, write_atomically
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.locks import LOCK, only_writer
+from metareplay.locks import LOCK, only_writer, remove_abandoned_lock
 from metareplay.settings import flatten
 from metareplay.texts import read_yaml_file
 
@@ -112,6 +112,7 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
         raise ConfigError(
             f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder"
         )
+    remove_abandoned_lock(folder)  # of a process that was killed when all was done
     return results
 
 
@@ -170,8 +171,9 @@ def remove_run(folder: Path) -> None:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a folder holds nothing but what a process leaves that was killed at once."""
-    return folder.is_dir() and all(entry.name == LOCK or entry.name.endswith(".tmp") for entry in folder.iterdir())
+    """Whether a folder holds nothing but a request, and what a process leaves that was killed at once."""
+    own = (LOCK, REQUEST)
+    return folder.is_dir() and all(entry.name in own or entry.name.endswith(".tmp") for entry in folder.iterdir())
 
 
 def _plan_removal(folder: Path, *, inner: bool = False) -> list[Path]:

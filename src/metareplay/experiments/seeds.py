@@ -221,6 +221,8 @@ def _child(folder: Path) -> None:
     path = folder / REQUEST
     if not path.is_file() and (folder / "results.json").is_file():
         return  # a job that is repeated after it has finished
+    if not path.is_file():
+        raise MetaReplayError(f"{folder} holds no request for a run; it was withdrawn, or the folder was replaced")
     request = Request.model_validate(read_json_file(path))
     if not request.repeatable:
         path.unlink()

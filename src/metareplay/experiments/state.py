@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from metareplay.evaluation.continual import Moment
 from metareplay.evaluation.evaluate import Tested
 from metareplay.evaluation.uncertainty import calibration_error
 
@@ -23,6 +24,18 @@ class RunState:
     """All tasks' scores after fine-tuning."""
     reliability: list[list[list[float]]] | None = None
     """What a reliability diagram shows of each task (T, 3, bins), as last tested; None for regression."""
+    nll: list[float] | None = None
+    """Mean negative log-probability of the right class of each task, as last tested; None for regression."""
+    inferred: list[list[float]] = field(default_factory=list)
+    """After each task, the scores of all tasks so far with the task inferred, if they are tracked."""
+    starts: list[float] = field(default_factory=list)
+    """Each task's score before its training, if it is tracked."""
+    during: list[dict[str, Any]] = field(default_factory=list)
+    """Old tasks' scores at some steps of a later task, if they are tracked: task, step, scores."""
+    task_seconds: list[float] = field(default_factory=list)
+    """Seconds from the beginning of each task to what was kept of it, tests excluded."""
+    model_bytes: list[int] = field(default_factory=list)
+    """The size of the stored model after each task."""
     warnings: list[dict[str, str]] = field(default_factory=list)
     """What went wrong with single tasks."""
     seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0})
@@ -43,6 +56,7 @@ class RunState:
         row = [test.score for test in tests]
         bins = [test.reliability.tolist() for test in tests if test.reliability is not None]
         self.reliability = bins or None
+        self.nll = [test.nll for test in tests if test.nll is not None] or None
         if learned:
             self.matrix.append(row)
         else:
@@ -52,6 +66,15 @@ class RunState:
     def reliability_tensor(self) -> Tensor | None:
         """What a reliability diagram shows of each task (T, 3, bins)."""
         return None if self.reliability is None else torch.tensor(self.reliability, dtype=torch.float64)
+
+    def calibration_errors(self) -> list[float]:
+        """Of each task, with the task known; empty for regression."""
+        bins = self.reliability_tensor()
+        return [] if bins is None else [calibration_error(of_task) for of_task in bins]
+
+    def moments(self) -> list[Moment]:
+        """What was tracked during tasks."""
+        return [Moment(entry["task"], entry["step"], tuple(entry["scores"])) for entry in self.during]
 
     def calibration_error(self) -> float | None:
         """Over all tasks' test inputs, with the task known."""

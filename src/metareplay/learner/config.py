@@ -152,6 +152,9 @@ PASSIVE_KEYS = frozenset(
         "training.checkpoint_every",
         "inference.batch_size",
         "report.references",
+        "report.test_during",
+        "report.test_every",
+        "report.joint",
     }
 )
 """Settings that do not change what a run computes."""

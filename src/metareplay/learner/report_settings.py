@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from metareplay.settings import Settings
 
@@ -17,3 +17,26 @@ class ReportSettings(Settings):
         description="train two scikit-learn models beside a run, of all tasks at once and of the last task alone, to "
         "compare its figures with; takes seconds, on at most 5,000 rows",
     )
+    test_during: int | None = Field(
+        None,
+        ge=1,
+        description="test inputs of each task for figures that are measured while tasks are learned: all tasks with "
+        "the task inferred after each, and a task before its training; null: not measured",
+    )
+    test_every: int | None = Field(
+        None,
+        ge=1,
+        description="training steps between two tests of the old tasks during a new one, for the stability gap; needs "
+        "test_during; null: none",
+    )
+    joint: str | None = Field(
+        None,
+        description="folder of a finished run of the method joint on the same tasks, for the intransigence; null: the "
+        "simple model of all tasks, if it was trained",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ReportSettings":
+        if self.test_every is not None and self.test_during is None:
+            raise ValueError("test_every needs test_during, the number of test inputs")
+        return self

@@ -15,7 +15,7 @@ from metareplay.living.opened import OpenModel
 from metareplay.living.past import past_of, present_names
 from metareplay.living.place import open_model
 
-LEARNED = ("add-task", "update-task", "learn")
+LEARNED = ("add-task", "update-task", "learn", "stream: learned", "stream: refined")
 
 
 @dataclass(frozen=True)

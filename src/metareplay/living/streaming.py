@@ -109,6 +109,13 @@ def _new_estimator(place: Path, rows: Rows) -> StreamingEstimator:
     return model
 
 
+def _seen(model: StreamingEstimator, task: str) -> int | None:
+    """The examples that a task has learned from so far, where that is known."""
+    stored = [] if model.learner is None else model.learner.predictor.keeper.stored()
+    place = model.task_names.index(task)
+    return int(stored[place]["examples"]) if place < len(stored) and "examples" in stored[place] else None
+
+
 def _storing(
     place: Path, model: StreamingEstimator, generation: int, on_event: Callable[[StreamEvent], None]
 ) -> Callable[[StreamEvent], None]:
@@ -119,7 +126,8 @@ def _storing(
         nonlocal newest
         if event.kind in CHANGES and model.learner is not None:
             facts = {**event.facts(), "previous": newest}  # for undo
-            entry = HistoryEntry(verb=f"stream: {event.kind}", tasks=(event.task or "",), facts=facts)
+            task = event.task or ""
+            entry = HistoryEntry(verb=f"stream: {event.kind}", tasks=(task,), examples=_seen(model, task), facts=facts)
             parts = model.stored_inputs()
             newest = save_model(place, model.learner, model.tasks, *parts, entry=entry, keep_previous=True)
             finish_new(place)

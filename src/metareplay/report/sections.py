@@ -33,6 +33,7 @@ from metareplay.report.base import (
     task_names,
     training_seconds,
 )
+from metareplay.report.continual import continual_section
 from metareplay.report.criteria import TITLES, headline_criterion, headline_measure, headline_number
 from metareplay.report.reliance import (
     aurocs,
@@ -134,7 +135,7 @@ def results_table(group: Group) -> str:
         content = f'<div class="spaced">{tasks}<div class="narrow">{known}</div></div>'
     else:
         content = f'<div class="spaced">{known}</div>{_folded(group, tasks)}'
-    return f"<h3>Each task, if it is known</h3>{content}{_before_fine_tuning(group)}"
+    return f"<h3>Each task, if it is known</h3>{content}{continual_section(group)}{_before_fine_tuning(group)}"
 
 
 def _folded(group: Group, table: str) -> str:

@@ -26,6 +26,7 @@ from metareplay.report.base import (
     show,
     tinfer,
 )
+from metareplay.report.continual import continual_line
 from metareplay.report.criteria import (
     criteria_of,
     grouped,
@@ -155,7 +156,7 @@ def _figures_table(runs: Sequence[Results], title: str, batches: bool) -> Table:
             cells = [show(estimate(runs, column.of(name)), column.kind) for column in columns]
             table.add_row(f" {shown(name)}{_remark(name, default)}", *cells, style="bold" if name == default else None)
     _add_simple(table, runs)
-    table.caption = "\n".join(filter(None, (reliance_line(runs), parameters_line(runs[0]))))
+    table.caption = "\n".join(filter(None, (reliance_line(runs), continual_line(runs), parameters_line(runs[0]))))
     return table
 
 

@@ -113,9 +113,9 @@ def _importances(content: Content) -> str:
 def _table(content: Content) -> str:
     keys = [key for key, entry in content["space"].items() if len(entry.get("values", (0, 0))) > 1]
     rows = [_row(content, trial, keys) for trial in content["trials"]]
-    table = html.table(
-        ["Trial", content["figure"].split(",")[0].capitalize(), *keys, "Time"], rows, sortable=True, css="dense"
-    )
+    names = [key.replace(".", ".\u200b").replace("_", "_\u200b") for key in keys]  # they may be broken there
+    headers = ["Trial", content["figure"].split(",")[0].capitalize(), *names, "Time"]
+    table = html.table(headers, rows, sortable=True, css="dense")
     failed = [trial for trial in content["trials"] if trial["problem"]]
     words = "".join(f"<li>trial {trial['number']}: {escape(trial['problem'])}</li>" for trial in failed)
     note = html.details(f"Why {len(failed)} trials failed", f"<ul>{words}</ul>") if failed else ""

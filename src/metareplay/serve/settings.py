@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,7 @@ class ServeSettings:
         return not (self.local if self.writable is None else self.writable)
 
 
+@lru_cache(maxsize=256)
 def is_local(host: str) -> bool:
     """Whether a name or an address is this machine's own."""
     if host.lower().rstrip(".") == "localhost":

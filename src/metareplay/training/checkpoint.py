@@ -89,6 +89,10 @@ class CheckpointFolder:
         write_tensors(
             self.folder / f"step-{number:09d}.safetensors", tensors, {**facts, "fingerprint": self.fingerprint}
         )
+        self.drop_old()
+
+    def drop_old(self) -> None:
+        """Remove checkpoints that are no longer needed; a process that was killed may have left one."""
         for old in self._files()[:-KEPT]:
             old.unlink(missing_ok=True)
 
