@@ -95,7 +95,7 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
         )
     learner = model.prepare(new)
     targets, info, width = examples.targets()
-    data = model.data(examples.x, targets)
+    data = model.new_data(examples.x, targets)
     refuse_lone_classes(learner.config, learner.problem, learner.scenario, [info])
     operation = Operation(ADD, examples.name, examples.fingerprint, model.generation)
     _train(
@@ -123,7 +123,7 @@ def _update(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms
         )
     known = model.tasks[index]
     targets, info, width = examples.targets(known)
-    data = model.data(examples.x, targets)
+    data = model.new_data(examples.x, targets)
     operation = Operation(UPDATE, examples.name, examples.fingerprint, model.generation)
     _train(
         model,

@@ -89,6 +89,11 @@ class OpenModel:
         x = self.scaling.x(x)
         return TaskData(x if self.extractor is None else self.extractor.features(x), self.scaling.y(y))
 
+    def new_data(self, x: Tensor, y: Tensor) -> TaskData:
+        """Examples that are about to be learned: columns that were constant so far may begin to vary in them."""
+        self.scaling = self.scaling.following(x)
+        return self.data(x, y)
+
     def index(self, name: str) -> int:
         """The index of a task."""
         if name not in self.names:
