@@ -48,6 +48,20 @@ def test_tasks_added_one_by_one_are_the_same_model_as_tasks_added_together(
     assert not (one / ".work").exists()
 
 
+def test_a_column_that_was_constant_gets_its_scale_when_it_begins_to_vary(tmp_path: Path, tiny: dict[str, Any]) -> None:
+    for month, fees in (("january", (0, 0)), ("february", (100, 300))):
+        rows = [f"{index % 5},{fees[index % 2]},{'pen' if index % 5 < 2 else 'cup'}" for index in range(30)]
+        (tmp_path / f"{month}.csv").write_text("\n".join(["price,fee,product", *rows]) + "\n")
+    folder = tmp_path / "model"
+    new_model(folder, network="mlp-4", settings=tiny)
+    scales = []
+    for month in ("january", "february"):
+        add_tasks(folder, DataSettings(path=str(tmp_path / f"{month}.csv"), label="product"), name=month)
+        scales.append(load_model(folder).scaling["x_scale"])
+    assert scales[1][0] == scales[0][0]
+    assert 100 < float(scales[1][1]) < 400
+
+
 @pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_tasks_added_by_as_many_processes_are_the_same_model(
     count: int, tmp_path: Path, tables: Path, tiny: dict[str, Any]
