@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-VOLATILE = {"seconds", "peak_memory_mib", "date", "serial"}
+VOLATILE = {"seconds", "task_seconds", "peak_memory_mib", "date", "serial"}
 """Facts that depend on the clock, the machine, or how often a run was interrupted."""
 UNCOMPARED = ("log.txt", "report.html", "table.md")
 """Only whether they exist: they tell of times."""
