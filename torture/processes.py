@@ -1,6 +1,7 @@
 """A command in a forked process: everything is imported already, so that a case takes as long as its work."""
 
 import faulthandler
+import gc
 import importlib
 import io
 import os
@@ -67,6 +68,8 @@ def warm_up() -> None:
     from metareplay.learner.recipe_book import all_recipes
 
     all_recipes()
+    gc.collect()
+    gc.freeze()  # forked processes need not look at all this, which would copy it
 
 
 def draw_nothing() -> None:

@@ -60,7 +60,7 @@ def _configs() -> dict[str, RunConfig]:
 CONFIGS = _configs()
 WITHOUT_PENALTY = ("unbound", "joint", "prior-focused", "contrast", "reservoir")
 # These have a penalty once they have seen a batch.
-WITHOUT_PENALTY += ("without-forgetting", "generative-replay")
+WITHOUT_PENALTY += ("without-forgetting", "generative-replay", "hypernetwork-replay")
 TASKS = 3
 
 

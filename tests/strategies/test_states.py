@@ -83,6 +83,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "without forgetting": ("lwf", {}),
     "contrast": ("ebm", {"network": "energy-4"}),
     "generative replay": ("dgr", {"strategy.generator_hidden": [4], "strategy.latent_size": 2}),
+    "hypernetwork replay": (
+        "hnet-r",
+        {"strategy.generator_hidden": [4], "strategy.latent_size": 2, "strategy.generator_hypernet": [5]},
+    ),
     "separate": ("sp-bbb", {}),
     "joint": ("joint", {}),
     "of a user": ("fine-tuning", {}),

@@ -8,6 +8,7 @@ from metareplay.strategies import (
     contrast,
     coresets,
     ewc,
+    generated_decoders,
     generative_replay,
     posterior_replay,
     prior_focused,
@@ -25,5 +26,5 @@ BUILT_IN = (
     *(direct_maps, generated),
     *(posterior_replay, coresets, prior_focused, ewc, rehearsal, baselines),
     *(synaptic_intelligence, reservoir, without_forgetting, class_means, contrast),
-    *(generative_replay,),
+    *(generative_replay, generated_decoders),
 )

@@ -275,6 +275,12 @@ _register(
     lenders=_LIKE_FINE_TUNING,
 )
 _register(
+    "hnet-r",
+    *("shared", "dirac", "hypernetwork-replay", "dgr with a decoder for each task, which a hypernetwork generates"),
+    outputs="growing",
+    lenders=("dgr", *_LIKE_FINE_TUNING),
+)
+_register(
     "fine-tuning",
     *("shared", "dirac", "unbound", "one network trained sequentially, with no measure against forgetting"),
 )

@@ -55,7 +55,11 @@ def read_new(folder: Path) -> NewModel | None:
         content = read_json_file(folder / NEW)
         if content["format"] != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
-        return NewModel(content["method"], content["network"], content["settings"])
+        new = NewModel(content["method"], content["network"], content["settings"])
+        kinds = zip(NewModel._fields, new, (str, str | None, dict), strict=True)
+        if wrong := [name for name, value, kind in kinds if not isinstance(value, kind)]:
+            raise ValueError(f"its {wrong[0]} has an impossible type")
+        return new
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
