@@ -23,7 +23,6 @@ def continual_figures(results: Results, state: RunState, settings: ReportSetting
         average_incremental=average_incremental(state.matrix),
         calibration_error_by_task=state.calibration_errors(),
         nll_by_task=state.nll or [],
-        seconds_by_task=[round(seconds, 3) for seconds in state.task_seconds],
         model_bytes=state.model_bytes,
         inferred_matrix=state.inferred,
         during=[DuringTask.model_validate(entry) for entry in state.during],

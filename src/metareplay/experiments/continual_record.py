@@ -41,7 +41,6 @@ class ContinualFigures(BaseModel):
     """With the task given, in percent."""
     nll_by_task: list[float] = []
     """Mean negative log-probability of the right class, with the task given."""
-    seconds_by_task: list[float] = []
     model_bytes: list[int] = []
     """The size of the stored model after each task."""
     inferred_matrix: list[list[float]] = []

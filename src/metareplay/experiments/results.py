@@ -174,6 +174,8 @@ class Seconds(_Record):
 
     train: float | None = None
     evaluate: float | None = None
+    by_task: list[float] = []
+    """From the beginning of each task to what was kept of it, tests excluded."""
 
 
 class BoundaryThresholds(_Record):

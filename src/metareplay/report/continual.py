@@ -117,13 +117,13 @@ def _by_task(group: Group) -> str:
     """Each task's calibration, time and what it adds to the stored model; empty if no run has it."""
     names = task_names(group.first)
     figures = [run.continual for run in group.results if run.continual is not None]
-    columns: list[tuple[str, Callable[[ContinualFigures], Sequence[float]], Callable[[float], str]]] = [
-        ("Calibration error, %", lambda each: each.calibration_error_by_task, lambda value: f"{value:.2f}"),
-        ("NLL", lambda each: each.nll_by_task, lambda value: f"{value:.3f}"),
-        ("Time to learn", lambda each: each.seconds_by_task, show_duration),
-        ("Stored", lambda each: np.diff(each.model_bytes, prepend=0).tolist(), show_bytes),
+    columns: list[tuple[str, list[Sequence[float]], Callable[[float], str]]] = [
+        ("Calibration error, %", [each.calibration_error_by_task for each in figures], lambda value: f"{value:.2f}"),
+        ("NLL", [each.nll_by_task for each in figures], lambda value: f"{value:.3f}"),
+        ("Time to learn", [run.seconds.by_task for run in group.results if run.seconds], show_duration),
+        ("Stored", [np.diff(each.model_bytes, prepend=0).tolist() for each in figures], show_bytes),
     ]
-    shown = [(label, mean_by_task([of(each) for each in figures], len(names)), word) for label, of, word in columns]
+    shown = [(label, mean_by_task(values, len(names)), word) for label, values, word in columns]
     known = [(label, values, word) for label, values, word in shown if values is not None]
     if not known:
         return ""
