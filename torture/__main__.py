@@ -29,6 +29,9 @@ def main(given: list[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     place = Path(tempfile.mkdtemp(prefix="torture-", dir=options.scratch)).resolve()
     os.environ.update({"METAREPLAY_CACHE": str(place / "cache"), "HF_HOME": str(place / "hub"), "HF_HUB_OFFLINE": "1"})
+    import metareplay
+
+    os.environ["PYTHONPATH"] = str(Path(metareplay.__file__).resolve().parents[1])  # also for what commands start
     try:
         warm_up()
         material = Material(place / "material")

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-VOLATILE = {"seconds", "peak_memory_mib", "date", "serial"}
+VOLATILE = re.compile(r".*seconds.*|peak_memory_mib|date|serial")
 """Facts that depend on the clock, the machine, or how often a run was interrupted."""
 UNCOMPARED = ("log.txt", "report.html", "table.md")
 """Only whether they exist: they tell of times."""
@@ -27,7 +27,7 @@ def _checksum(path: Path) -> str:
     if path.name in UNCOMPARED:
         return "-"
     if path.suffix == ".json":
-        content: bytes = json.dumps(_without_times(json.loads(path.read_text())), sort_keys=True).encode()
+        content: bytes = json.dumps(timeless(json.loads(path.read_text())), sort_keys=True).encode()
     elif path.parent.name in ("checkpoint", ".work") and path.suffix == ".safetensors":
         content = b"".join(_checkpoint(path))
     elif path.name == "README.md":
@@ -37,17 +37,18 @@ def _checksum(path: Path) -> str:
     return sha256(content).hexdigest()
 
 
-def _without_times(value: Any) -> Any:
+def timeless(value: Any) -> Any:
+    """Without the facts that change from one time to the next."""
     if isinstance(value, Mapping):
-        return {key: _without_times(part) for key, part in value.items() if key not in VOLATILE}
-    return [_without_times(part) for part in value] if isinstance(value, list) else value
+        return {key: timeless(part) for key, part in value.items() if not VOLATILE.fullmatch(key)}
+    return [timeless(part) for part in value] if isinstance(value, list) else value
 
 
 def _checkpoint(path: Path) -> Iterator[bytes]:
     from metareplay.training.checkpoint import read_tensors
 
     read = read_tensors(path)
-    yield json.dumps(_without_times(read.facts), sort_keys=True).encode()
+    yield json.dumps(timeless(read.facts), sort_keys=True).encode()
     for name in sorted(read.tensors):
         yield name.encode() + read.tensors[name].numpy().tobytes()
 

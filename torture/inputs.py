@@ -5,10 +5,9 @@ import random
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 from torture import command_lines, trees
-from torture.compare import VOLATILE
+from torture.compare import timeless
 from torture.judge import problem_of, refused
 from torture.material import Material
 from torture.outcomes import Outcome
@@ -102,7 +101,7 @@ class Fuzzer:
         if not chosen.answer:
             return ended.out
         path = self.folder / "stage" / chosen.answer
-        return json.dumps(_timeless(json.loads(path.read_text())), sort_keys=True) if path.is_file() else ended.out
+        return json.dumps(timeless(json.loads(path.read_text())), sort_keys=True) if path.is_file() else ended.out
 
     def _judged(self, subject: Subject | None, chosen: Command, ended: Ended) -> Outcome:
         if ended.asked and ended.code in (-15, 2) and not ended.hung:
@@ -129,12 +128,6 @@ class Fuzzer:
         chosen = Command(command_lines.mutated(generator))
         self.last = f"metareplay {' '.join(map(repr, chosen.words))}"
         return self._judged(None, chosen, self._do(stage, chosen, draw=False))
-
-
-def _timeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _timeless(part) for key, part in value.items() if key not in VOLATILE}
-    return [_timeless(part) for part in value] if isinstance(value, list) else value
 
 
 def fault_told(text: str) -> str:

@@ -1,12 +1,11 @@
 """What a command may answer: success, or a refusal in one sentence; anything else is a failure."""
 
-import re
-
 from torture.processes import CRASHED, Ended
 
 LAST_LINE = ("an unexpected error (",)
 """Words of the last line of defence: nobody foresaw this."""
-USAGE = re.compile(r"Usage: .*(Error|Missing|Invalid|No such)", re.DOTALL)
+USAGE = "╭─ Error ─"
+"""How mistakes in options are shown, which the parser of command lines finds."""
 LONGEST = 4000
 """Characters of a refusal: what was given may be repeated in it, but not without end."""
 
@@ -14,7 +13,7 @@ LONGEST = 4000
 def refused(ended: Ended) -> bool:
     """Whether the command refused what it was given, in one sentence."""
     lines = [line for line in ended.err.splitlines() if line.startswith("error: ")]
-    return ended.code == 2 and (len(lines) == 1 or bool(USAGE.search(ended.err)))
+    return ended.code == 2 and (len(lines) == 1 or USAGE in ended.err)
 
 
 def problem_of(ended: Ended) -> str | None:

@@ -131,6 +131,9 @@ def test_references_change_nothing_else_and_can_be_switched_off(
             contents[-1].pop(volatile)
     assert contents[0].pop("references")["joint"]["rows"] == 60
     assert contents[1].pop("references") is None
+    against = [(content["continual"].pop("intransigence"), content["continual"].pop("joint")) for content in contents]
+    assert against[0][0] is not None  # which needs the joint reference
+    assert against[1] == (None, None)
     assert contents[0] == contents[1]
     assert np.array_equal(np.random.get_state()[1], numpy_state)  # type: ignore[index]
     assert torch.equal(torch.get_rng_state(), torch_state)

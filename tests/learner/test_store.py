@@ -14,6 +14,7 @@ import torch
 from metareplay import ContinualClassifier
 from metareplay.errors import CheckpointError, ConfigError, MetaReplayError
 from metareplay.learner import generations
+from metareplay.learner.generations import mend
 from metareplay.learner.model_file import pack, read_facts, read_model_file
 from metareplay.learner.store import (
     HistoryEntry,
@@ -203,6 +204,15 @@ def test_a_class_less_than_outputs_is_refused(one: ContinualClassifier, tmp_path
     (tmp_path / "config.json").unlink()
     with pytest.raises(CheckpointError, match="names 1 classes, but has 2 outputs"):
         load_model(tmp_path)
+
+
+def test_what_a_killed_writer_left_is_mended_and_the_model_stays(one: ContinualClassifier, tmp_path: Path) -> None:
+    save(tmp_path, one)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "config.json").unlink()
+    (tmp_path / ".README.md.abcd1234.tmp").touch()
+    mend(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_what_a_strategy_keeps_is_stored(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ class Seconds(_Record):
     train: float | None = None
     evaluate: float | None = None
     by_task: list[float] = []
-    """To learn each task."""
+    """From the beginning of each task to what was kept of it, tests excluded."""
 
 
 class BoundaryThresholds(_Record):

@@ -273,8 +273,9 @@ class Run:
             }
         )
         self.state.seconds["evaluate"] += time.perf_counter() - began
-        by_task = [round(seconds, 3) for seconds in self.state.task_seconds]
-        seconds = Seconds(**{name: round(value, 3) for name, value in self.state.seconds.items()}, by_task=by_task)
+        by_task = [round(value, 3) for value in self.state.task_seconds]
+        totals = {name: round(value, 3) for name, value in self.state.seconds.items()}
+        seconds = Seconds.model_validate({**totals, "by_task": by_task})
         results = results.model_copy(
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )

@@ -113,6 +113,8 @@ def finished_results(folder: Path, config: RunConfig) -> Results | None:
             f"{folder} holds a finished run with another configuration; choose another --out, or remove the folder"
         )
     remove_abandoned_lock(folder)  # of a process that was killed when all was done
+    with suppress(OSError):
+        (folder / "progress.json").unlink(missing_ok=True)
     return results
 
 

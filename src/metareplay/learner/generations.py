@@ -86,6 +86,12 @@ def write_generation(
     return number
 
 
+def mend(folder: Path) -> None:
+    """Bring what lies around the model up to date, after a writer that was killed; for the one writer."""
+    facts, tensors = read_model_file(folder / MODEL)
+    write_generation(folder, tensors, facts, generation=facts["generation"])
+
+
 def _latest_generation(folder: Path, facts: Mapping[str, Any] | None) -> int:
     """The highest number that anything in the folder bears; 0 if there is nothing."""
     told = [(content or {}).get("generation") for content in (facts, _read_config(folder))]

@@ -88,6 +88,7 @@ def _read(model: OpenModel, data: DataSettings, name: str | None, terms: Terms) 
 def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, number: int) -> Done:
     if examples.name in model.names:
         if _learned_from(model, examples, (ADD,)) is not None:
+            model.tidy()
             return Done(f"task {examples.name!r} was learned from these data already; nothing to do")
         raise ConfigError(
             f"a task named {examples.name!r} was learned already, from other data; choose another name, or give it "
@@ -116,6 +117,7 @@ def _update(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms
     earlier = _learned_from(model, examples, (ADD, UPDATE))
     if earlier is not None and not again:
         if earlier.verb == UPDATE and earlier.generation == model.generation:
+            model.tidy()
             return Done(f"task {examples.name!r} was updated with these data already; nothing to do")
         raise ConfigError(
             f"task {examples.name!r} has learned from these data already; using them again counts their evidence twice "

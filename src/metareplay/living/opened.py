@@ -14,6 +14,7 @@ from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import DataError
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
+from metareplay.learner.generations import mend
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import HistoryEntry, StoredModel, load_model, save_model
@@ -137,6 +138,13 @@ class OpenModel:
         )
         finish_new(self.folder)
         self.work.clear()
+
+    def tidy(self) -> None:
+        """Finish what a process left that was killed just after it had stored the model."""
+        mend(self.folder)
+        finish_new(self.folder)
+        if self.work.pending(self.generation) is None:
+            self.work.clear()
 
 
 def new_config(new: NewModel, problem: Problem, first: Facts | None = None) -> RunConfig:

@@ -117,11 +117,10 @@ def _by_task(group: Group) -> str:
     """Each task's calibration, time and what it adds to the stored model; empty if no run has it."""
     names = task_names(group.first)
     figures = [run.continual for run in group.results if run.continual is not None]
-    seconds = [run.seconds.by_task for run in group.results if run.seconds is not None]
-    columns: list[tuple[str, Sequence[Sequence[float]], Callable[[float], str]]] = [
+    columns: list[tuple[str, list[Sequence[float]], Callable[[float], str]]] = [
         ("Calibration error, %", [each.calibration_error_by_task for each in figures], lambda value: f"{value:.2f}"),
         ("NLL", [each.nll_by_task for each in figures], lambda value: f"{value:.3f}"),
-        ("Time to learn", seconds, show_duration),
+        ("Time to learn", [run.seconds.by_task for run in group.results if run.seconds], show_duration),
         ("Stored", [np.diff(each.model_bytes, prepend=0).tolist() for each in figures], show_bytes),
     ]
     shown = [(label, mean_by_task(values, len(names)), word) for label, values, word in columns]
