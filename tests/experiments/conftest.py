@@ -10,6 +10,7 @@ import torch
 
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.learner.config import RunConfig, build_config
+from metareplay.learner.methods import default_network
 from metareplay.learner.recipe_book import default_settings
 from metareplay.learner.store import load_model
 
@@ -30,7 +31,8 @@ def tiny_config() -> Callable[..., RunConfig]:
     def make(
         method: str = "pr-bbb", settings: Mapping[str, Any] | None = None, benchmark: str = "modes-2d"
     ) -> RunConfig:
-        defaults, _ = default_settings(benchmark, method, BENCHMARKS[benchmark].default_network)
+        network = default_network(method, BENCHMARKS[benchmark].default_network)
+        defaults, _ = default_settings(benchmark, method, network)
         small = {key: [6, 6] for key in ("hypernet.hidden", "posterior.generator_hidden") if key in defaults}
         return build_config(defaults, {**TINY, **small, **(settings or {})}, "test")
 
