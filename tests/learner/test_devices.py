@@ -10,7 +10,7 @@ from metareplay.devices import device_named
 from metareplay.errors import ConfigError
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.methods import METHODS
+from metareplay.learner.methods import METHODS, default_network
 from metareplay.strategies.base import LossTerms
 from metareplay.training.loop import TaskTrainer
 
@@ -23,8 +23,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:for .*copying from a non-meta pa
 
 
 def _learner(method: str, device: str, **settings: object) -> ContinualLearner:
+    network = default_network(method, "mlp-5")
     config: RunConfig = build_config(
-        {}, {"method": method, "network": "mlp-5", "training.batch_size": 4, **settings}, "test"
+        {}, {"method": method, "network": network, "training.batch_size": 4, **settings}, "test"
     )
     benchmark = modes_2d()
     config = config.model_copy(update={"device": device})

@@ -62,7 +62,9 @@ def read_new(folder: Path) -> NewModel | None:
         return new
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise CheckpointError(f"the model in {folder} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{folder / NEW} is damaged ({error}); make the model again") from error
 
 
