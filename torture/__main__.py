@@ -18,7 +18,7 @@ from torture.processes import warm_up
 from torture.together import Company
 
 Case = tuple[str, str, Callable[[], Outcome]]
-SHORT = {"kills": 12, "full": 4, "rounds": 20, "inputs": 40}
+SHORT = {"kills": 8, "full": 2, "rounds": 10, "inputs": 20}
 
 
 def main(given: list[str]) -> int:

@@ -57,10 +57,13 @@ class Limits(BaseModel):
     threads: int = Field(1024, ge=1, description="processor threads of a run")
 
 
+VARIABLES = tuple((name, f"{PREFIX}{name.upper()}") for name in Limits.model_fields)
+"""The environment variable of each."""
+
+
 def limits() -> Limits:
     """The limits that hold now."""
-    given = {name: text for name in Limits.model_fields if (text := os.environ.get(f"{PREFIX}{name.upper()}"))}
-    return _checked(tuple(given.items()))
+    return _checked(tuple((name, text) for name, key in VARIABLES if (text := os.environ.get(key))))
 
 
 @lru_cache(maxsize=16)

@@ -19,7 +19,10 @@ QUICK: dict[str, Any] = {"training.iterations": 6, "inference.samples": 4}
 WIDTHS = (2, 3, 5)
 """Classes of the first tasks: outputs are added each time."""
 
-pytestmark = pytest.mark.parametrize("method", METHODS)
+pytestmark = [
+    pytest.mark.parametrize("method", METHODS),
+    pytest.mark.representative,  # every method as a learner: tests/conformance/test_every_method.py
+]
 
 
 def blobs(classes: int, task: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
@@ -77,7 +80,6 @@ def test_a_loaded_model_predicts_and_learns_on_as_if_never_saved(method: str, tm
         assert_same_predictions(model, again)
 
 
-@pytest.mark.representative
 def test_failed_tasks_leave_the_model_as_it_was(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if METHODS[method].closed_form:
         pytest.skip("it takes no steps")

@@ -28,8 +28,6 @@ from metareplay.serve.service import Service, Upload
 from metareplay.serve.settings import ServeSettings
 from metareplay.version import __version__
 
-TaskName = Annotated[str | None, Query(description="Name of the task, if it is known; else it is inferred.")]
-CriterionName = Annotated[str | None, Query(description="How the task is inferred; default: the model's own way.")]
 NewName = Annotated[str | None, Query(description="Name of the new task.")]
 LabelName = Annotated[str | None, Query(description="Column of the labels; default: the one the model learned.")]
 MaxChange = Annotated[
@@ -103,9 +101,10 @@ def _add_predict(app: FastAPI, service: Service) -> None:
     seconds = service.settings.timeout
 
     @app.post("/predict", openapi_extra=openapi.PREDICT, responses=openapi.ANSWERS, tags=["predictions"])
-    async def predict(request: Request, task: TaskName = None, criterion: CriterionName = None) -> Response:
+    async def predict(request: Request) -> Response:
         """Label, task, probabilities and uncertainties for each input; for regression, mean and spread."""
-        kind = _kind(request)
+        kind, asked = _kind(request), request.query_params  # read by hand: this path has to be quick
+        task, criterion = asked.get("task"), asked.get("criterion")
         try:
             async with asyncio.timeout(seconds):
                 return Response(

@@ -25,6 +25,13 @@ _FILE = {"type": "string", "format": "binary"}
 _FORM = {"type": "object", "properties": {"file": {"type": "array", "items": _FILE}}}
 
 PREDICT: dict[str, Any] = {
+    "parameters": [
+        {"name": name, "in": "query", "required": False, "schema": {"type": "string"}, "description": words}
+        for name, words in (
+            ("task", "Name of the task, if it is known; else it is inferred."),
+            ("criterion", "How the task is inferred; default: the model's own way."),
+        )
+    ],
     "requestBody": {
         "required": True,
         "content": {
@@ -37,7 +44,7 @@ PREDICT: dict[str, Any] = {
             "image/jpeg": {"schema": _FILE},
             "multipart/form-data": {"schema": _FORM},
         },
-    }
+    },
 }
 
 _EXAMPLES: dict[str, Any] = {
