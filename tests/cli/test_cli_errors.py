@@ -249,6 +249,10 @@ ODD_PATHS: list[tuple[list[str], str]] = [
     (["tasks", LONG], "File name too long"),
     (["reproduce", "gmm", "--rows", "pr-dirac", "--budget", "0.001", "--out", "OUT/file/x"], "Not a directory"),
     (["run", "modes-2d", "--network", "mlp-100000000", "--out", "OUT/run"], "METAREPLAY_MAX_MEMORY_GB"),
+    (
+        ["run", "modes-2d", "--method", "ebm", "--network", "energy-1000000000", "--out", "OUT/run"],
+        "METAREPLAY_MAX_MEMORY_GB",
+    ),
     (["run", "modes-2d", "--set", "hypernet.hidden=[1000000000]", "--out", "OUT/run"], "METAREPLAY_MAX_MEMORY_GB"),
     (["run", "modes-2d", "--set", "threads=100000", "--out", "OUT/run"], "METAREPLAY_MAX_THREADS"),
     (["run", "modes-2d", "--set", f"seed={'9' * 30}", "--out", "OUT/run"], "seed="),

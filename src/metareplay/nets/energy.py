@@ -12,6 +12,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from metareplay.limits import WITH_POSTERIOR, refuse_layers
 from metareplay.nets.activations import activation_named
 from metareplay.nets.base import ActivationSettings, NetworkFactory, NetworkPart, register_network
 from metareplay.settings import Composition
@@ -55,7 +56,12 @@ class EnergyMLP(nn.Module):
 def _build_energy(name: str, input_shape: tuple[int, ...], parts: Composition) -> NetworkFactory:
     hidden = tuple(int(width) for width in name.split("-")[1:])
     activation = parts.get(ActivationSettings).activation
-    return lambda outputs: EnergyMLP(input_shape, hidden, outputs, activation)
+
+    def build(outputs: int) -> EnergyMLP:
+        refuse_layers((prod(input_shape), *hidden, 1), f"the network {name}", WITH_POSTERIOR)
+        return EnergyMLP(input_shape, hidden, outputs, activation)
+
+    return build
 
 
 def is_energy(name: str) -> bool:
@@ -68,7 +74,7 @@ register_network(
         name="energy",
         phrase="a network of energies",
         settings=(ActivationSettings,),
-        pattern=r"energy(-[1-9]\d*)+",
+        pattern=r"energy(-[1-9]\d{0,11})+",
         title="energy-WIDTH-WIDTH-...",
         description="multilayer perceptron of an input and a label, whose embedding gates the first hidden layer; "
         "its outputs are negative energies, e.g. energy-400-400",
