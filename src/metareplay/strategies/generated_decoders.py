@@ -152,6 +152,10 @@ class GeneratedDecoders:
         loss.backward()
         self.optimiser.step()
 
+    def remove(self, number: int) -> None:
+        """Forget one of the decoders; later ones move down."""
+        self.hypernet.remove_task(number)
+
     def end(self) -> None:
         self.encoder = self.optimiser = self.change = self.thetas = None
 
