@@ -15,6 +15,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_MKDOCS_2_WARNING", "1")
+        patch.setenv("METAREPLAY_SITE_API", "false")
         build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder)))
     return folder
 
