@@ -10,6 +10,8 @@ from metareplay.cli.main import app
 from website.reference.text import Section, code, paragraphs, table
 
 FOLDER = "reference/commands"
+TAKES = {"str": "TEXT", "int": "NUMBER", "float": "NUMBER", "path": "PATH"}
+"""What options take."""
 EXAMPLE = "  "
 """Examples are indented in the texts of the commands."""
 
@@ -42,8 +44,10 @@ def _shell(lines: list[str]) -> str:
 def _row(parameter: Any, context: Any) -> tuple[str, str]:
     """The flags with what they take, and the meaning, as `--help` has them."""
     flags, meaning = parameter.get_help_record(context)
-    names = re.sub(r"(?<!\S)-[\w-]+", lambda flag: code(flag[0]), flags)
-    return names, re.sub(r"\[(?=(?:default|required|x))(.*?)\]$", r"(\1)", re.sub(r"\[/?(?:bold|dim)\]", "", meaning))
+    takes = TAKES.get(found[1]) if (found := re.search(r"<(?:list\[)?(\w+)", flags)) else None
+    words = [code(word) if word != "/" else word for word in re.sub(r" *<.*>", "", flags).split()]
+    limits = re.sub(r"x>=(\S+)", r"at least \1", re.sub(r"\s*\[((?:default|required|x)[^\]]*)\]$", r" (\1)", meaning))
+    return " ".join([*words, *([takes] if takes else [])]), limits
 
 
 def _page(name: str, command: Any) -> str:

@@ -81,7 +81,10 @@ def kind_in_words(form: dict[str, Any]) -> str:
         return f"list of {kind_in_words(items)}"
     if form.get("type") == "object":
         values = form.get("additionalProperties")
-        return f"object of {kind_in_words(values)}" if isinstance(values, dict) and values else "object"
+        if not isinstance(values, dict) or not values:
+            return "object"
+        words = kind_in_words(values)
+        return f"object of ({words})" if "anyOf" in values else f"object of {words}"
     return str(form.get("type", "anything"))
 
 

@@ -89,10 +89,9 @@ def _setting(key: str, entries: list[Entry]) -> Iterator[str]:
 
 def _page(name: str, keys: dict[str, list[Entry]]) -> str:
     about = sentence(TITLES.get(name, "settings of installed parts"))
-    title = "General settings" if name == GENERAL else f"Settings {code(name)}"
-    overview = [(f"[{code(key)}](#{key})", entries[0].facts.description) for key, entries in keys.items()]
+    title = "General settings" if name == GENERAL else f"{name} settings"
     blocks = [block for key, entries in keys.items() for block in _setting(key, entries)]
-    return paragraphs(f"# {title}", about, table(("setting", "meaning"), overview), *blocks)
+    return paragraphs(f"# {title}", about, *blocks)
 
 
 def pages() -> dict[str, str]:
