@@ -8,6 +8,7 @@ from mkdocs.structure.pages import Page
 
 from website.commonmark import lists_for_python_markdown
 from website.outside import outside_files, page_of, shown, with_links_between_pages
+from website.pictures import with_pictures_by_scheme
 from website.reference.build import all_files, all_pages, navigation
 
 PROJECT = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")
@@ -47,3 +48,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Read links and lists as code hosts do."""
     return lists_for_python_markdown(with_links_between_pages(markdown, page.file.src_uri))
+
+
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let pictures follow the scheme that is chosen on the page."""
+    return with_pictures_by_scheme(html, page.file.src_uri)

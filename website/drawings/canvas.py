@@ -1,6 +1,7 @@
 """Boxes, arrows, curves and words of one style, as SVG whose colours follow light and dark."""
 
 from html import escape
+from itertools import pairwise
 from math import exp
 from xml.sax.saxutils import quoteattr
 
@@ -113,7 +114,7 @@ class Canvas:
             [(x + step * column, y + 14 * (row - (number - 1) / 2)) for row in range(number)]
             for column, number in enumerate(layers)
         ]
-        for left, right in zip(places, places[1:], strict=False):
+        for left, right in pairwise(places):
             for a in left:
                 for b in right:
                     self.add("path", d=f"M{a[0]:g} {a[1]:g}L{b[0]:g} {b[1]:g}", stroke=f"var(--{colour})",

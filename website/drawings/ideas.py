@@ -10,23 +10,22 @@ SPREADS = (0.1, 0.14, 0.19)
 def hypernetwork() -> Canvas:
     """Embeddings, the hypernetwork, a posterior per task; then networks drawn from one of them."""
     drawing = Canvas(372, "A hypernetwork turns each task's embedding into a posterior over weights")
-    for x, words in ((46, "embedding"), (204, "hypernetwork"), (392, "posterior")):
+    for x, words in ((52, "embedding"), (204, "hypernetwork"), (392, "posterior")):
         drawing.text(x, 20, words, bold=True)
-    for x, words in ((46, "a few numbers"), (204, "shared by all tasks"), (392, "over the weights")):
+    for x, words in ((52, "a few numbers"), (204, "shared by all tasks"), (392, "over the weights")):
         drawing.text(x, 38, words, size=12, colour="muted")
     drawing.box(139, 56, 130, 168)
     drawing.network(160, 140, "line", (3, 5, 5, 3), 29)
     for number, colour in enumerate(TASKS):
         y = 84 + 56 * number
-        drawing.cells(20, y - 9, colour, EMBEDDINGS[number])
-        drawing.line((76, y), (135, y), colour=colour)
+        drawing.cells(26, y - 9, colour, EMBEDDINGS[number])
+        drawing.line((82, y), (135, y), colour=colour)
         drawing.line((273, y), (318, y), colour=colour)
         drawing.bell(326, y + 18, 134, 38, colour, centre=CENTRES[number], spread=SPREADS[number])
     drawing.text(20, 262, "To answer, networks are drawn from a posterior:", at="start")
     for number in range(3):
         drawing.network(40 + 82 * number, 310, "two")
-    drawing.text(103, 350, "each answers", size=12, colour="muted")
-    drawing.text(185, 350, "on its own", size=12, colour="muted")
+    drawing.text(144, 350, "each answers on its own", size=12, colour="muted")
     drawing.line((264, 310), (312, 310))
     for number, lengths in enumerate((78, 30, 14)):
         drawing.bar(326, 288 + 16 * number, lengths, "two")
@@ -65,7 +64,7 @@ def replay() -> Canvas:
 
 def drift() -> Canvas:
     """Feature space before and after a task: inputs of the new task show the map by which stored Gaussians move."""
-    drawing = Canvas(330, "Stored statistics follow the features when later tasks change the network")
+    drawing = Canvas(346, "Stored statistics follow the features when later tasks change the network")
     for x, words in ((118, "before task 2"), (362, "after task 2")):
         drawing.text(x, 20, words, bold=True)
         drawing.text(x, 38, "features of network 1", size=12, colour="muted")
@@ -78,15 +77,15 @@ def drift() -> Canvas:
     for dx, dy in cloud:
         drawing.dot(156 + dx, 196 + dy, "two")
         drawing.dot(392 + 0.85 * dx + 0.35 * dy, 192 - 0.3 * dx + 0.9 * dy, "two")
-    drawing.text(30, 228, "inputs of task 2", at="start", size=12, colour="two")
+    drawing.text(116, 258, "inputs of task 2", size=12, colour="two")
     drawing.ellipse(324, 110, 84, 48, "line", turned=-25, dashed=True)
     drawing.ellipse(348, 100, 80, 52, "one", turned=-46)
     drawing.dot(348, 100, "one", 4)
     drawing.text(372, 162, "moved along", size=12, colour="one")
-    drawing.text(278, 228, "the same inputs", at="start", size=12, colour="two")
-    drawing.line((190, 196), (348, 192), colour="two", bend=(262, 270))
+    drawing.text(364, 258, "the same inputs", size=12, colour="two")
+    drawing.line((190, 196), (348, 192), colour="two", bend=(262, 246))
     drawing.line((120, 100), (304, 96), colour="one", bend=(212, 60))
-    drawing.text(240, 276, "An affine map is fitted to the new task's inputs, seen by both networks;", size=13)
-    drawing.text(240, 296, "all stored means and covariances go through it, and widen by what", size=13)
-    drawing.text(240, 316, "it leaves open. No old input is needed.", size=13)
+    drawing.text(240, 296, "An affine map is fitted to the new task's inputs, seen by both networks;", size=13)
+    drawing.text(240, 316, "all stored means and covariances go through it, and widen by what", size=13)
+    drawing.text(240, 336, "it leaves open. No old input is needed.", size=13)
     return drawing

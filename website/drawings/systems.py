@@ -3,18 +3,18 @@
 from website.drawings.canvas import TASKS, Canvas
 
 LAYERS = (
-    ("small tools", "errors limits version arrays files seeding settings parts …"),
-    ("data", "data  benchmarks  batches"),
-    ("networks", "nets  kernels"),
-    ("what is learned", "posteriors  task_maps  likelihoods  model"),
-    ("how it is learned", "strategies  training"),
+    ("small tools", "errors, files, seeding, settings, parts, …"),
+    ("data", "data, benchmarks"),
+    ("networks", "nets, batches, kernels"),
+    ("what is learned", "posteriors, task_maps, likelihoods, model"),
+    ("how it is learned", "strategies, training"),
     ("how it answers", "inference"),
-    ("one learner of all this", "learner"),
-    ("ways to use it", "estimators  streams  export  integrations"),
-    ("measuring", "evaluation  experiments"),
+    ("one learner", "learner"),
+    ("ways to use it", "streams, export, estimators, integrations"),
+    ("measuring", "evaluation, experiments"),
     ("living on", "living"),
-    ("telling", "report  paper"),
-    ("doors", "serve  cli"),
+    ("telling", "report, paper"),
+    ("doors", "serve, cli"),
 )
 """Groups of layers, from those that import nothing to those that may import all."""
 
@@ -34,7 +34,7 @@ def inference() -> Canvas:
         drawing.text(x, 178, "inputs, features,", size=12, colour="muted")
         drawing.text(x, 193, "outputs", size=12, colour="muted")
         drawing.line((x, 204), (x, 228), colour=colour)
-    drawing.box(14, 232, 452, 34, "how much better does each task fit than each other one?")
+    drawing.box(14, 232, 452, 34, "which task fits better, pair by pair?")
     drawing.text(240, 284, "weights learned on held-out inputs of each new task", size=12, colour="muted")
     drawing.line((150, 292), (150, 316))
     drawing.line((370, 292), (370, 316))
@@ -60,9 +60,8 @@ def living() -> Canvas:
         if number:
             drawing.line((x - 26, 109), (x - 2, 109))
             drawing.text(x - 14, 72, "add-task", size=12)
-    drawing.box(346, 8, 120, 34, "gate: refused?")
-    drawing.line((360, 62), (376, 44), colour="two")
-    drawing.text(338, 30, "an old task would suffer", at="end", size=12, colour="two")
+    drawing.text(466, 24, "with --gate: refused if an old task would suffer", at="end", size=12, colour="two")
+    drawing.line((360, 32), (360, 56), colour="two")
     drawing.line((420, 138), (300, 138), colour="three", bend=(360, 178))
     drawing.text(360, 176, "undo", size=12, colour="three")
     drawing.box(14, 198, 452, 40, "one folder, replaced in one step", "")
@@ -86,7 +85,5 @@ def layers() -> Canvas:
         drawing.text(184, y + 19, folders, at="start", size=12)
     bottom = 8 + step * len(LAYERS)
     drawing.line((464, bottom - 8), (464, 12))
-    drawing.text(
-        240, bottom + 20, "A file imports only from layers above its own (arrow), and from its folder.", size=13
-    )
+    drawing.text(240, bottom + 20, "A file imports only from layers above its own.", size=13)
     return drawing

@@ -3,11 +3,11 @@
 from pydantic import BaseModel
 
 
-def figures_of(method: str, root: str) -> str:
-    """A table of what was measured with a method; ``root`` leads from its page to the first folder of the site."""
+def figures_of(method: str) -> str:
+    """A table of what was measured with a method; empty if nothing was."""
     return ""
 
 
-def record_model() -> "type[BaseModel] | None":
+def record_model() -> type[BaseModel] | None:
     """The class of a record of figures."""
     return None

@@ -102,7 +102,7 @@ def _recipes(method: Method) -> str:
 
 
 def _page(method: Method) -> str:
-    measured = figures_of(method.name, f"{UP}/{UP}")
+    measured = figures_of(method.name)
     return paragraphs(
         f"# {method.name}",
         sentence(method.description),
