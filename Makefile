@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo browser test test-slow torture bench reference lint format clean
+.PHONY: help install demo browser test test-slow torture bench results reference lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,9 @@ torture: $(VENV)/.installed-test  ## Kill, fill the disk, damage inputs: TORTURE
 
 bench: $(VENV)/.installed  ## Measure speed and memory, into docs/performance.md
 	$(BIN)/python -m benchmarks $(PARTS)
+
+results: $(VENV)/.installed  ## Make the tables, figures and plots of the documents from the records in results/
+	$(BIN)/python -m results
 
 reference: $(VENV)/.installed  ## Write docs/reference.md from the parts
 	$(BIN)/metareplay list all --markdown > docs/.reference.md && mv docs/.reference.md docs/reference.md
