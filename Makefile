@@ -35,7 +35,7 @@ test-slow: $(VENV)/.installed-test  ## Run only the tests marked slow
 torture: $(VENV)/.installed-test  ## Kill, fill the disk, damage inputs: TORTURE="--minutes 10 --seed 1" and more (docs/reliability.md)
 	OMP_NUM_THREADS=1 $(BIN)/python -m torture $(TORTURE)
 
-bench: $(VENV)/.installed  ## Measure speed and memory, into docs/performance.md
+bench: $(VENV)/.installed  ## Measure speed and memory into records, and make docs/performance.md from them
 	$(BIN)/python -m benchmarks $(PARTS)
 
 results: $(VENV)/.installed  ## Make the tables, figures and plots of the documents from the records in results/

@@ -82,7 +82,8 @@ def _closest(table: PaperTable, row: PaperRow, lines: list[Line]) -> Line | None
         for line in lines
         if all(line.labels.get(key) == value for key, value in wanted.items())
         and line.labels.get("recipe") == "published"
-        and not _settings(line) - set(table.settings) - LENGTH
+        and "other" not in line.labels
+        and ("variant" in line.labels or not _settings(line) - set(table.settings) - LENGTH)
         and (not set(table.settings) - ASIDE or _settings(line) & set(table.settings))
         and any(figure_key(key, batch_wise=row.batch_wise) in line.figures for key in row.figures)
     ]
@@ -118,6 +119,18 @@ def rows_of_the_paper(records: Mapping[str, Record]) -> str:
         title = "" if row.table.title == last else row.table.title
         last = row.table.title
         text.append("| " + " | ".join([title, *_cells(row)]) + " |")
+    return "\n".join(text)
+
+
+def rows_that_fall_short(records: Mapping[str, Record]) -> str:
+    """The figures that are worse than the paper's, one line each."""
+    text = ["| table | row | figure | ours | paper | seeds | |", "|---|---|---|---|---|---|---|"]
+    for row in marked_rows(records):
+        for entry in row.comparisons if row.counts else ():
+            if entry.falls_short:
+                seeds = f"{entry.seeds} seed{'s' if entry.seeds != 1 else ''}"
+                names = [row.table.title, row.row.paper, FIGURES[entry.figure][0]]
+                text.append("| " + " | ".join([*names, *_pair(row, entry.figure), seeds, row.remark]) + " |")
     return "\n".join(text)
 
 

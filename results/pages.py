@@ -5,17 +5,22 @@ the text. ``RECORD[label=value]`` chooses rows of a record.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from metareplay.report.records import Record
-from results.marks import rows_of_the_paper
+from results.marks import rows_of_the_paper, rows_that_fall_short
 from results.tables import Table, render
 from results.values import Line, filled, lines_of, matching
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"<!-- table: ([\w.-]+) -->\n.*?<!-- end -->", re.DOTALL)
 FIGURE = re.compile(r"<!--fig:([^|>]+)\|([^|>]+)\|([^|>]*)-->.*?<!--/-->", re.DOTALL)
+MARKS: dict[str, Callable[[Mapping[str, Record]], str]] = {
+    "paper-rows": rows_of_the_paper,
+    "paper-short": rows_that_fall_short,
+}
+"""Tables about all rows of the paper."""
 SELECTED = re.compile(r"^(.*?)(?:\[(.*)\])?$")
 
 
@@ -42,8 +47,8 @@ def generated(text: str, records: Mapping[str, Record], tables: Mapping[str, Tab
 
 def made(name: str, records: Mapping[str, Record], tables: Mapping[str, Table]) -> str:
     """The content of a block."""
-    if name == "paper-rows":
-        return rows_of_the_paper(records)
+    if name in MARKS:
+        return MARKS[name](records)
     if name not in tables:
         raise LookupError(f"there is no table {name}; define it in results/tables/")
     return render(tables[name], records).text

@@ -85,6 +85,12 @@ def render(table: Table, records: Mapping[str, Record]) -> Rendered:
     return Rendered("\n".join(text), tuple(line for line in lines if line.record is not None))
 
 
+def _new(columns: Sequence[Column], cells: Sequence[str], above: Sequence[str]) -> list[str]:
+    """The cells of a row, those that repeat the row above left empty where the column wants it."""
+    repeats = [bool(above) and above[: place + 1] == cells[: place + 1] for place in range(len(cells))]
+    return ["" if column.once and same else cell for column, cell, same in zip(columns, cells, repeats, strict=True)]
+
+
 def _cell(column: Column, line: Line) -> str:
     own = column.cell if line.record is not None or column.paper is None else column.paper
     templates = [own] if isinstance(own, str) else own
@@ -119,8 +125,10 @@ def paper_lines(table: Table, records: Mapping[str, Record]) -> list[Line]:
     chosen = matching(records, table.records)
     lines = lines_of(chosen, table.where)
     ordered: list[Line] = []
-    for method in table.methods or dict.fromkeys(str(row.method) for row in paper.own_rows):
+    named = dict.fromkeys([str(row.method) for row in paper.own_rows] + [line.labels["method"] for line in lines])
+    for method in table.methods or named:
         ours = [line for line in lines if line.labels.get("method") == method]
+        ours.sort(key=lambda line: "other" in line.labels)  # what else was tried comes last
         if ours:
             ordered += [*ours, *_of_paper(paper, method)]
     return ordered

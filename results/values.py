@@ -90,8 +90,8 @@ def shown(key: str, form: str, line: Line) -> str | None:
     """A label, or a figure in a format."""
     if key == "seeds":
         return ", ".join(map(str, line.seeds))
-    if key == "seed count":
-        return str(len(line.seeds))
+    if key == "ours":
+        return _ours(line)
     if key in line.labels:
         return line.labels[key]
     if form.endswith("*"):
@@ -106,6 +106,16 @@ def shown(key: str, form: str, line: Line) -> str | None:
         return show(found, "mse")
     text = number(found.mean, form)
     return text if found.standard_error is None else f"{text} ± {number(found.standard_error, form)}"
+
+
+def _ours(line: Line) -> str:
+    """What a row is, beside one of the paper."""
+    if line.record is None:
+        return "paper"
+    words = [line.labels[key] for key in ("variant", "other") if key in line.labels]
+    count = len(line.seeds)
+    seeds = [] if not count else [f"seed {line.seeds[0]}" if count == 1 else f"{count} seeds"]
+    return ", ".join(["ours", *seeds, *words])
 
 
 def number(value: float, form: str) -> str:

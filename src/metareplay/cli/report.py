@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from metareplay.cli.recording import RecordTo, record_finished
+from metareplay.cli.recording import RecordTo, record_finished, refuse_file
 
 HELP = """Write one self-contained HTML page about one run or many.
 
@@ -30,6 +30,7 @@ def report(
 
     if out is not None:
         refuse_special(out)
+    refuse_file(record)
     page = write_report(folders, out or folders[0] / "report.html")
     typer.echo(f"report: {page}")
     if record is not None:

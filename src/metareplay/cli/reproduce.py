@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metareplay.cli.engine_options import ListCommands, On, Resources
-from metareplay.cli.recording import RecordTo, record_finished
+from metareplay.cli.recording import RecordTo, record_finished, refuse_file
 from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.terminal import shown
 
@@ -74,6 +74,7 @@ def reproduce(
     from metareplay.paper.reproduce import chosen_rows, planned_runs
     from metareplay.paper.tables import paper_table
 
+    refuse_file(record)
     chosen = paper_table(table)
     names = [name.strip() for name in (rows or "").split(",") if name.strip()]
     if rows is not None and not names:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metareplay.cli.engine_options import WHERE, How, ListCommands, On, Resources
-from metareplay.cli.recording import RecordTo, has_finished, record_finished
+from metareplay.cli.recording import RecordTo, has_finished, record_finished, refuse_file
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
 
@@ -147,6 +147,7 @@ def run(
 
     if offline:
         _go_offline()
+    refuse_file(record)
     engine = chosen_engine(on, resources)
     team = team_of(devices, strategy, device, alone=seeds is None and on == "local" and not list_)
     options: dict[str, Any] = {

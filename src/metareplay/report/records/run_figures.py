@@ -4,7 +4,9 @@ from collections.abc import Mapping
 
 from metareplay.experiments.results import (
     AnswerFigures,
+    Chance,
     ParameterCounts,
+    References,
     Results,
     Seconds,
     SquaredErrors,
@@ -80,7 +82,15 @@ def _answers(results: Results) -> Numbers:
     plain = {"answers.r2_given": answers.r2_given, "answers.r2": answers.r2}
     plain |= {f"auroc.{kind}": value for kind, value in unknown.auroc.items()}
     boundaries = {f"boundary_{signal}": found.viable_share for signal, found in (results.task_boundaries or {}).items()}
-    return _known(shares, PERCENT) | _known(plain, "") | _known(boundaries, PERCENT)
+    return _known(shares, PERCENT) | _known(plain, "") | _known(boundaries, PERCENT) | _yardsticks(results)
+
+
+def _yardsticks(results: Results) -> Numbers:
+    """What simple models and guessing reach on the same test inputs."""
+    found, chance = results.references or References(), results.chance or Chance()
+    named = {"chance.given": chance.known, "chance.inferred": chance.inferred}
+    named |= {f"reference.{kind}": one.score for kind in ("joint", "last_task") if (one := getattr(found, kind))}
+    return _known(named, "mse" if results.regression else PERCENT)
 
 
 def _sizes(results: Results) -> Numbers:
@@ -88,6 +98,8 @@ def _sizes(results: Results) -> Numbers:
     named = {"parameters.network": counts.main_network, "parameters.posterior": counts.posterior}
     named |= {"parameters.trained": counts.trained, "parameters.per_task": counts.per_task}
     times = {"seconds.train": seconds.train, "seconds.test": seconds.evaluate}
+    if seconds.train is not None and seconds.evaluate is not None:
+        times["seconds.all"] = seconds.train + seconds.evaluate
     return _known(named, "") | _known(times, "s") | _known({"memory": results.peak_memory_mib}, "MiB")
 
 
