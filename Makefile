@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo browser test test-slow torture bench docs reference lint format clean
+.PHONY: help install demo browser test test-slow torture bench results docs reference lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,8 +35,11 @@ test-slow: $(VENV)/.installed-test  ## Run only the tests marked slow
 torture: $(VENV)/.installed-test  ## Kill, fill the disk, damage inputs: TORTURE="--minutes 10 --seed 1" and more (docs/reliability.md)
 	OMP_NUM_THREADS=1 $(BIN)/python -m torture $(TORTURE)
 
-bench: $(VENV)/.installed  ## Measure speed and memory, into docs/performance.md
+bench: $(VENV)/.installed  ## Measure speed and memory into records, and make docs/performance.md from them
 	$(BIN)/python -m benchmarks $(PARTS)
+
+results: $(VENV)/.installed  ## Make the tables, figures and plots of the documents from the records in results/
+	$(BIN)/python -m results
 
 docs: $(VENV)/.installed-test  ## Build the site into site/; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
