@@ -2,7 +2,9 @@
 
 The classifier is that of posterior replay. Beside it, a hypernetwork generates a decoder of inputs for each task
 (``generated_decoders.py``), and an ordinary network learns to tell inputs of the present task from what the decoders
-of the others replay. At test time its answer chooses the task's embedding, by the criterion ``task-net``.
+of the others replay; these are samples of p(x | z), with the spread of the decoder's errors, because the present task
+alone would be known by sharp inputs otherwise. At test time its answer chooses the task's embedding, by the criterion
+``task-net``.
 """
 
 from collections.abc import Mapping
@@ -246,7 +248,8 @@ class TaskNetworkReplay(QuietStrategy):
 def _build(parts: Composition, context: StrategyContext) -> Strategy:
     posteriors = PosteriorReplay(parts.get(ReplaySettings), context.prior, seed=context.seed)
     settings = parts.get(TaskNetworkSettings)
-    return TaskNetworkReplay(posteriors, GeneratedDecoders(settings, context.seed), TaskNetwork(settings, context.seed))
+    decoders = GeneratedDecoders(settings, context.seed, noisy=True)
+    return TaskNetworkReplay(posteriors, decoders, TaskNetwork(settings, context.seed))
 
 
 register_strategy(

@@ -42,7 +42,7 @@ class TrainingSettings(Settings):
         "(vcl, vcl-growing, sp-bbb), with the prior in closed form",
     )
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
-    ivon_rate: float = Field(0.1, gt=0, description="ivon: learning rate of the means")
+    ivon_rate: float = Field(0.03, gt=0, description="ivon: learning rate of the means")
     ivon_momentum: float = Field(0.9, ge=0, lt=1, description="ivon: share of the mean gradient that a step keeps")
     ivon_decay: float = Field(0.995, ge=0, lt=1, description="ivon: share of the precisions that a step keeps")
     ivon_start: float = Field(
@@ -136,14 +136,11 @@ class TrainingSettings(Settings):
         return unused
 
     def _of_other_optimiser(self) -> dict[str, str]:
-        if self.optimiser == "adam":
-            keys, reason = IVON_KEYS, "its optimiser is Adam; set training.optimiser=ivon"
-        else:
-            keys, reason = (
-                ADAM_KEYS,
-                "its optimiser is IVON, which has training.ivon_rate and scales steps by curvature",
-            )
-        return {f"training.{key}": reason for key in keys}
+        adam = self.optimiser == "adam"
+        reason = "its optimiser is Adam; set training.optimiser=ivon"
+        if not adam:
+            reason = "its optimiser is IVON, which has training.ivon_rate and scales steps by curvature"
+        return {f"training.{key}": reason for key in (IVON_KEYS if adam else ADAM_KEYS)}
 
     @property
     def first_rate(self) -> float:
