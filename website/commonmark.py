@@ -8,12 +8,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 INDENT = 4
+BLOCKS = MarkdownIt("commonmark").enable("table").disable("inline")
 
 
 def lists_for_python_markdown(text: str) -> str:
     """The same document with lists indented by four columns and empty lines around them."""
     lines = text.split("\n")
-    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    tokens = BLOCKS.parse(text)
     before = [0] * len(lines)  # columns that lists take from each line
     depth = [0] * len(lines)
     first: set[int] = set()  # lines before which an empty one is wanted
