@@ -29,6 +29,7 @@ LISTED = re.compile(rf"{NUMBER}(?:(?:, | and | to | or |, then | against | inste
 DECIMAL = re.compile(NUMBER.replace(r"(?:\.\d+)?", r"\.\d+"))
 ANY = re.compile(NUMBER)
 SCOPE = re.compile(r"<!-- figures: (.*?) -->", re.DOTALL)
+FENCE = re.compile(r"(<!-- figures: [^\n]* -->\n)?^(`{3,}).*?^\2[ \t]*$", re.MULTILINE | re.DOTALL)
 OF_PAPER = re.compile(r"\b(paper|published|supplement)", re.IGNORECASE)
 
 
@@ -79,7 +80,7 @@ def sections(text: str) -> Iterator[tuple[int, str]]:
 
 def _without_fences(text: str) -> str:
     """The text with fenced code made blank, unless the line before names its records; its length stays."""
-    return re.sub(r"(?<!-->\n)^(`{3,}).*?^\1[ \t]*$", _blank, text, flags=re.MULTILINE | re.DOTALL)
+    return FENCE.sub(lambda match: match[0] if match[1] else _blank(match), text)
 
 
 def _blank(match: re.Match[str]) -> str:

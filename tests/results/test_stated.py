@@ -56,6 +56,7 @@ def test_no_line_begins_with_a_marker() -> None:
         ("| a | 3 |\n|---|---|\n| 12 | x 4 |\n", ["3", "12", "4"]),
         ("<!-- table: a -->\n| 97.1 |\n<!-- end --> <!--fig:a::b::.1f-->97.2<!--/--> %, 97.3 %", ["97.3"]),
         ("<!-- figures: a -->\n```text\nright 97.2\n```\n", ["97.2"]),
+        ("<!-- no-run -->\n```text\nright 97.2\n```\n", []),
         ("Three errors fell, 97.5 % are right.", ["97.5"]),
     ],
 )
