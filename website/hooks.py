@@ -18,6 +18,7 @@ PROJECT = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md
 
 CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 NAME = re.compile(r"(?<=<code>)[^<\s]+(?=</code>)")
+WORDS = re.compile(r"(?<=[._/])(?=\w{3})")
 GENERATED = "reference/"
 """In the navigation of mkdocs.yml: here come the pages of the reference."""
 
@@ -60,4 +61,4 @@ def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
     """Let long names in tables be broken between their words."""
-    return CELL.sub(lambda cell: NAME.sub(lambda name: re.sub(r"(?<=[._/])(?=\w)", "<wbr>", name[0]), cell[0]), output)
+    return CELL.sub(lambda cell: NAME.sub(lambda name: WORDS.sub("<wbr>", name[0]), cell[0]), output)
