@@ -13,7 +13,7 @@ from metareplay.estimators import ContinualClassifier, ContinualRegressor
 from metareplay.strategies.task_networks import TaskNetworkReplay
 
 SETTINGS: dict[str, Any] = {
-    "training.iterations": 120,
+    "training.iterations": 80,
     "training.batch_size": 32,
     "training.learning_rate": 0.01,
     "training.cosine": False,
