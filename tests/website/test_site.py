@@ -77,6 +77,7 @@ def test_five_doors() -> None:
     doors = [name for entry in content["nav"] for name in entry]
     assert doors == ["Start", "Tutorials", "How it works", "Reference", "Results"]
     assert content["strict"] is True
+    assert {level for kind in content["validation"].values() for level in kind.values()} == {"warn"}  # so they fail
 
 
 def test_the_workflow_publishes_what_make_docs_builds() -> None:
