@@ -188,6 +188,17 @@ def test_the_entropy_of_the_mean_networks_chooses(model: ContinualClassifier, in
 
 
 @pytest.mark.slow
+def test_a_graph_holds_the_network_that_infers_tasks(inputs: Array, tmp_path: Path) -> None:
+    model = trained(method="hnet-tir")
+    model.export_onnx(tmp_path / "all.onnx")
+    outputs, facts = run(tmp_path / "all.onnx", inputs)
+    assert facts["criterion"] == "task-net"
+    answer = model.learner.predictor.predict(model._inputs(inputs))
+    assert outputs["task"].tolist() == answer.task.tolist()
+    np.testing.assert_allclose(outputs["task_scores"], answer.scores.T.numpy(), rtol=CLOSE, atol=CLOSE)
+
+
+@pytest.mark.slow
 def test_a_regressors_graphs_answer_in_the_users_units(inputs: Array, tmp_path: Path) -> None:
     model = trained(ContinualRegressor)
     model.export_onnx(tmp_path / "march.onnx", "march", content="samples")
