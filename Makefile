@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo browser test test-slow torture bench reference lint format clean
+.PHONY: help install demo browser test test-slow torture bench results docs reference lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,8 +35,15 @@ test-slow: $(VENV)/.installed-test  ## Run only the tests marked slow
 torture: $(VENV)/.installed-test  ## Kill, fill the disk, damage inputs: TORTURE="--minutes 10 --seed 1" and more (docs/reliability.md)
 	OMP_NUM_THREADS=1 $(BIN)/python -m torture $(TORTURE)
 
-bench: $(VENV)/.installed  ## Measure speed and memory, into docs/performance.md
+bench: $(VENV)/.installed  ## Measure speed and memory into records, and make docs/performance.md from them
 	$(BIN)/python -m benchmarks $(PARTS)
+
+results: $(VENV)/.installed  ## Make the tables, figures and plots of the documents from the records in results/
+	$(BIN)/python -m results
+
+docs: $(VENV)/.installed-test  ## Build the site into site/; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@echo "Done. Open $(CURDIR)/site/index.html in a browser."
 
 reference: $(VENV)/.installed  ## Write docs/reference.md from the parts
 	$(BIN)/metareplay list all --markdown > docs/.reference.md && mv docs/.reference.md docs/reference.md
@@ -51,7 +58,7 @@ format: $(VENV)/.installed-test  ## Repair style and format where that can be do
 	$(BIN)/ruff format .
 
 clean:  ## Remove .venv, caches and build files; runs are kept
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps make each installation happen once, and again when the requirements change.

@@ -1,17 +1,17 @@
-"""Measure everything and write it to docs/performance.md, between markers: ``python -m benchmarks [PART ...]``."""
+"""Measure speed and memory into records, for docs/performance.md: ``python -m benchmarks [PART ...]``."""
 
+import argparse
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import auxiliary, compiled, growth, penalties, processes, profiles, serving, statistics, steps
 from benchmarks.plot import draw
+from results.__main__ import make_pages
+from results.adding import add
+from results.values import FOLDER
 
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
-PAGES = {"serving": PAGE.with_name("serve.md")}
-"""Parts that have a page of their own."""
 ROUNDS = int(os.environ.get("ROUNDS", "15"))
 PARTS: dict[str, Callable[[], str]] = {
     "steps": lambda: steps.table(ROUNDS, os.cpu_count() or 1),
@@ -30,21 +30,28 @@ PARTS: dict[str, Callable[[], str]] = {
 }
 
 
-def main(wanted: list[str]) -> None:
-    """Measure the requested parts, by default all."""
-    if unknown := [name for name in wanted if name not in PARTS]:
+TABLES = {"lenet": ("steps-lenet",), "statistics": ("statistics-cost", "statistics-accuracy")}
+"""The tables of a part, if they are not named like it (results/tables/)."""
+
+
+def main(arguments: list[str]) -> None:
+    """Measure the requested parts, by default all, and record them."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(PARTS)}; by default all")
+    parser.add_argument("--record", type=Path, default=FOLDER, help="folder of the records, by default results/")
+    asked = parser.parse_args(arguments)
+    if unknown := [name for name in asked.parts if name not in PARTS]:
         sys.exit(f"there is no part {unknown[0]!r} of the measurements; choose from {', '.join(PARTS)}")
-    for name in wanted or PARTS:
+    for name in asked.parts or PARTS:
         print(f"{name} ...", file=sys.stderr, flush=True)
         measured = PARTS[name]()
         print(measured, flush=True)
-        place = PAGES.get(name, PAGE)
-        page = place.read_text()
-        begin, end = f"<!-- {name}: measured -->", f"<!-- {name}: end -->"
-        page = re.sub(f"{begin}.*?{end}", lambda _, text=f"{begin}\n{measured}\n{end}": text, page, flags=re.DOTALL)
-        place.write_text(page)
+        for table in TABLES.get(name, (name,)):
+            add(table, measured, f"make bench PARTS={name}", asked.record)
         if name == "steps":
             draw(measured)
+    if asked.record.resolve() == FOLDER.resolve():
+        make_pages()
 
 
 if __name__ == "__main__":

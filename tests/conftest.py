@@ -103,7 +103,7 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seeded_torch() -> None:
     """PyTorch initialises its modules from the global generator: the same in every order of the tests."""
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # not torch.manual_seed, which writes down the stack for devices to come
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,8 @@ SETTINGS: dict[str, Any] = {
 
 def config_of(method: str, seed: int = 0) -> RunConfig:
     defaults, _ = default_settings("modes-2d", method, "mlp-10-10")
-    return build_config(defaults, {**SETTINGS, "seed": seed}, "test")
+    tuning = {"strategy.finetune_iterations": 4} if method.endswith("-cs") else {}
+    return build_config(defaults, {**SETTINGS, **tuning, "seed": seed}, "test")
 
 
 def outcome(folder: Path) -> tuple[dict[str, Any], list[str]]:

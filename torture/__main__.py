@@ -18,7 +18,7 @@ from torture.processes import warm_up
 from torture.together import Company
 
 Case = tuple[str, str, Callable[[], Outcome]]
-SHORT = {"kills": 8, "full": 2, "rounds": 10, "inputs": 20}
+SHORT = {"kills": 6, "full": 2, "rounds": 6, "inputs": 15}
 
 
 def main(given: list[str]) -> int:

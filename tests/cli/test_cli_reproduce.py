@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from metareplay.report.records import read_records
+
+SHORTER = "inference.samples-3-training.iterations-10"
 OPTIONS = ("--quiet", "--budget", "0.002", "--set", "inference.samples=3", "--set", "inference.batch_wise=20")
 
 
@@ -35,8 +38,13 @@ def test_a_table_is_run_printed_written_and_not_repeated(
     times = {path: path.stat().st_mtime_ns for path in out.glob("*/seed-*/results.json")}
     assert len(times) == 2 * seeds
     request.getfixturevalue("no_report")  # drawn once is enough
-    again = command(*rows)
+    again = command(*rows, "--record", tmp_path / "records")
     assert again.code == 0
+    recorded = read_records(tmp_path / "records")["modes-2d/pr-dirac-mlp-10-10-published-" + SHORTER]
+    assert recorded.command.startswith("metareplay reproduce gmm --rows pr-dirac --set inference.samples=3 --set ")
+    assert recorded.command.endswith("--budget=0.002 --seed SEED")
+    assert recorded.seeds == list(range(seeds))
+    assert len(list((tmp_path / "records").rglob("*.json"))) == 2
     assert {path: path.stat().st_mtime_ns for path in times} == times
     more = command("reproduce", "gmm", "--rows", "pr-dirac", "--seeds", 1, "--out", out, *OPTIONS)  # a part of it again
     assert more.code == 0

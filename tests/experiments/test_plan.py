@@ -78,7 +78,11 @@ def test_seeds_share_what_was_read(
     assert [result.seed for result in results] == [0, 1]
     assert reads == [str(table)]
     assert_same_run(tmp_path / "alone", tmp_path / "many" / "seed-1")
-    assert {path.name for path in (tmp_path / "many").iterdir()} == {"seeds.json", "seed-0", "seed-1"}
+    names = {path.name for path in (tmp_path / "many").iterdir()}
+    assert names == {"seeds.json", "seed-0", "seed-1"}
+    (tmp_path / "many" / f".tasks-{plan.config.data.fingerprint}.tmp").touch()  # killed when all seeds had ended
+    run_seeds(seed_plans(plan, range(2)), jobs=2, resume=True)
+    assert {path.name for path in (tmp_path / "many").iterdir()} == names
 
 
 def test_the_stored_tasks_are_removed_whatever_happens(table: Path, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from metareplay.cli.recording import RecordTo, record_finished, refuse_file
+
 HELP = """Write one self-contained HTML page about one run or many.
 
 [bold]Examples[/]
@@ -12,12 +14,15 @@ HELP = """Write one self-contained HTML page about one run or many.
   metareplay report runs/demo
 
   metareplay report runs/pr-bbb runs/sp-bbb --out compare.html
+
+  metareplay report runs/pr-bbb --record results         the figures of finished runs as records
 """
 
 
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Folders of runs, or folders with seed-0, seed-1, ... inside.")],
     out: Annotated[Path | None, typer.Option(help="The page. Default: report.html in the first folder.")] = None,
+    record: RecordTo = None,
 ) -> None:
     """Write the page and say where it is."""
     from metareplay.files import refuse_special
@@ -25,5 +30,8 @@ def report(
 
     if out is not None:
         refuse_special(out)
+    refuse_file(record)
     page = write_report(folders, out or folders[0] / "report.html")
     typer.echo(f"report: {page}")
+    if record is not None:
+        record_finished(record, folders)

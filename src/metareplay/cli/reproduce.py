@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metareplay.cli.engine_options import ListCommands, On, Resources
+from metareplay.cli.recording import RecordTo, record_finished, refuse_file
 from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.terminal import shown
 
@@ -59,6 +60,7 @@ def reproduce(
     on: On = "local",
     resources: Resources = None,
     list_: ListCommands = False,
+    record: RecordTo = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
 ) -> None:
     """Run what is missing, then print and write the table."""
@@ -72,6 +74,7 @@ def reproduce(
     from metareplay.paper.reproduce import chosen_rows, planned_runs
     from metareplay.paper.tables import paper_table
 
+    refuse_file(record)
     chosen = paper_table(table)
     names = [name.strip() for name in (rows or "").split(",") if name.strip()]
     if rows is not None and not names:
@@ -97,6 +100,8 @@ def reproduce(
         return
     failures = _run(console, runs, jobs, engine, folder, quiet=quiet)
     _show(console, chosen, wanted, runs, folder)
+    if record is not None:
+        _record(record, runs, chosen, [*(set_ or []), *([] if budget == 1 else [f"--budget={budget:g}"])])
     if failures:
         raise MetaReplayError("; ".join(failures) + ". The other runs are kept; repeat the command to try the rest")
 
@@ -135,6 +140,18 @@ def _show(console: "Console", table: "PaperTable", rows: Any, runs: "list[Planne
     markdown, data = write_comparison(folder, table, entries)
     console.print(f"table: {shown(markdown)}, {shown(data)}", highlight=False)
     write_page(console, folder)
+
+
+def _record(folder: Path, runs: "list[PlannedRun]", table: "PaperTable", options: list[str]) -> None:
+    """Record the runs that have finished, with the command that repeats each."""
+    from metareplay.benchmarks.registry import benchmark_named
+
+    words = [word if word.startswith("--") else f"--set {word}" for word in options if not word.startswith("data_dir")]
+    words += ["--data-dir FOLDER"] if benchmark_named(table.benchmark).needs_data else []
+    for run in runs:
+        if (run.folder / "results.json").is_file():
+            command = " ".join(["metareplay reproduce", table.name, "--rows", run.method, *words, "--seed SEED"])
+            record_finished(folder, [run.folder], command)
 
 
 def _list(console: "Console", table: "PaperTable", runs: "list[PlannedRun]") -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from metareplay.cli.engine_options import WHERE, How, ListCommands, On, Resources
+from metareplay.cli.recording import RecordTo, has_finished, record_finished, refuse_file
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
 
@@ -131,6 +132,7 @@ def run(
     resources: Resources = None,
     list_: ListCommands = False,
     trust_network: TrustNetwork = None,
+    record: RecordTo = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the table.")] = False,
 ) -> None:
     """Train and test."""
@@ -145,6 +147,7 @@ def run(
 
     if offline:
         _go_offline()
+    refuse_file(record)
     engine = chosen_engine(on, resources)
     team = team_of(devices, strategy, device, alone=seeds is None and on == "local" and not list_)
     options: dict[str, Any] = {
@@ -187,6 +190,8 @@ def run(
         _one(console, plan, how)
     else:
         _elsewhere(console, plan, how)
+    if record is not None and (team is None or team.rank == 0) and has_finished(plan.folder):
+        record_finished(record, [plan.folder])
 
 
 def _wanted_seeds(plan: "Plan", seeds: int | None, *, overwrite: bool, resume: bool) -> range | None:

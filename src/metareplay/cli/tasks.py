@@ -80,7 +80,9 @@ def _score(value: float | None, row: "TaskOverview") -> str:
 
 
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+    if value is None:
+        return "-"
+    return "> 999 %" if value > 9.99 else f"{100 * value:.1f} %"  # beyond that the number says nothing more
 
 
 def _bytes(size: int) -> str:

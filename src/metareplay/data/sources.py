@@ -1,5 +1,6 @@
 """Find, verify and read data sets into tensors; nothing about tasks."""
 
+import importlib.util
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from metareplay.data.base import LabelledImages
 from metareplay.data.cache import cache_path, load_cached, store
@@ -131,18 +133,29 @@ def _load_original(source: ImageSource, original: Original) -> LabelledImages:
 
 def load_digits() -> LabelledImages:
     """Scikit-learn's 1,797 digits of shape (1, 8, 8); a fixed third of each class is for testing."""
-    from sklearn.datasets import load_digits as load_embedded
-
-    digits = load_embedded()
-    labels = digits.target.astype(np.int64)
+    images, labels = _embedded_digits()
     order = np.random.RandomState(0).permutation(len(labels))  # NumPy promises this stream never changes
     is_test = np.zeros(len(labels), dtype=bool)
     for label in np.unique(labels):
         of_label = order[labels[order] == label]
         is_test[of_label[: len(of_label) // 3]] = True
-    x = torch.from_numpy(digits.images.astype(np.uint8)).unsqueeze(1)  # (N, 8, 8) -> (N, 1, 8, 8)
+    x = torch.from_numpy(images).unsqueeze(1)  # (N, 8, 8) -> (N, 1, 8, 8)
     y, test = torch.from_numpy(labels), torch.from_numpy(is_test)
     return LabelledImages(x[~test], y[~test], x[test], y[test], max_value=16)
+
+
+def _embedded_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images (N, 8, 8) and labels (N,), read from scikit-learn's file: importing it all takes a second."""
+    package = importlib.util.find_spec("sklearn")
+    if package is not None and package.origin is not None:
+        path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+        if path.is_file():
+            rows = np.loadtxt(path, dtype=np.float64, delimiter=",").astype(np.int64)  # (N, 65)
+            return rows[:, :-1].reshape(-1, 8, 8).astype(np.uint8), rows[:, -1]  # (N, 64) -> (N, 8, 8)
+    from sklearn.datasets import load_digits as load_embedded
+
+    digits = load_embedded()
+    return digits.images.astype(np.uint8), digits.target.astype(np.int64)
 
 
 def _locate(source: ImageSource, data_dir: Path | None) -> Path:

@@ -162,6 +162,8 @@ class Environment(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     metareplay: str | None = None
+    revision: str | None = None
+    """Of a clone; ends with ``-dirty`` if files were changed."""
     python: str | None = None
     torch: str | None = None
     platform: str | None = None

@@ -26,6 +26,7 @@ from metareplay.experiments.results import (
     TaskWarning,
     UnknownInputs,
 )
+from metareplay.experiments.revision import revision
 from metareplay.experiments.state import RunState
 from metareplay.inference.criteria import CRITERIA, criteria_for
 from metareplay.inference.predictor import AnyPredictor
@@ -179,6 +180,7 @@ def environment(threads: int) -> Environment:
     """The software and hardware of this run."""
     return Environment(
         metareplay=__version__,
+        revision=revision(),
         python=platform.python_version(),
         torch=str(torch.__version__),
         platform=platform.platform(terse=True),

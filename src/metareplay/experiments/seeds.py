@@ -142,6 +142,8 @@ def run_side_by_side(
         report([_status(plan, index in at_work, index in lost) for index, plan in enumerate(plans)])
 
     with _shared_tasks(wanted, keep=not engine.waits) as tasks:
+        if not wanted:
+            _remove_shared_tasks(plans)  # of a command that was killed when all its runs had finished
         alone = not isinstance(engine, Local)
         made = [_job(plan, tasks, resume=resume, tensorboard=tensorboard, repeatable=alone) for plan in wanted]
         out = out or plans[0].folder.parent
@@ -167,14 +169,26 @@ def _shared_tasks(plans: Sequence[Plan], *, keep: bool = False) -> Iterator[Mapp
     files: dict[str, Path] = {}
     try:
         for plan in plans:
-            mark = plan.config.data.fingerprint
-            if mark is not None and mark not in files:
-                files[mark] = plan.folder.parent / f".tasks-{mark}.tmp"
-                store_benchmark(files[mark], plan.benchmark)
+            mark, path = plan.config.data.fingerprint, _shared_file(plan)
+            if mark is not None and path is not None and mark not in files:
+                files[mark] = path
+                store_benchmark(path, plan.benchmark)
         yield files
     finally:
         for file in () if keep else files.values():
             file.unlink(missing_ok=True)
+
+
+def _shared_file(plan: Plan) -> Path | None:
+    """Where the tasks of a plan's data are stored for all runs beside it; None for a benchmark."""
+    mark = plan.config.data.fingerprint
+    return None if mark is None else plan.folder.parent / f".tasks-{mark}.tmp"
+
+
+def _remove_shared_tasks(plans: Sequence[Plan]) -> None:
+    for plan in plans:
+        if (path := _shared_file(plan)) is not None:
+            path.unlink(missing_ok=True)
 
 
 def _job(plan: Plan, tasks: Mapping[str, Path], *, resume: bool, tensorboard: bool, repeatable: bool) -> Job:

@@ -112,8 +112,24 @@ def bars(title: str, unit: str, rows: Iterable[Bar]) -> str:
     return f'<figure class="panel">{words}<ul class="bars">{lines}</ul></figure>\n'
 
 
+def heat_table(names: Sequence[str], shares: Sequence[Sequence[float]]) -> str:
+    """A square table of percentages: the higher, the darker its cell; numbers that are not finite stay empty."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(
+        f"<tr><th>{escape(name)}</th>{''.join(_heat_cell(value) for value in row)}</tr>"
+        for name, row in zip(names, shares, strict=True)
+    )
+    return f'<table class="heat"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _heat_cell(value: float) -> str:
+    if not math.isfinite(value):
+        return "<td></td>"
+    return f'<td class="h{round(value / 10)}">{value:.0f}</td>'
+
+
 def figure(svg: str, title: str, caption: str, *, wide: bool = False) -> str:
-    """A drawing with a title and a sentence on how to read it; ``svg`` is markup already."""
+    """A drawing or a table with a title and how to read it; ``svg`` is markup already."""
     css = "panel wide" if wide else "panel"
     words = f"<figcaption><b>{escape(title)}</b> {escape(caption)}</figcaption>"
     return f'<figure class="{css}">{words}<div class="scroll">{svg}</div></figure>\n'

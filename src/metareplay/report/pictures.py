@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from html import escape
+from itertools import islice
 
 from metareplay.report import html
+from metareplay.report.base import task_names
 from metareplay.report.figures.canvas import PAGE, inline_svg
 from metareplay.report.figures.drawings import DRAWINGS, Drawing
+from metareplay.report.figures.inferred import task_confusions
+from metareplay.report.figures.results import MOST_NUMBERS
 from metareplay.report.runs import Group
 
 PREDICTIVE = ("regression", "boundaries", "maps", "samples")
@@ -23,8 +27,16 @@ def pictures(group: Group, prefix: str) -> str:
 
 
 def confusion_pictures(group: Group, prefix: str) -> list[str]:
-    """Which task was taken for which, by criterion, that of the headline first."""
-    return [_picture(drawing, prefix) for drawing in DRAWINGS["confusion"].draw([group], PAGE)]
+    """Which task was taken for which, by criterion: that of the headline drawn, the others as small tables."""
+    drawings = DRAWINGS["confusion"].draw([group], PAGE)
+    names = task_names(group.first)
+    if len(names) > MOST_NUMBERS:
+        return [_picture(drawing, prefix) for drawing in drawings]
+    first = [_picture(drawing, prefix) for drawing in islice(drawings, 1)]
+    others = islice(task_confusions(group), 1, None)
+    return first + [
+        html.figure(html.heat_table(names, shares.tolist()), f"Tasks inferred by {name}", "") for name, shares in others
+    ]
 
 
 def label_picture(group: Group, prefix: str) -> str:

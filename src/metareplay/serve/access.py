@@ -2,6 +2,7 @@
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -102,6 +103,7 @@ def check_origin(headers: Mapping[str, str], settings: ServeSettings) -> None:
         raise RequestError(403, f"pages of {origin!r} may not use this server; open the server's own page")
 
 
+@lru_cache(maxsize=64)  # every request of a client names the same
 def _host_name(address: str) -> str:
     """The name in an address, in small letters; empty if there is none."""
     try:

@@ -1,42 +1,43 @@
 """Predictions as JSON: what the estimator answers, row by row."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from metareplay.data.labels import distinct_names
-from metareplay.estimators.classifier import ContinualClassifier
+from metareplay.estimators.classifier import ClassPrediction, ContinualClassifier
 from metareplay.estimators.loading import AnyEstimator
-from metareplay.serve.batching import Share
+from metareplay.estimators.regressor import RealPrediction
 
+Prediction = ClassPrediction | RealPrediction
 Row = dict[str, Any]
 
 
-def answer_rows(share: Share, estimator: AnyEstimator, files: Sequence[str] | None = None) -> list[Row]:
+def answer_rows(prediction: Prediction, estimator: AnyEstimator) -> list[Row]:
     """One object per input, with every field that the prediction has; probabilities are named."""
     classes = distinct_names(estimator.classes_.tolist()) if isinstance(estimator, ContinualClassifier) else []
     names = {"probabilities": classes, "task_probabilities": estimator.task_names}
-    count = share.rows.stop - share.rows.start
-    columns: dict[str, Sequence[Any]] = {} if files is None else {"file": files}
-    for entry in fields(share.prediction):
-        values = _values(getattr(share.prediction, entry.name), share.rows, count)
-        if entry.name in names and values[0] is not None:
+    columns: dict[str, Iterable[Any]] = {}
+    for entry in fields(prediction):
+        values = _values(getattr(prediction, entry.name))
+        if entry.name in names and values is not None:
             values = [dict(zip(names[entry.name], row, strict=True)) for row in values]
-        columns["label" if entry.name == "labels" else entry.name] = values
+        columns["label" if entry.name == "labels" else entry.name] = repeat(None) if values is None else values
     keys = list(columns)
-    return [dict(zip(keys, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [dict(zip(keys, row, strict=True)) for row in zip(*columns.values(), strict=False)]
 
 
-def _values(values: Any, rows: slice, count: int) -> Sequence[Any]:
-    """A field's values for some rows; bounds that come as a pair become pairs."""
+def _values(values: Any) -> Sequence[Any] | None:
+    """A field's values, one for each input; bounds that come as a pair become pairs."""
     if values is None:
-        return [None] * count
+        return None
     if isinstance(values, tuple) and values and all(isinstance(part, np.ndarray) for part in values):
-        return [list(pair) for pair in zip(*(part[rows].tolist() for part in values), strict=True)]
-    return values[rows].tolist() if isinstance(values, np.ndarray) else list(values[rows])
+        return [list(pair) for pair in zip(*(part.tolist() for part in values), strict=True)]
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
 def as_json(content: Any) -> bytes:

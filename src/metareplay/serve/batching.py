@@ -15,14 +15,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from metareplay.estimators.classifier import ClassPrediction
-from metareplay.estimators.regressor import RealPrediction
+from metareplay.serve.answers import Row, answer_rows
 from metareplay.serve.live import Generation
 from metareplay.serve.refusals import RequestError
 
 PATIENCE = 0.1
 """The share of the last prediction's time that those who were answered have to ask again."""
-Prediction = ClassPrediction | RealPrediction
 
 
 class Question(NamedTuple):
@@ -33,18 +31,11 @@ class Question(NamedTuple):
     criterion: str | None = None
 
 
-class Share(NamedTuple):
-    """A request's rows of a prediction that may hold those of others too."""
-
-    prediction: Prediction
-    rows: slice
-
-
 @dataclass(frozen=True, eq=False)
 class _Waiting:
     question: Question
     x: Tensor
-    answer: asyncio.Future[Share]
+    answer: asyncio.Future[list[Row]]
 
 
 class Batcher:
@@ -64,7 +55,7 @@ class Batcher:
         """Requests that wait."""
         return len(self._waiting)
 
-    async def ask(self, question: Question, x: Tensor) -> Share:
+    async def ask(self, question: Question, x: Tensor) -> list[Row]:
         """The answer to inputs (N, ...); refused at once if too many wait already."""
         if self.depth >= self.capacity:
             raise RequestError(
@@ -134,17 +125,17 @@ class Batcher:
         return group
 
 
-def _predict(group: Sequence[_Waiting]) -> list[Share | Exception]:
+def _predict(group: Sequence[_Waiting]) -> list[list[Row] | Exception]:
     """One prediction for all; if it fails, one for each, so that only the request at fault is refused."""
     generation, task, criterion = group[0].question
     try:
         x = group[0].x if len(group) == 1 else torch.cat([waiting.x for waiting in group])  # (n, ...) each -> (N, ...)
-        prediction = generation.estimator.predict_full(x, task, criterion=criterion)
+        rows = answer_rows(generation.estimator.predict_full(x, task, criterion=criterion), generation.estimator)
     except Exception as error:
         return [error] if len(group) == 1 else [_predict([waiting])[0] for waiting in group]
-    shares: list[Share | Exception] = []
+    shares: list[list[Row] | Exception] = []
     start = 0
     for waiting in group:
-        shares.append(Share(prediction, slice(start, start + len(waiting.x))))
+        shares.append(rows[start : start + len(waiting.x)])
         start += len(waiting.x)
     return shares

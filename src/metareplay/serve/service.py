@@ -9,7 +9,7 @@ from typing import Any
 from metareplay.errors import DataError
 from metareplay.estimators.classifier import ContinualClassifier
 from metareplay.estimators.loading import AnyEstimator
-from metareplay.serve.answers import AUDIT_NOTE, answer_rows, as_json, describe_tasks
+from metareplay.serve.answers import AUDIT_NOTE, as_json, describe_tasks
 from metareplay.serve.batching import Batcher, Question
 from metareplay.serve.columns import described_columns, typical_inputs
 from metareplay.serve.inputs import Asked, csv_inputs, image_form, image_inputs, json_body, row_inputs
@@ -86,8 +86,9 @@ class Service:
     async def _answer(self, question: Question, asked: Asked) -> bytes:
         began, estimator = time.perf_counter(), question.generation.estimator
         _check_names(question, estimator)
-        share = await self.batcher.ask(question, asked.x)
-        rows = answer_rows(share, estimator, asked.files)
+        rows = await self.batcher.ask(question, asked.x)
+        if asked.files is not None:
+            rows = [{"file": file, **row} for file, row in zip(asked.files, rows, strict=True)]
         self.metrics.answered(rows, time.perf_counter() - began)
         if self.log is not None and not self.log.write(rows, asked.x, question.generation):
             self.metrics.log_failures.inc()

@@ -24,15 +24,21 @@ def confusion(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
     """True task against inferred task, one drawing per criterion, the default first."""
     group = groups[0]
     names = task_names(group.first)
+    caption = f"Share in % of each task's inputs (rows) given to each task (columns).{mean_remark(group)}"
+    for name, shares in task_confusions(group):
+        drawn = confusion_figure(shares, names, criterion=name, theme=theme)
+        yield Drawing(f"confusion-{name}", f"Tasks inferred by {name}", caption, drawn)
+
+
+def task_confusions(group: Group) -> Iterator[tuple[str, NDArray[np.floating]]]:
+    """Criteria and their shares in percent (true task, inferred task), the mean over seeds; the default first."""
     confusions = [run.task_confusion or {} for run in group.results]
     default = stated_default(group.results)
     others = sorted({key for by_name in confusions for key in by_name} - set(TITLES))
     for name in sorted([*TITLES, *others], key=lambda name: name != default):
-        shares = mean_matrix([by_name.get(name) for by_name in confusions], len(names))
+        shares = mean_matrix([by_name.get(name) for by_name in confusions], group.first.num_tasks)
         if shares is not None:
-            caption = f"Share in % of each task's inputs (rows) given to each task (columns).{mean_remark(group)}"
-            drawn = confusion_figure(shares, names, criterion=name, theme=theme)
-            yield Drawing(f"confusion-{name}", f"Tasks inferred by {name}", caption, drawn)
+            yield name, shares
 
 
 def labels(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:

@@ -40,7 +40,7 @@ _MEANING = (
     "data term: mean negative log-likelihood of a batch × number of training examples; all terms as they are added up"
 )
 _SYMLOG = "between 0 and a dotted line an axis is linear, beyond it logarithmic"
-_MOST_NUMBERS = 12  # a matrix of up to this many tasks shows its numbers
+MOST_NUMBERS = 12  # a matrix of up to this many tasks shows its numbers
 _MOST_POINTS = 800  # a longer curve is thinned
 
 
@@ -200,7 +200,7 @@ def _decades(errors: Array) -> LogNorm:
 def _heat_map(values: Array, look: _Look, theme: Theme) -> tuple[Figure, Axes]:
     """Cells of one colour, more opaque for higher values, so that they read well on both light and dark pages."""
     rows, columns = values.shape
-    many = max(rows, columns) > _MOST_NUMBERS
+    many = max(rows, columns) > MOST_NUMBERS
     longest = max((len(look.number(float(value))) for value in values[np.isfinite(values)]), default=0)
     cell = 4.2 / max(rows, columns) if many else max(0.56, 0.16 + 0.08 * longest)
     figure = new_figure(max(1.1 + cell * columns + 0.8 * many, 2.6), max(1.05 + cell * rows, 1.8))
@@ -243,7 +243,7 @@ def _colour_bar(figure: Figure, axes: Axes, look: _Look, theme: Theme) -> None:
 
 def _label_matrix(axes: Axes, names: Sequence[str], x_label: str, y_label: str, theme: Theme) -> None:
     style_axes(axes, theme, frame=())
-    step = -(-len(names) // _MOST_NUMBERS)
+    step = -(-len(names) // MOST_NUMBERS)
     long = max(map(len, names)) > 6
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_ticks(

@@ -1,0 +1,65 @@
+"""Pages: what stands between markers is made from records.
+
+``<!-- table: NAME -->`` ... ``<!-- end -->`` holds a table, ``<!--fig:RECORD|FIGURE|FORMAT-->97.1<!--/-->`` a figure in
+the text. ``RECORD[label=value]`` chooses rows of a record.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from metareplay.report.records import Record
+from results.marks import rows_of_the_paper, rows_that_fall_short
+from results.tables import Table, render
+from results.values import Line, filled, lines_of, matching
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"<!-- table: ([\w.-]+) -->\n.*?<!-- end -->", re.DOTALL)
+FIGURE = re.compile(r"<!--fig:([^|>]+)\|([^|>]+)\|([^|>]*)-->.*?<!--/-->", re.DOTALL)
+MARKS: dict[str, Callable[[Mapping[str, Record]], str]] = {
+    "paper-rows": rows_of_the_paper,
+    "paper-short": rows_that_fall_short,
+}
+"""Tables about all rows of the paper."""
+SELECTED = re.compile(r"^(.*?)(?:\[(.*)\])?$")
+
+
+def pages() -> list[Path]:
+    """The documents that have markers."""
+    every = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in every if BLOCK.search(text := path.read_text(encoding="utf-8")) or FIGURE.search(text)]
+
+
+def generated(text: str, records: Mapping[str, Record], tables: Mapping[str, Table]) -> str:
+    """A page with its blocks and figures made again."""
+
+    def block(match: re.Match[str]) -> str:
+        return f"<!-- table: {match[1]} -->\n{made(match[1], records, tables)}\n<!-- end -->"
+
+    def figure(match: re.Match[str]) -> str:
+        shown = filled(f"{{{match[2]}:{match[3]}}}", chosen_line(match[1], records))
+        if shown is None:
+            raise LookupError(f"{match[1]} has no figure {match[2]}")
+        return f"<!--fig:{match[1]}|{match[2]}|{match[3]}-->{shown}<!--/-->"
+
+    return FIGURE.sub(figure, BLOCK.sub(block, text))
+
+
+def made(name: str, records: Mapping[str, Record], tables: Mapping[str, Table]) -> str:
+    """The content of a block."""
+    if name in MARKS:
+        return MARKS[name](records)
+    if name not in tables:
+        raise LookupError(f"there is no table {name}; define it in results/tables/")
+    return render(tables[name], records).text
+
+
+def chosen_line(selected: str, records: Mapping[str, Record]) -> Line:
+    """The one row, over its seeds, that a marker names."""
+    match = SELECTED.match(selected)
+    assert match is not None
+    where = dict(pair.split("=", 1) for pair in (match[2] or "").split(";") if pair)
+    lines = lines_of(matching(records, [match[1]]), where)
+    if len(lines) != 1:
+        raise LookupError(f"{selected} names {len(lines)} rows; choose one by RECORD[label=value]")
+    return lines[0]

@@ -1,0 +1,55 @@
+"""The events of MkDocs in which this package takes part."""
+
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files, InclusionLevel
+from mkdocs.structure.pages import Page
+
+from website.commonmark import lists_for_python_markdown
+from website.outside import outside_files, page_of, shown, with_links_between_pages
+from website.pictures import with_pictures_by_scheme
+from website.reference.build import all_files, all_pages, navigation
+
+PROJECT = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")
+"""Pages outside docs/ that the navigation has."""
+
+
+GENERATED = "reference/"
+"""In the navigation of mkdocs.yml: here come the pages of the reference."""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the generated pages into the navigation."""
+    config.nav = _with_reference(config.nav)
+    return config
+
+
+def _with_reference(entries: Any) -> Any:
+    if isinstance(entries, dict):
+        return {title: _with_reference(inner) for title, inner in entries.items()}
+    if not isinstance(entries, list):
+        return entries
+    return [
+        expanded for entry in entries for expanded in (navigation() if entry == GENERATED else [_with_reference(entry)])
+    ]
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add a page for each file outside docs/ that is linked to."""
+    documents = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
+    for path in sorted({*PROJECT, *outside_files([*documents, *PROJECT])}):
+        files.append(File.generated(config, page_of(path), content=shown(path), inclusion=InclusionLevel.NOT_IN_NAV))
+    for path, content in (all_pages() | all_files()).items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Read links and lists as code hosts do."""
+    return lists_for_python_markdown(with_links_between_pages(markdown, page.file.src_uri))
+
+
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let pictures follow the scheme that is chosen on the page."""
+    return with_pictures_by_scheme(html, page.file.src_uri)

@@ -1,0 +1,1 @@
+"""The pages of the reference, made from the parts themselves whenever the site is built."""
