@@ -179,7 +179,7 @@ def strip(film: Film, *, moving: bool) -> str:
             f'<rect x="{x - width / 2:.1f}" y="{STRIP}" width="{width + 0.4:.1f}" height="12" fill="{colours[-1]}">'
             f"{changes}</rect>"
         )
-    return f'<g clip-path="url(#strip)">{"".join(cells)}</g>'
+    return f'<g clip-path="url(#strip)" shape-rendering="crispEdges">{"".join(cells)}</g>'
 
 
 def question(film: Film, theme: Theme) -> str:

@@ -44,11 +44,12 @@ PICTURE = re.compile(r"images/([\w.-]+\.(?:svg|png))")
 NOISE = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
+    (re.compile(r"PYTHONPATH=\S+ "), ""),
     (re.compile(r"\b\d+(\.\d+)? s\b"), "… s"),
     (re.compile(r"(?<!\d)20\d\d-\d\d-\d\d(?!\d)"), "2026-01-31"),
     (re.compile(r"(?<=2026-01-31[ T])\d\d:\d\d(:\d\d)?"), "12:00"),
 )
-"""Colours, spaces at line ends, durations and times of day: what differs from one execution to the next."""
+"""Colours, spaces at line ends, the place of the package, durations and times: what differs between executions."""
 
 
 _AS_IS: Any = {"drop_whitespace": True, "replace_whitespace": False, "expand_tabs": False, "break_on_hyphens": False}
@@ -114,18 +115,18 @@ def pictures_of(text: str) -> list[str]:
     return list(dict.fromkeys(PICTURE.findall(text)))
 
 
-def cleaned(printed: str, folder: Path) -> str:
-    """Output without what differs from one execution to the next."""
-    printed = printed.replace(f"{folder}{os.sep}", "").replace(str(folder), ".")
+def cleaned(printed: str, folder: Path, *, wrap: bool = True) -> str:
+    """Output without what differs from one execution or machine to the next, wrapped as a terminal would do."""
+    printed = printed.replace(f"{folder}{os.sep}", "").replace(str(folder), ".").replace(sys.executable, "python")
     for pattern, instead in NOISE:
         printed = pattern.sub(instead, printed)
-    lines = [
-        piece for line in printed.strip("\n").splitlines() for piece in textwrap.wrap(line, COLUMNS, **_AS_IS) or [""]
-    ]
+    lines = printed.strip("\n").splitlines()
+    if wrap:
+        lines = [piece for line in lines for piece in textwrap.wrap(line, COLUMNS, **_AS_IS) or [""]]
     return "\n".join(lines) + "\n"
 
 
-def _call(line: str, *, fails: bool) -> None:
+def call(line: str, *, fails: bool = False) -> None:
     """A command of `metareplay`, in this process."""
     from metareplay.cli.main import main
 
@@ -163,10 +164,10 @@ def execute(text: str, folder: Path, *, quick: bool = False) -> Iterator[tuple[S
                         exec(compile(code, "tutorial", "exec"), namespace)
                     else:
                         for line in code.replace("\\\n", " ").splitlines():
-                            _call(line, fails=step.fails)
+                            call(line, fails=step.fails)
             except Exception as problem:
                 raise RuntimeError(f"{code}\n{printed.getvalue()[-2000:]}\n{problem}") from problem
-            yield step, cleaned(printed.getvalue(), folder)
+            yield step, cleaned(printed.getvalue(), folder, wrap=step.language == "bash")
 
 
 def written(folder: Path, name: str) -> Path | None:
