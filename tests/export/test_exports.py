@@ -167,6 +167,16 @@ def test_a_graph_of_all_tasks_chooses_as_predictions_do(
 
 
 @pytest.mark.slow
+def test_a_graph_of_all_tasks_may_have_one_task(inputs: Array, tmp_path: Path) -> None:
+    model = ContinualClassifier(seed=0, settings={"training.iterations": 3, "inference.samples": 3})
+    model.learn_task(inputs, np.arange(len(inputs)) % 2)
+    model.export_onnx(tmp_path / "all.onnx")
+    outputs, _ = run(tmp_path / "all.onnx", inputs)
+    assert outputs["task"].tolist() == [0] * len(inputs)
+    np.testing.assert_allclose(outputs["probabilities"], mean_probabilities(model, inputs, 0), atol=CLOSE)
+
+
+@pytest.mark.slow
 def test_the_entropy_of_the_mean_networks_chooses(model: ContinualClassifier, inputs: Array, tmp_path: Path) -> None:
     model.export_onnx(tmp_path / "all.onnx", criterion="ent")
     outputs, _ = run(tmp_path / "all.onnx", inputs)

@@ -64,6 +64,8 @@ class AllTasks(nn.Module):
         """Of all tasks, for scaled inputs: (T, N)."""
         learner, score = self.learned.learner, self.criterion.score
         heads, settings = learner.model.heads, learner.config.inference
+        if len(outputs) == 1:  # there is nothing to choose
+            return torch.zeros_like(outputs[0][:, :1]).T  # (N, 1) -> (1, N)
         if score is not None:
             return torch.stack([score(part.double().log_softmax(1).unsqueeze(0)) for part in outputs])
         assert self.descriptions is not None
