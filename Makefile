@@ -54,7 +54,7 @@ reference: $(VENV)/.installed  ## Write docs/reference.md from the parts
 lint: $(VENV)/.installed-test  ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src torture
+	$(BIN)/mypy src torture website results
 
 format: $(VENV)/.installed-test  ## Repair style and format where that can be done by machine
 	$(BIN)/ruff check --fix .

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import auxiliary, compiled, growth, penalties, processes, profiles, serving, statistics, steps
-from benchmarks.plot import draw
 from results.__main__ import make_pages
 from results.adding import add
 from results.values import FOLDER
@@ -48,8 +47,6 @@ def main(arguments: list[str]) -> None:
         print(measured, flush=True)
         for table in TABLES.get(name, (name,)):
             add(table, measured, f"make bench PARTS={name}", asked.record)
-        if name == "steps":
-            draw(measured)
     if asked.record.resolve() == FOLDER.resolve():
         make_pages()
 

@@ -8,23 +8,26 @@ import sys
 
 from metareplay.files import write_atomically
 from results.adding import add
-from results.pages import ROOT, generated, pages
+from results.pages import ROOT, base_of, generated, pages
+from results.plots import make_plots
 from results.tables import definitions
 from results.values import all_records
 
 
 def make_pages() -> None:
-    """Write the pages whose content has changed."""
+    """Write the pages and plots whose content has changed."""
     records, tables = all_records(), definitions()
     for page in pages():
         text = page.read_text(encoding="utf-8")
         try:
-            made = generated(text, records, tables)
+            made = generated(text, records, tables, base_of(page))
         except LookupError as error:
             raise LookupError(f"{page.relative_to(ROOT)}: {error.args[0]}") from error
         if made != text:
             write_atomically(page, made)
             print(f"written: {page.relative_to(ROOT)}")
+    for path in make_plots(records):
+        print(f"written: {path.relative_to(ROOT)}")
 
 
 def main(arguments: list[str]) -> None:

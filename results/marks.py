@@ -57,7 +57,7 @@ class MarkedRow:
     @property
     def mark(self) -> str:
         if self.row.method is None:
-            return "cited there, no counterpart here"
+            return "cited"
         if not self.comparisons:
             return "not run"
         if not self.counts:
@@ -102,35 +102,54 @@ def _settings(line: Line) -> set[str]:
 
 
 def rows_of_the_paper(records: Mapping[str, Record]) -> str:
-    """All rows as one table, with how many are within the paper's spread."""
+    """All rows, table by table, with how many are within the paper's spread."""
     rows = list(marked_rows(records))
-    counted = [row for row in rows if row.counts]
-    within = sum(not row.short for row in counted)
-    own = sum(row.row.method is not None for row in rows)
     text = [
-        f"Of {own} rows that can be run here, {len(counted)} were measured at the published length, and {within} of "
-        f"these are within the paper's spread in every figure.",
+        f"{_counts(rows)} in every figure.",
         "",
-        "| table | row | TGiven-Final: ours | paper | task inferred: ours | paper | seeds | length | |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| table | rows that can be run | at the published length | within the paper's spread |",
+        "|---|---|---|---|",
     ]
-    last = ""
+    by_table: dict[str, list[MarkedRow]] = {}
     for row in rows:
-        title = "" if row.table.title == last else row.table.title
-        last = row.table.title
-        text.append("| " + " | ".join([title, *_cells(row)]) + " |")
+        by_table.setdefault(row.table.name, []).append(row)
+    for name, own in by_table.items():
+        counted = [row for row in own if row.counts]
+        numbers = (sum(row.row.method is not None for row in own), len(counted), sum(not row.short for row in counted))
+        text.append(f"| `{name}`: {own[0].table.title} | " + " | ".join(map(str, numbers)) + " |")
+    for name, own in by_table.items():
+        text += ["", f"## {own[0].table.title}", "", f"`metareplay reproduce {name}`", "", *_rows(own)]
     return "\n".join(text)
+
+
+def _rows(rows: list[MarkedRow]) -> list[str]:
+    """One table of the paper."""
+    heading = "| row | | TGiven-Final: ours | paper | task inferred: ours | paper | seeds | length |"
+    return [heading, "|" + "---|" * 8, *("| " + " | ".join(_cells(row)) + " |" for row in rows)]
+
+
+def _counts(rows: list[MarkedRow]) -> str:
+    counted = [row for row in rows if row.counts]
+    own, within = sum(row.row.method is not None for row in rows), sum(not row.short for row in counted)
+    return (
+        f"Of {own} rows that can be run here, {len(counted)} were measured at the published length, "
+        f"and {within} of these are within the paper's spread"
+    )
 
 
 def rows_that_fall_short(records: Mapping[str, Record]) -> str:
     """The figures that are worse than the paper's, one line each."""
     text = ["| table | row | figure | ours | paper | seeds | |", "|---|---|---|---|---|---|---|"]
+    last: tuple[str, str] = ("", "")
     for row in marked_rows(records):
         for entry in row.comparisons if row.counts else ():
             if entry.falls_short:
-                seeds = f"{entry.seeds} seed{'s' if entry.seeds != 1 else ''}"
-                names = [row.table.title, row.row.paper, FIGURES[entry.figure][0]]
-                text.append("| " + " | ".join([*names, *_pair(row, entry.figure), seeds, row.remark]) + " |")
+                name = (f"`{row.table.name}`", row.row.paper)
+                told = ["", ""] if name == last else ["" if name[0] == last[0] else name[0], name[1]]
+                about = "" if name == last else row.remark
+                last = name
+                figures = [FIGURES[entry.figure][0], *_pair(row, entry.figure), str(entry.seeds), about]
+                text.append("| " + " | ".join([*told, *figures]) + " |")
     return "\n".join(text)
 
 
@@ -138,10 +157,11 @@ def _cells(row: MarkedRow) -> list[str]:
     keys = list(row.row.figures)
     inferred = next((key for key in ("ent", "softmax", "tinfer_final", "ku") if key in keys), None)
     first = "tgiven_final" if "tgiven_final" in keys else next((key for key in keys if key != inferred), None)
-    named = row.row.paper + (f" (`{row.row.method}`)" if row.row.method else "")
+    plain = row.row.method is None or row.row.method == row.row.paper.lower()
+    named = row.row.paper.replace("*", r"\*") + ("" if plain else f" (`{row.row.method}`)")
     seeds = "" if row.line is None else str(len(row.line.seeds) or "")
     budget = "" if row.line is None else "full" if row.counts else f"{100 * (row.budget or 0):.3g} %"
-    return [named, *_pair(row, first), *_pair(row, inferred), seeds, budget, row.mark]
+    return [named, row.mark, *_pair(row, first), *_pair(row, inferred), seeds, budget]
 
 
 def _pair(row: MarkedRow, figure: str | None) -> list[str]:

@@ -64,25 +64,30 @@ def definitions() -> dict[str, Table]:
     return found
 
 
-def render(table: Table, records: Mapping[str, Record]) -> Rendered:
-    """A table as Markdown."""
+def render(table: Table, records: Mapping[str, Record], base: str = "results") -> Rendered:
+    """A table as Markdown; ``base`` is the way from the page to the folder of records."""
     lines = paper_lines(table, records) if table.paper else lines_of(matching(records, table.records), table.where)
     if not lines:
         raise LookupError(f"no row has the labels {table.where}")
-    remarks = dict.fromkeys(line.record.remark for line in lines if line.record is not None and line.record.remark)
+    ours = tuple(line for line in lines if line.record is not None)
+    several = table.command and len({line.name for line in ours}) > 1
+    remarks = dict.fromkeys(line.record.remark for line in ours if line.record is not None and line.record.remark)
     text = [piece for remark in remarks for piece in (remark, "")]
-    text += ["| " + " | ".join(column.title for column in table.columns) + " |", "|" + "---|" * len(table.columns)]
+    titles = [column.title for column in table.columns] + ["measured by"] * several
+    text += ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
     above: list[str] = []
     for line in lines:
         cells = [_cell(column, line) for column in table.columns]
-        blank = [
-            column.once and bool(above) and above[: i + 1] == cells[: i + 1] for i, column in enumerate(table.columns)
-        ]
-        text.append("| " + " | ".join("" if empty else cell for cell, empty in zip(cells, blank, strict=True)) + " |")
+        link = [_link("record", line, base)] if several else []
+        text.append("| " + " | ".join([*_new(table.columns, cells, above), *link]) + " |")
         above = cells
-    if table.command:
-        text += ["", stated_commands(lines)]
-    return Rendered("\n".join(text), tuple(line for line in lines if line.record is not None))
+    if table.command and not several and ours[0].record is not None:
+        text += ["", f"*Measured by `{ours[0].record.command}` ({_link('record', ours[0], base)}).*"]
+    return Rendered("\n".join(text), ours)
+
+
+def _link(words: str, line: Line, base: str) -> str:
+    return f"[{words}]({base}/{line.name}.json)" if line.record is not None else ""
 
 
 def _new(columns: Sequence[Column], cells: Sequence[str], above: Sequence[str]) -> list[str]:
@@ -96,27 +101,6 @@ def _cell(column: Column, line: Line) -> str:
     templates = [own] if isinstance(own, str) else own
     cells = (filled(template, line) for template in templates)
     return next((cell for cell in cells if cell is not None), column.missing)
-
-
-def stated_commands(lines: Sequence[Line]) -> str:
-    """How the rows were measured: each command once, with the names of its records."""
-    by_command: dict[str, list[str]] = {}
-    for line in lines:
-        if line.record is not None:
-            names = by_command.setdefault(line.record.command, [])
-            names += [line.name] if line.name not in names else []
-    if len(by_command) == 1:
-        ((command, names),) = by_command.items()
-        return f"*Measured by `{command}`; {_files(names)}.*"
-    every = [name for names in by_command.values() for name in names]
-    return f"*Each row's command is in its record: {_files(every)}.*"
-
-
-def _files(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return f"`results/{names[0]}.json`"
-    folders = dict.fromkeys(name.partition("/")[0] for name in names)
-    return ", ".join(f"`results/{folder}/`" for folder in folders)
 
 
 def paper_lines(table: Table, records: Mapping[str, Record]) -> list[Line]:

@@ -33,7 +33,7 @@ def main(given: list[str]) -> int:
 
     os.environ["PYTHONPATH"] = str(Path(metareplay.__file__).resolve().parents[1])  # also for what commands start
     try:
-        warm_up()
+        warm_up(exports=not (options.short or options.case))
         material = Material(place / "material")
         material.model()
         parts = (

@@ -284,4 +284,7 @@ def mutate(name: str, content: bytes, generator: Generator) -> tuple[bytes, str]
     """Damaged content of a file with this name, and by what."""
     apt = next((kinds for end, kinds in BY_SUFFIX.items() if name.endswith(end)), ())
     mutation = generator.choice((*ANYWHERE, *apt) if generator.random() < 0.5 else apt or ANYWHERE)
-    return mutation(content, generator), mutation.__name__
+    try:
+        return mutation(content, generator), mutation.__name__
+    except (RecursionError, ValueError, TypeError, AttributeError, KeyError):  # damaged before, beyond recognition
+        return flip_bits(content, generator), f"{mutation.__name__} failed, {flip_bits.__name__}"

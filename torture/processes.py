@@ -25,6 +25,8 @@ LATE = (
     "torch._dynamo", "sympy", "torch.utils._sympy.functions", "rich.progress", "rich.table", "encodings.utf_16_be",
 )  # fmt: skip
 """What is otherwise imported in the middle of a command."""
+LATE_OF_EXPORTS = ("onnx.reference", "onnxscript", "torch.export", "torch.onnx._internal.exporter._core")
+"""The same for ``metareplay export``: seconds, which a short campaign does not need."""
 UNWANTED = ("metareplay.__main__", "metareplay.integrations")
 
 
@@ -54,7 +56,7 @@ class Limits(NamedTuple):
 USUAL = Limits()
 
 
-def warm_up() -> None:
+def warm_up(*, exports: bool = True) -> None:
     """Import everything once."""
     import metareplay
 
@@ -62,7 +64,7 @@ def warm_up() -> None:
         if not module.name.startswith(UNWANTED):
             with suppress(ImportError):
                 importlib.import_module(module.name)
-    for name in LATE:
+    for name in (*LATE, *(LATE_OF_EXPORTS if exports else ())):
         with suppress(ImportError):
             importlib.import_module(name)
     from metareplay.learner.recipe_book import all_recipes

@@ -1,5 +1,6 @@
 """The events of MkDocs in which this package takes part."""
 
+import re
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -15,6 +16,9 @@ PROJECT = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md
 """Pages outside docs/ that the navigation has."""
 
 
+CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
+NAME = re.compile(r"(?<=<code>)[^<\s]+(?=</code>)")
+WORDS = re.compile(r"(?<=[._/])(?=\w{3})")
 GENERATED = "reference/"
 """In the navigation of mkdocs.yml: here come the pages of the reference."""
 
@@ -53,3 +57,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let pictures follow the scheme that is chosen on the page."""
     return with_pictures_by_scheme(html, page.file.src_uri)
+
+
+def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
+    """Let long names in tables be broken between their words."""
+    return CELL.sub(lambda cell: NAME.sub(lambda name: WORDS.sub("<wbr>", name[0]), cell[0]), output)

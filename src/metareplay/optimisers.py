@@ -19,6 +19,13 @@ class Adam(torch.optim.Adam):
     step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
 
 
+class PlainOptimiser(Optimizer):
+    """The base of optimisers of our own; likewise."""
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+
+
 class LBFGS(torch.optim.LBFGS):
     """Likewise."""
 

@@ -57,7 +57,7 @@ def read_json(text: str | bytes, *, nan: bool = True) -> Any:
     except TextError:
         raise
     except (ValueError, RecursionError) as error:
-        raise TextError(_words(error)) from error
+        raise TextError(_words(error, text)) from error
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def read_yaml(text: str) -> Any:
     except TextError:
         raise
     except Exception as error:  # the library lets whatever its converters raise through: KeyError, IndexError, ...
-        raise TextError(_words(error)) from error
+        raise TextError(_words(error, text)) from error
 
 
 class _PurePythonEvents(Reader, Scanner, Parser):
@@ -171,14 +171,15 @@ class _Census:
         return self._sizes[id(node)]
 
 
-def _words(error: Exception) -> str:
+def _words(error: Exception, text: str | bytes) -> str:
     """What is wrong with a text, and where."""
     if isinstance(error, RecursionError):
         return "lists and mappings are nested too deeply"
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark and problem:
-        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
-    text = (str(error).splitlines() or [""])[0]
-    if "digits" in text and isinstance(error, ValueError):
+        ends = mark.line >= len(text.splitlines())  # libyaml marks the line after the last
+        return f"{'at the end' if ends else f'line {mark.line + 1}, column {mark.column + 1}'}: {problem}"
+    words = (str(error).splitlines() or [""])[0]
+    if "digits" in words and isinstance(error, ValueError):
         return "a number has too many digits"
-    return text if isinstance(error, ValueError | yaml.YAMLError) and text else f"a value cannot be read ({text})"
+    return words if isinstance(error, ValueError | yaml.YAMLError) and words else f"a value cannot be read ({words})"

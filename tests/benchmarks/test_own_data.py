@@ -56,6 +56,12 @@ def test_tasks_by_a_column_keep_their_own_classes_and_names() -> None:
     assert benchmark.scenario is Scenario.CLASS
 
 
+@pytest.mark.parametrize("order", [[], ["may"], ["may", "june", "june"], ["may", "july"]])
+def test_an_order_names_every_task_once(order: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--task-order must name every task of the data once"):
+        made(examples([3, 1, 2, 1], ["june", "june", "may", "may"]), task_order=order)
+
+
 def test_months_are_learned_in_order_of_time_with_a_note() -> None:
     data = examples(["x", "y", "x", "y"], ["mar 2024", "mar 2024", "jan 2024", "jan 2024"])
     benchmark = made(data)

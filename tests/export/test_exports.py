@@ -171,9 +171,10 @@ def test_a_graph_of_all_tasks_may_have_one_task(inputs: Array, tmp_path: Path) -
     model = ContinualClassifier(seed=0, settings={"training.iterations": 3, "inference.samples": 3})
     model.learn_task(inputs, np.arange(len(inputs)) % 2)
     model.export_onnx(tmp_path / "all.onnx")
-    outputs, _ = run(tmp_path / "all.onnx", inputs)
+    model.export_onnx(tmp_path / "one.onnx", task=0)
+    (outputs, _), (alone, _) = (run(tmp_path / name, inputs) for name in ("all.onnx", "one.onnx"))
     assert outputs["task"].tolist() == [0] * len(inputs)
-    np.testing.assert_allclose(outputs["probabilities"], mean_probabilities(model, inputs, 0), atol=CLOSE)
+    np.testing.assert_allclose(outputs["probabilities"], alone["probabilities"], atol=CLOSE)
 
 
 @pytest.mark.slow
@@ -184,6 +185,17 @@ def test_the_entropy_of_the_mean_networks_chooses(model: ContinualClassifier, in
     entropies = -(p * np.log(np.maximum(p, 1e-300))).sum(2)  # (T, N, C) -> (T, N)
     np.testing.assert_allclose(outputs["task_scores"], entropies.T, atol=CLOSE)
     assert outputs["task"].tolist() == entropies.argmin(0).tolist()
+
+
+@pytest.mark.slow
+def test_a_graph_holds_the_network_that_infers_tasks(inputs: Array, tmp_path: Path) -> None:
+    model = trained(method="hnet-tir")
+    model.export_onnx(tmp_path / "all.onnx")
+    outputs, facts = run(tmp_path / "all.onnx", inputs)
+    assert facts["criterion"] == "task-net"
+    answer = model.learner.predictor.predict(model._inputs(inputs))
+    assert outputs["task"].tolist() == answer.task.tolist()
+    np.testing.assert_allclose(outputs["task_scores"], answer.scores.T.numpy(), rtol=CLOSE, atol=CLOSE)
 
 
 @pytest.mark.slow

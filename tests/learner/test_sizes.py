@@ -10,6 +10,7 @@ import yaml
 
 from metareplay import ContinualClassifier, ContinualRegressor
 from metareplay.benchmarks.base import TaskData
+from metareplay.errors import ConfigError
 from metareplay.experiments.plan import make_plan
 from metareplay.learner.methods import METHODS
 from metareplay.learner.noise import noise_level
@@ -109,6 +110,8 @@ def test_a_run_says_what_was_chosen_and_can_be_repeated(tmp_path: Path, monkeypa
     assert make_plan({}, file=tmp_path / "config.yaml").config == plan.config
     assert make_plan(options, {"training.iterations": 7}).config.training.reference_rows is None
     assert "rule" not in make_plan(options, published=True).source
+    with pytest.raises(ConfigError, match="learning_rate"):
+        make_plan(options, {"training.learning_rate": "fast"})
 
 
 def test_every_method_can_be_sized() -> None:

@@ -83,7 +83,7 @@ def test_no_folder_is_refused(tmp_path: Path) -> None:
         ("results.json", "[]", "does not have schema 1"),
         ("results.json", json.dumps({"schema": 2}), "does not have schema 1"),
         ("results.json", json.dumps({"schema": 1, "method": "vcl"}), "lacks benchmark, network, seed, num_tasks"),
-        ("config.yaml", "a: [", "config.yaml is not valid YAML: line 1, column 5: "),
+        ("config.yaml", "a: [", "config.yaml is not valid YAML: at the end: "),
         ("metrics.jsonl", '{"task": 0, "iteration": 1, "loss": 1}\n{"task": 0', "metrics.jsonl, line 2"),
         ("metrics.jsonl", '{"loss": 1}', "metrics.jsonl, line 1"),
         ("metrics.jsonl", '{"task": 0, "iteration": 1, "loss": {}}', "line 1 is not a training record: loss: input"),

@@ -37,20 +37,20 @@ def test_seeds_are_put_together() -> None:
 
 def test_rows_keep_the_order_of_the_patterns_and_repeat_no_name() -> None:
     records = {"a/vcl": run("vcl", {0: 1.0}), "a/er": run("er", {0: 2.0}), "a/er-x": run("er", {0: 3.0}, other="x")}
-    shown = render(table(NAME, ENT, records=["a/er*", "a/vcl"]), records).text
-    assert body(shown) == ["| er | 2.0 |", "|  | 3.0 |", "| vcl | 1.0 |"]
-    assert "results/a/" in shown.splitlines()[-1]
+    shown = render(table(NAME, ENT, records=["a/er*", "a/vcl"]), records, "../results").text
+    links = [f"[record](../results/a/{name}.json)" for name in ("er", "er-x", "vcl")]
+    assert body(shown) == [f"| er | 2.0 | {links[0]} |", f"|  | 3.0 | {links[1]} |", f"| vcl | 1.0 | {links[2]} |"]
     one = render(table(NAME, ENT, records=["a/vcl"]), records).text
-    assert one.endswith("*Measured by `run vcl`; `results/a/vcl.json`.*")
+    assert one.endswith("*Measured by `run vcl` ([record](results/a/vcl.json)).*")
 
 
 def test_the_papers_figures_stand_below_ours() -> None:
     columns = [NAME, {"title": "", "cell": "{ours}"}, ENT]
     shown = render(table(*columns, paper="split-mnist"), {"a": run("pr-dirac", {0: 73.6}), "b": run("mine", {0: 1.0})})
     assert body(shown.text) == [
-        "| pr-dirac | ours, seed 0 | 73.6 |",
-        "|  | paper | 70.9 ± 0.6 |",
-        "| mine | ours, seed 0 | 1.0 |",
+        "| pr-dirac | ours, seed 0 | 73.6 | [record](results/a.json) |",
+        "|  | paper | 70.9 ± 0.6 |  |",
+        "| mine | ours, seed 0 | 1.0 | [record](results/b.json) |",
     ]
 
 

@@ -72,6 +72,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "coresets": ("pr-bbb-cs", {"strategy.coreset_size": 3}),
     "coresets and fisher": ("pr-radial-cs", {"strategy.coreset_size": 3, "strategy.penalty": "fisher"}),
     "last Gaussian": ("vcl", {}),
+    "last Gaussian by IVON": ("vcl", {"training.optimiser": "ivon"}),
     "last implicit by SSGE": ("pf-ssge", {}),
     "last implicit by AVB": ("pf-avb", {}),
     "ewc": ("ewc-multihead", {}),
@@ -87,12 +88,22 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "hnet-r",
         {"strategy.generator_hidden": [4], "strategy.latent_size": 2, "strategy.generator_hypernet": [5]},
     ),
+    "task network": (
+        "hnet-tir",
+        {
+            "strategy.generator_hidden": [4],
+            "strategy.latent_size": 2,
+            "strategy.generator_hypernet": [5],
+            "strategy.task_hidden": [5],
+        },
+    ),
     "separate": ("sp-bbb", {}),
+    "separate by IVON": ("sp-bbb", {"training.optimiser": "ivon"}),
     "joint": ("joint", {}),
     "of a user": ("fine-tuning", {}),
 }
 every_case = pytest.mark.parametrize("case", CASES)
-NEEDS_NOTHING = ("contrast", "reservoir", "dark reservoir", "separate", "joint")
+NEEDS_NOTHING = ("contrast", "reservoir", "dark reservoir", "separate", "separate by IVON", "joint")
 """Strategies that remember nothing while a task is learned."""
 
 

@@ -120,8 +120,8 @@ class Canvas:
                     self.add("path", d=f"M{a[0]:g} {a[1]:g}L{b[0]:g} {b[1]:g}", stroke=f"var(--{colour})",
                              stroke_width=0.8, opacity=0.6)  # fmt: skip
         for layer in places:
-            for a, b in layer:
-                self.dot(a, b, colour, 4)
+            for place in layer:
+                self.dot(*place, colour, 4)
 
     def svg(self) -> str:
         """The file."""

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from website.reference.text import Section, paragraphs
 
 FOLDER = "reference/api"
+LATER = "---\nsearch:\n  boost: 0.5\n---\n\n"
+"""Search finds other pages first."""
 FOLDERS = ("metareplay.living", "metareplay.export")
 
 
@@ -69,9 +71,8 @@ def pages() -> dict[str, str]:
     rows = "\n".join(f"- [{topic.title}]({topic.file}.md): {topic.about}" for topic in TOPICS)
     index = paragraphs("# Python API", "What other code may rely on; what is not here is internal.", rows)
     return {f"{FOLDER}/index.md": index} | {
-        f"{FOLDER}/{topic.file}.md": paragraphs(
-            f"# {topic.title}", topic.about, *(_described(name) for name in topic.names)
-        )
+        f"{FOLDER}/{topic.file}.md": LATER
+        + paragraphs(f"# {topic.title}", topic.about, *(_described(name) for name in topic.names))
         for topic in TOPICS
     }
 

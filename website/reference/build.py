@@ -3,7 +3,7 @@
 from typing import Any
 
 from website.reference import api, commands, errors, methods, parts, schemas, settings
-from website.reference.text import Section, paragraphs
+from website.reference.text import paragraphs
 
 SINGLE = {
     "reference/parts.md": parts.parts_page,
@@ -59,7 +59,7 @@ def navigation() -> list[Any]:
         settings.section().nav(),
         commands.section().nav(),
         api.section().nav(),
-        Section("Parts and lists", [*(f"reference/{name}.md" for name in lists), "reference.md"]).nav(),
+        {"Parts and lists": [*(f"reference/{name}.md" for name in lists), {"All lists on one page": "reference.md"}]},
         "reference/files.md",
         "reference/errors.md",
     ]

@@ -29,7 +29,7 @@ def wording(node: ast.expr) -> str:
     if isinstance(node, ast.JoinedStr):
         return "".join(wording(part) if isinstance(part, ast.Constant) else GAP for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return wording(node.left) + wording(node.right)
+        return (wording(node.left) or GAP) + (wording(node.right) or GAP)
     return ""
 
 

@@ -60,11 +60,12 @@ def _use(method: Method) -> str:
 
 
 def _parts(method: Method) -> str:
-    rows = [
-        (kind, f"[{code(part.name)}]({UP}/parts.md#{anchor(kind, part.name)})", part.phrase, about(part))
-        for kind, part in method.parts().items()
-    ]
-    return table(("part", "name", "it has", "about it"), rows)
+    rows = []
+    for kind, part in method.parts().items():
+        name = f"{kind} [{code(part.name)}]({UP}/parts.md#{anchor(kind, part.name)})"
+        more = about(part)
+        rows.append((name, sentence(part.phrase) + (f" {more}" if more != sentence(part.phrase) else "")))
+    return table(("part", "it has"), rows)
 
 
 def _settings(method: Method) -> str:
@@ -73,7 +74,10 @@ def _settings(method: Method) -> str:
         kinds = {owner.registry.kind for owner in group.owners}
         if group.owners and not kinds & {"network", "criterion"} and method.name in group.methods():
             rows += [
-                (link(fact.key, f"{UP}/settings"), fact.allowed, code(fact.default), fact.description)
+                (
+                    link(fact.key, f"{UP}/settings"),
+                    f"{sentence(fact.description)}<br>{fact.allowed}; default {code(fact.default)}",
+                )
                 for fact in group.settings
             ]
     also = (
@@ -82,7 +86,7 @@ def _settings(method: Method) -> str:
     )
     if not rows:
         return f"Its parts have no settings of their own. {also}"
-    return paragraphs(table(("setting", "allowed", "default", "meaning"), rows), also).strip()
+    return paragraphs(table(("setting", "meaning, what is allowed, default"), rows), also).strip()
 
 
 def _recipe(recipe: Recipe) -> str:

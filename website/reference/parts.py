@@ -1,5 +1,7 @@
 """Parts of methods, criteria, and the other things that have names."""
 
+import re
+
 from metareplay.cli.list import section as listed_section
 from metareplay.inference.criteria import CRITERIA
 from metareplay.learner.compose import KINDS
@@ -8,6 +10,8 @@ from metareplay.settings import Part, key_of
 from website.reference.settings import link
 from website.reference.text import about_module, from_docstring, names, paragraphs, sentence, slug
 
+SHAPES = re.compile(r"[;:]? *(?:T times )?\([A-Z][A-Z_a-z, ]*,[A-Z, ]*\)(?: -> \([A-Z, ]+\))?")
+"""Of tensors, in docstrings."""
 ABOUT = {
     "family": "What the parameters of a task's posterior mean",
     "matching": "How the prior term of the loss is computed",
@@ -76,7 +80,7 @@ def criteria_page() -> str:
         blocks += [
             f"## {criterion.name}",
             f"Chooses the task with the {criterion.description}.",
-            f"Score: {from_docstring(function.__doc__)}" if function is not None and function.__doc__ else "",
+            f"Score: {SHAPES.sub('', from_docstring(function.__doc__))}" if function is not None else "",
             about_module(function),
             f"For {names(criterion.problems)}. Needs {', '.join(needed) or 'one weight sample or more'}.",
             f"Settings: {settings}" if settings else "",

@@ -12,12 +12,13 @@ from pydantic import BaseModel
 from metareplay.experiments.results import Results
 from metareplay.experiments.tuning.definition import Definition
 from metareplay.learner.history import HistoryEntry
-from website.reference.measured import record_model
+from metareplay.report.records import Record
 from website.reference.text import code, from_docstring, paragraphs, table
 
 FILES: dict[str, tuple[type[BaseModel], str]] = {
     "results.json": (Results, "What a finished run found out ([a run's folder](../appendix/runs.md#a-runs-folder))."),
     "history.json": (HistoryEntry, "A list of such entries: what happened to a model ([on disk](../model_files.md))."),
+    "records of figures": (Record, "Measured figures, in results/ ([results](../results.md))."),
     "study.yaml": (Definition, "What a search of settings looks for ([tuning](../tuning.md))."),
 }
 
@@ -102,19 +103,11 @@ def _told(form: dict[str, Any]) -> str:
     return from_docstring(form.get("description", ""))
 
 
-def files() -> dict[str, tuple[type[BaseModel], str]]:
-    """The typed files by name."""
-    record = record_model()
-    return FILES | (
-        {} if record is None else {"records of figures": (record, "Measured figures ([results](../results.md)).")}
-    )
-
-
 def schema_files() -> dict[str, str]:
     """The schemas themselves, as files of the site."""
     return {
         f"reference/schemas/{_file(name)}": json.dumps(described_schema(model), indent=1) + "\n"
-        for name, (model, _) in files().items()
+        for name, (model, _) in FILES.items()
     }
 
 
@@ -130,7 +123,7 @@ def page() -> str:
         "The folder of [a run](../appendix/runs.md#a-runs-folder) and that of [a model](../model_files.md) have pages "
         "of their own. Here are the typed files, key by key, each with its JSON schema.",
     ]
-    for name, (model, about) in files().items():
+    for name, (model, about) in FILES.items():
         schema = described_schema(model)
         blocks += [f"## {name}", f"{about} [JSON schema](schemas/{_file(name)})."]
         for kind in models_of(model):

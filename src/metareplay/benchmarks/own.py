@@ -162,7 +162,7 @@ def _ordered(found: Sequence[str], wanted: Sequence[str] | None, what: str) -> l
         return list(found)
     if sorted(wanted) != sorted(found):
         odd = next((name for name in wanted if name not in found), None) or next(
-            (name for name in found if name not in wanted), wanted[0]
+            (name for name in found if name not in wanted), next(iter(wanted), "")
         )
         raise ConfigError(
             f"--task-order must name every {what} of the data once ({', '.join(found[:20])}); check {odd!r}"

@@ -2,8 +2,12 @@
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from metareplay.cli import (
     add_task,
@@ -31,8 +35,34 @@ from metareplay.errors import MetaReplayError
 from metareplay.faults import fault_of
 from metareplay.version import __version__
 
+
+class _Commands(TyperGroup):
+    """The commands; what Typer has to say about their options is no longer than our own messages."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with _short_messages():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _short_messages():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _short_messages() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            from metareplay.terminal import shortened
+
+            error.message = shortened(message)  # type: ignore[attr-defined]
+        raise
+
+
 app = typer.Typer(
     name="metareplay",
+    cls=_Commands,
     help="Bayesian continual learning: learn task after task, forget virtually nothing, infer the task at test time.",
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -21,7 +21,7 @@ BATCH = 2**30
 def exportable(criterion: Criterion) -> bool:
     """Whether a criterion needs no more than one pass through each task's mean network and what is stored."""
     of_outputs = criterion.score is not None and criterion.alone and not criterion.needs_samples
-    return of_outputs or (criterion.reads_statistics and criterion.features is None)
+    return of_outputs or criterion.asks_network or (criterion.reads_statistics and criterion.features is None)
 
 
 class AllTasks(nn.Module):
@@ -37,6 +37,8 @@ class AllTasks(nn.Module):
         self.inputs = ScaledInputs(learned.scaling.tensors)
         self.tasks = nn.ModuleList(TaskNetwork(learned, task) for task in range(learner.num_tasks))
         self.weights = [learner.model.central_weights(task) for task in range(learner.num_tasks)]
+        asks = learner.predictor.infers if self.criterion.asks_network else None
+        self.network = None if asks is None else asks.task_network()
         self.stored = learner.predictor.keeper.stored()
         self.descriptions = traceable(Descriptions.of(self.stored)) if self.criterion.reads_statistics else None
         for task, info in enumerate(learned.tasks):
@@ -68,6 +70,9 @@ class AllTasks(nn.Module):
             return torch.zeros_like(outputs[0][:, :1]).T  # (N, 1) -> (1, N)
         if score is not None:
             return torch.stack([score(part.double().log_softmax(1).unsqueeze(0)) for part in outputs])
+        if self.network is not None:
+            log_tasks = self.network(x).double().log_softmax(1).T  # (N, T) -> (T, N)
+            return self.criterion.compare(Evidence((), heads, settings, log_tasks=log_tasks))
         assert self.descriptions is not None
         evidence = gather(
             self.descriptions,

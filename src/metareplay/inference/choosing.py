@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
+import torch
 from torch import Tensor
 
 from metareplay.benchmarks.base import Problem, Scenario, TaskData
@@ -18,6 +19,7 @@ from metareplay.inference.criteria.base import (
     criteria_for,
     criterion_named,
 )
+from metareplay.inference.criteria.network import TASK_NETWORK
 from metareplay.inference.networks import TaskNetworks
 from metareplay.inference.settings import InferenceSettings
 from metareplay.inference.statistics.keeper import NAME as STATISTICS
@@ -26,7 +28,16 @@ from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel
 from metareplay.seeding import generator_for
+from metareplay.strategies.base import InfersTasks
 from metareplay.task_maps.heads import HeadLayout
+
+
+class CriterionKinds(TypedDict):
+    """Of ``criteria_for``."""
+
+    weight_sets: int | None
+    auxiliary: bool
+    network: bool
 
 
 class TaskChooser(TaskNetworks):
@@ -38,13 +49,14 @@ class TaskChooser(TaskNetworks):
         self,
         model: ContinualModel,
         settings: InferenceSettings,
+        statistics: StatisticsSettings | None = None,
         *,
         seed: int,
         scenario: Scenario = Scenario.CLASS,
-        statistics: StatisticsSettings | None = None,
+        infers: InfersTasks | None = None,
     ) -> None:
         super().__init__(model, settings, seed)
-        self.scenario = scenario
+        self.scenario, self.infers = scenario, infers
         self.task_statistics = TaskStatistics()
         """What criteria stored about each task."""
         self.keeper = StatisticsKeeper(
@@ -61,8 +73,17 @@ class TaskChooser(TaskNetworks):
         """The criteria that apply: none if tasks are known or share one answer, some only if weights can vary."""
         if self.scenario is Scenario.TASK or self.one_answer or self.model.layout.one_softmax:
             return []
-        auxiliary = any(self.model.auxiliary_outputs)
-        return criteria_for(self.problem, weight_sets=self.model.family.weight_sets, auxiliary=auxiliary)
+        return criteria_for(self.problem, **self._kinds())
+
+    def _kinds(self) -> CriterionKinds:
+        """What the model has that criteria may need."""
+        sets, auxiliary = self.model.family.weight_sets, any(self.model.auxiliary_outputs)
+        return {"weight_sets": sets, "auxiliary": auxiliary, "network": self.has_task_network}
+
+    @property
+    def has_task_network(self) -> bool:
+        """Whether a network of the model can tell all of its tasks apart."""
+        return self.infers is not None and self.infers.told_apart() >= self.model.num_tasks > 0
 
     @property
     def one_answer(self) -> bool:
@@ -72,14 +93,13 @@ class TaskChooser(TaskNetworks):
     def criterion(self, name: str | None = None) -> Criterion:
         """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
         name = self.default_criterion if name is None else name
-        model = self.model
-        return criterion_named(
-            name, self.problem, weight_sets=model.family.weight_sets, auxiliary=any(model.auxiliary_outputs)
-        )
+        return criterion_named(name, self.problem, **self._kinds())
 
     @property
     def default_criterion(self) -> str:
-        """By statistics where all tasks have them, else the paper's."""
+        """By the network that infers tasks, if there is one; by statistics where all have them; else the paper's."""
+        if self.has_task_network:
+            return TASK_NETWORK
         paper = next(criterion for criterion in criteria_for(self.problem) if not criterion.reads_statistics)
         return "stats" if self.keeper.available else paper.name
 
@@ -112,8 +132,17 @@ class TaskChooser(TaskNetworks):
             )
         features = () if request is None else [self.features(x, task, request) for task in tasks]
         log_other = [self.log_other(x, task) for task in tasks] if criterion.needs_auxiliary else ()
-        evidence = Evidence((), self.model.heads, self.settings, features, stored, log_other, comparison)
+        log_tasks = self.log_tasks(x) if criterion.asks_network else None
+        evidence = Evidence((), self.model.heads, self.settings, features, stored, log_other, comparison, log_tasks)
         return Contest(criterion, evidence)
+
+    @torch.no_grad()
+    def log_tasks(self, x: Tensor) -> Tensor:
+        """log p(task | input) by the network that infers tasks: (N, ...) -> (T, N)."""
+        assert self.infers is not None
+        network, tasks = self.infers.task_network(), self.model.num_tasks
+        parts = [network(part.to(self.model.device)).cpu() for part in x.split(self.settings.batch_size)]
+        return torch.cat(parts)[:, :tasks].double().log_softmax(1).T.contiguous()  # (N, T) -> (T, N)
 
     def fit_criteria(self, task: int, data: TaskData) -> None:
         """Let the criteria that apply store statistics of a task just learned, and update those of earlier tasks."""

@@ -218,7 +218,7 @@ class RealPredictor(Predictor[RealAnswer]):
 
     def criterion(self, name: str | None = None) -> Criterion:
         """The criterion with that name, or the default; refused if it cannot tell this model's tasks apart."""
-        if self.model.family.weight_sets == 1 and not self.keeper.available:
+        if self.model.family.weight_sets == 1 and not (self.keeper.available or self.has_task_network):
             raise ConfigError(
                 "the task of a regression input cannot be inferred: the weights of this model do not vary; "
                 "name the task, or use a Bayesian method such as pr-bbb"

@@ -15,6 +15,7 @@ from metareplay.strategies import (
     rehearsal,
     reservoir,
     synaptic_intelligence,
+    task_networks,
     without_forgetting,
 )
 from metareplay.task_maps import direct as direct_maps
@@ -26,5 +27,5 @@ BUILT_IN = (
     *(direct_maps, generated),
     *(posterior_replay, coresets, prior_focused, ewc, rehearsal, baselines),
     *(synaptic_intelligence, reservoir, without_forgetting, class_means, contrast),
-    *(generative_replay, generated_decoders),
+    *(generative_replay, generated_decoders, task_networks),
 )

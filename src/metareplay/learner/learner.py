@@ -25,7 +25,7 @@ from metareplay.model import ContinualModel
 from metareplay.model_changes import remove_task, widen_task
 from metareplay.posteriors.base import PriorMatching
 from metareplay.seeding import derive_seed, generator_for
-from metareplay.strategies.base import Strategy, Update, current_state
+from metareplay.strategies.base import InfersTasks, Strategy, Update, current_state
 from metareplay.strategies.revision import Revision, is_revision
 from metareplay.task_maps.lineage import Lineage
 from metareplay.training.loop import Job, TaskTrainer
@@ -53,8 +53,9 @@ class ContinualLearner:
         self.config, self.problem, self.scenario, self.input_shape = config, problem, scenario, tuple(input_shape)
         self.model: ContinualModel = build_model(config, problem, scenario, self.input_shape, total_outputs)
         self.strategy: Strategy = build_strategy(config, problem)
+        infers = self.strategy if isinstance(self.strategy, InfersTasks) else None
         self.predictor = PREDICTORS[problem](
-            self.model, config.inference, seed=config.seed, scenario=scenario, statistics=config.statistics
+            self.model, config.inference, config.statistics, seed=config.seed, scenario=scenario, infers=infers
         )
         self.trainer: TaskTrainer | None = None
         if config.training.augmentation != "none" and len(input_shape) != 3:

@@ -281,6 +281,12 @@ _register(
     lenders=("dgr", *_LIKE_FINE_TUNING),
 )
 _register(
+    "hnet-tir",
+    *("hypernetwork", "dirac", "task-network-replay"),
+    "pr-dirac with a network that infers tasks, trained on inputs from decoders that a hypernetwork generates",
+    lenders=("pr-dirac",),
+)
+_register(
     "fine-tuning",
     *("shared", "dirac", "unbound", "one network trained sequentially, with no measure against forgetting"),
 )

@@ -134,7 +134,10 @@ def own_settings(
         "prior scale": values.get("posterior.prior_scale"),
         "noise": values.get("posterior.likelihood_scale") if facts.noise is not None else None,
     }
-    words = ", ".join(f"{name} {value:g}" for name, value in shown.items() if value is not None)
+    numbers = {
+        name: value for name, value in shown.items() if isinstance(value, int | float)
+    }  # others are refused soon
+    words = ", ".join(f"{name} {value:g}" for name, value in numbers.items())
     return {**defaults, **sizes}, f"by rule for {facts.words} (first task): {chosen}, {words}"
 
 

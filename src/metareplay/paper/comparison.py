@@ -40,6 +40,7 @@ FIGURES: dict[str, tuple[str, Kind]] = {
     "agree": ("TInfer-Final agree", "percent"),
     "ku": ("TInfer-Final ku", "percent"),
     "softmax": ("TInfer-Final softmax", "percent"),
+    "task-net": ("TInfer-Final task-net", "percent"),
     "right_task": ("right task", "percent"),
     "boundary_uncertainty": ("viable thresholds, uncertainty", "percent"),
     "boundary_loss": ("viable thresholds, loss", "percent"),

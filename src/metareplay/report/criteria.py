@@ -33,6 +33,7 @@ STATISTICS: dict[str, str] = {
     "relative": "the same, less the distance to the task as a whole",
     "pairs": "the task that fits better than most others, two at a time in a network that knows both",
     "pca": "the task with the class whose principal directions leave the least of the input unexplained; no network",
+    "task-net": "the task that a network trained on replayed inputs finds most probable",
     "energy": "the task with the largest log-sum-exp of its outputs",
     "margin": "the task whose largest output leads the second by most",
     "other": 'the task that finds "none of these classes" least probable',

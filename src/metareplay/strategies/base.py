@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Generator, Tensor, nn
 
@@ -191,6 +191,34 @@ def current_state(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def of_current(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The reverse of ``current_state``."""
     return {name.removeprefix(CURRENT): tensor for name, tensor in state.items() if name.startswith(CURRENT)}
+
+
+def state_of_part(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state of something that a strategy has, under names of its own, those of the current task still first."""
+    return {
+        f"{CURRENT}{prefix}{name.removeprefix(CURRENT)}" if name.startswith(CURRENT) else f"{prefix}{name}": tensor
+        for name, tensor in state.items()
+    }
+
+
+def part_of_state(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The reverse of ``state_of_part``."""
+    lasting = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    now = {name: tensor for name, tensor in of_current(state).items() if name.startswith(prefix)}
+    return lasting | current_state({name.removeprefix(prefix): tensor for name, tensor in now.items()})
+
+
+@runtime_checkable
+class InfersTasks(Protocol):
+    """A strategy that learns to tell the tasks of inputs apart."""
+
+    def told_apart(self) -> int:
+        """The number of tasks that it can tell apart."""
+        ...
+
+    def task_network(self) -> nn.Module:
+        """Inputs -> logits of these tasks, (B, ...) -> (B, T); it is only read."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ from metareplay.task_maps.initialise import hyperfan_variances
 from metareplay.task_maps.replay_distance import SquaredChange
 from metareplay.task_maps.settings import HypernetSettings
 
+LATEST = 0.02
+"""The weight of a step in the spread of errors."""
+
 
 class GeneratedDecodersSettings(ReplayModelSettings):
     """The hypernetwork of the decoders."""
@@ -58,8 +61,10 @@ class GeneratedDecodersSettings(ReplayModelSettings):
 class GeneratedDecoders:
     """One decoder per task, from one hypernetwork; a revised task gets one more, for its new inputs."""
 
-    def __init__(self, settings: GeneratedDecodersSettings, seed: int) -> None:
-        self.settings, self.seed, self.binary = settings, seed, True
+    def __init__(self, settings: GeneratedDecodersSettings, seed: int, *, noisy: bool = False) -> None:
+        self.settings, self.seed, self.binary, self.noisy = settings, seed, True, noisy
+        self.spread: Tensor | None = None
+        """Mean squared error of each number of an input, by decoder (T, D), where replayed inputs have noise."""
         self.decoder: Decoder | None = None
         """How weights are used; its own are not trained."""
         self.spec: WeightSpec
@@ -78,6 +83,9 @@ class GeneratedDecoders:
         self._hold(deepcopy(self.hypernet) if self.hypernet.num_tasks else None)
         number = self.hypernet.num_tasks
         self._add_task(generator_for(self.seed, "decoders", number), device)
+        if self.noisy:
+            old = torch.zeros(0, inputs, device=device) if self.spread is None else self.spread
+            self.spread = torch.cat([old, torch.zeros(1, inputs, device=device)])  # (T, D) -> (T + 1, D)
         self._train(self._new_encoder(inputs, number, device))
 
     def _build(self, inputs: int, device: torch.device) -> None:
@@ -136,14 +144,20 @@ class GeneratedDecoders:
         z = normal(count, self.settings.latent_size, generator=generator, like=thetas)  # (B, L)
         parts = z.split(torch.bincount(source, minlength=len(thetas)).tolist())
         outputs = torch.cat([self._decoded(theta, part) for theta, part in zip(thetas, parts, strict=True)])  # (B, D)
-        return Replay(as_inputs(outputs, binary=self.binary), source.to(outputs.device))
+        x, source = as_inputs(outputs, binary=self.binary), source.to(outputs.device)
+        if self.spread is not None:  # a sample of p(x | z), not its mean: else new inputs differ by being sharp
+            x = x + self.spread[source].sqrt() * normal(*x.shape, generator=generator, like=x)  # (B, D)
+            x = x.clamp(0, 1) if self.binary else x
+        return Replay(x, source)
 
     def learn(self, x: Tensor, y: Tensor, replay: Replay | None, share: float, *, generator: Generator) -> None:
         assert self.encoder is not None
         assert self.optimiser is not None
         theta = self.hypernet.theta(self.hypernet.num_tasks - 1)  # (P,)
         z, divergence = encoded(self.encoder, x, generator=generator)
-        error = reconstruction_error(self._decoded(theta, z), x, binary=self.binary)
+        outputs = self._decoded(theta, z)
+        self._follow(outputs.detach(), x)
+        error = reconstruction_error(outputs, x, binary=self.binary)
         loss = reconstruction_loss(error, x.shape[1], binary=self.binary) + divergence
         if self.change is not None and self.thetas is not None and self.settings.generator_strength > 0:
             old = self.change(self.hypernet, range(len(self.thetas)), targets=self.thetas)  # eq. hnet:reg:l2
@@ -151,6 +165,19 @@ class GeneratedDecoders:
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
+
+    def _follow(self, outputs: Tensor, x: Tensor) -> None:
+        """Update the spread of the latest decoder's errors, a mean over the last steps."""
+        if self.spread is not None:
+            now = (as_inputs(outputs, binary=self.binary) - x).square().mean(0)  # (B, D) -> (D,)
+            latest = self.spread[-1]
+            latest.copy_(latest.lerp(now, LATEST) if bool(latest.any()) else now)
+
+    def remove(self, number: int) -> None:
+        """Forget one of the decoders; later ones move down."""
+        self.hypernet.remove_task(number)
+        if self.spread is not None:
+            self.spread = torch.cat([self.spread[:number], self.spread[number + 1 :]])  # (T, D)
 
     def end(self) -> None:
         self.encoder = self.optimiser = self.change = self.thetas = None
@@ -160,6 +187,8 @@ class GeneratedDecoders:
             return {}
         stored = {f"now.{name}": tensor.detach().clone() for name, tensor in self.hypernet.state_dict().items()}
         stored["facts"] = torch.tensor([self.binary, self.decoder.inputs, self.hypernet.num_tasks])
+        if self.spread is not None:
+            stored["spread"] = self.spread.clone()
         if self.change is not None:
             stored |= {f"{CURRENT}before.{name}": tensor for name, tensor in self.change.old.state_dict().items()}
         if self.encoder is not None and self.optimiser is not None:
@@ -171,6 +200,7 @@ class GeneratedDecoders:
     def load_state(self, state: Mapping[str, Tensor], device: torch.device) -> None:
         self.end()
         self.decoder = None
+        self.spread = state["spread"].clone().to(device) if "spread" in state else None
         if "facts" not in state:
             return
         binary, inputs, tasks = (int(number) for number in state["facts"])

@@ -25,9 +25,11 @@ from metareplay.strategies.base import (
     Strategy,
     StrategyContext,
     StrategyPart,
+    part_of_state,
     register_strategy,
+    state_of_part,
 )
-from metareplay.strategies.replay_models import Replay, ReplayModel, ReplayModelSettings, SelfReplay, under
+from metareplay.strategies.replay_models import Replay, ReplayModel, ReplayModelSettings, SelfReplay
 
 MODEL = "generator."
 """Prefix of the names of the replay model's state."""
@@ -147,7 +149,7 @@ class GenerativeReplay(QuietStrategy):
         return self.replay_model.replay(count, model.heads[-1].stop, generator=generator).x.cpu()
 
     def state(self) -> dict[str, Tensor]:
-        stored = _renamed(self.replay_model.state())
+        stored = state_of_part(MODEL, self.replay_model.state())
         if stored:
             stored["examples"] = torch.tensor(self.examples)
         if self.checkpoint is not None:
@@ -157,23 +159,12 @@ class GenerativeReplay(QuietStrategy):
         return stored
 
     def load_state(self, model: ContinualModel, state: Mapping[str, Tensor]) -> None:
-        own = under(MODEL, state) | {
-            f"{CURRENT}{name}": tensor for name, tensor in under(f"{CURRENT}{MODEL}", state).items()
-        }
-        self.replay_model.load_state(own, model.device)
+        self.replay_model.load_state(part_of_state(MODEL, state), model.device)
         checkpoint, self.drawn = state.get(f"{CURRENT}checkpoint"), None
         self.checkpoint = None if checkpoint is None else checkpoint.to(model.device)
         self.examples = int(state.get("examples", 0))
         self.replayed_tasks, begun = (int(number) for number in state.get(f"{CURRENT}task", torch.zeros(2)))
         self.begun = bool(begun)
-
-
-def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """State of the replay model under names of its own, those of the current task still first."""
-    return {
-        f"{CURRENT}{MODEL}{name.removeprefix(CURRENT)}" if name.startswith(CURRENT) else f"{MODEL}{name}": tensor
-        for name, tensor in state.items()
-    }
 
 
 def _build_self_replay(parts: Composition, context: StrategyContext) -> Strategy:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
+from torch.optim import Optimizer
 
 from metareplay.batches.base import Batch, Batches
 from metareplay.benchmarks.base import TaskData
@@ -16,6 +17,7 @@ from metareplay.posteriors.priors.tempered import tempered
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, StepChange, Strategy
 from metareplay.training.early_stopping import EarlyStopping
+from metareplay.training.natural import Ivon
 from metareplay.training.objective import Objective
 from metareplay.training.schedule import LearningRate
 from metareplay.training.settings import TrainingSettings
@@ -77,7 +79,7 @@ class TaskTrainer:
         self.parameters = list(dict.fromkeys(of_jobs))
         self.signals = torch.full((self.iterations, 2), torch.nan) if settings.record_signals else None
         """Loss and uncertainty of each iteration's batch, (I, 2); sm:sec:task:boundary:detection."""
-        self.optimiser = adam(self.parameters, settings.learning_rate)
+        self.optimiser = self._optimiser()
         self.rate = LearningRate(settings, self.optimiser, self.jobs[0].batches.batches_per_epoch, self.iterations)
         self.stopping: EarlyStopping | None = None
         if settings.early_stopping is not None and held_out is not None and len(held_out.x):
@@ -85,6 +87,8 @@ class TaskTrainer:
         self.watch = LossWatch(model.likelihood.constant_nll(examples.y), self.iterations) if watched else None
         self.nll = torch.zeros(())
         """The mean NLL of the last batch of the first job's own data."""
+        self.prior_term = torch.zeros((), device=model.device)
+        """The last prior-matching term that was computed without a gradient."""
         self.together: Together | None = None
         """The processes that learn this together; None: one alone."""
 
@@ -102,6 +106,19 @@ class TaskTrainer:
         with torch.no_grad():
             for job in self.jobs:
                 self.strategy.after_task(self.model, job.task, self.examples)
+
+    @property
+    def natural(self) -> bool:
+        """Whether the optimiser itself knows the prior, so that its term needs no gradient."""
+        return self.settings.optimiser == "ivon"
+
+    def _optimiser(self) -> Optimizer:
+        """Adam, or natural-gradient steps for the posterior of the only job."""
+        if not self.natural:
+            return adam(self.parameters, self.settings.learning_rate)
+        (job,), (theta,), prior_scale = self.jobs, self.parameters, self.objective.prior_scale
+        prior = tempered(self.strategy.prior_for(job.task), self.objective.prior_power)
+        return Ivon(theta, self.settings, prior, examples=job.batches.size, prior_scale=prior_scale)
 
     @property
     def tasks(self) -> list[int]:
@@ -123,7 +140,8 @@ class TaskTrainer:
         if self.together is not None:
             terms, self.nll = averaged(self.parameters, terms, self.nll, self.together)
             self._check_loss(self.jobs[-1], terms.total, terms)
-        clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
+        if not self.natural:
+            clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
         self._take_step(batches)
         self.rate.after_step(terms.data)
         return terms
@@ -181,11 +199,20 @@ class TaskTrainer:
         nll = self._nll(job, batches, posterior)
         data = job.batches.size * nll  # N/K sum_k mean_batch NLL(w_k): first term of SM eq. elbo
         prior, matching = self._prior_of(job), zero
-        if prior is not None:
+        if prior is not None and not self.natural:
             matching = job.matching.term(posterior, prior, generator=self.noise)
+        elif prior is not None:
+            matching = self._shown_prior(job, posterior, prior)
         replay = self.strategy.penalty(self.model, job.task, generator=self.noise)
         scaled = self.objective.prior_scale * matching  # second term of SM eq. elbo, tempered as a whole
         return LossTerms(data, scaled, zero if replay is None else replay)
+
+    @torch.no_grad()
+    def _shown_prior(self, job: Job, posterior: Posterior, prior: Prior) -> Tensor:
+        """The prior-matching term where the optimiser needs no gradient of it: computed for steps that are logged."""
+        if self.iteration == 0 or (self.iteration + 1) % self.settings.log_every == 0:
+            self.prior_term = job.matching.term(posterior, prior, generator=self.noise)
+        return self.prior_term
 
     def _nll(self, job: Job, batches: Sequence[Batch], posterior: Posterior) -> Tensor:
         """The weighted sum over batches of the mean NLL under weight samples."""
@@ -239,6 +266,8 @@ class TaskTrainer:
             stored["signals"] = self.signals
         stored["noise"] = self.noise.get_state()
         stored["iteration"] = torch.tensor(self.iteration)
+        if self.natural:
+            stored["prior_term"] = self.prior_term
         stored |= {f"rate.{name}": tensor for name, tensor in self.rate.tensors().items()}
         if self.watch is not None:
             stored |= {f"watch.{name}": tensor for name, tensor in self.watch.tensors().items()}
@@ -256,6 +285,8 @@ class TaskTrainer:
             self.signals.copy_(tensors["signals"])
         self.noise.set_state(tensors["noise"])
         self.iteration = int(tensors["iteration"])
+        if self.natural:
+            self.prior_term = tensors["prior_term"].to(self.model.device)
         if self.stopping is not None:
             self.stopping.restore(_under("stopping.", tensors))
             self._end_as(self.stopping)

@@ -75,7 +75,7 @@ class LearningRate:
         return self._rate_at(self.steps)
 
     def _rate_at(self, steps: int) -> float:
-        epochs, first = steps // self.steps_per_epoch, self.settings.learning_rate
+        epochs, first = steps // self.steps_per_epoch, self.settings.first_rate
         if steps < self.settings.warm_up:
             first *= (steps + 1) / (self.settings.warm_up + 1)
         if self.settings.cosine:

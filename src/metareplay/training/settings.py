@@ -1,20 +1,26 @@
 """Settings of training."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from metareplay.batches.augment import Augmentation
 from metareplay.batches.auxiliary import AuxiliaryOutputs
 from metareplay.errors import ConfigError
-from metareplay.posteriors.families.gaussian import GaussianSettings
+from metareplay.posteriors.base import FamilyPart
+from metareplay.posteriors.families.gaussian import GaussianSettings, MeanFieldGaussian
+from metareplay.posteriors.settings import BayesianSettings
 from metareplay.settings import Composition, Settings
 from metareplay.strategies.base import StrategyPart
+from metareplay.task_maps.base import TaskMapPart
+
+IVON_KEYS = ("ivon_rate", "ivon_momentum", "ivon_decay", "ivon_start")
+ADAM_KEYS = ("learning_rate", "clip_norm", "clip_value")
 
 
 class TrainingSettings(Settings):
-    """How a task is learned: by Adam, re-created for each task."""
+    """How a task is learned: by an optimiser that is re-created for each task."""
 
     group: ClassVar[str] = "training"
     iterations: int | None = Field(2000, ge=1, description="training steps per task; null if epochs are given")
@@ -30,7 +36,18 @@ class TrainingSettings(Settings):
         False,
         description="a batch that is larger than a task's data runs on into the next epoch, as in the published runs",
     )
+    optimiser: Literal["adam", "ivon"] = Field(
+        "adam",
+        description="adam, or ivon: natural-gradient steps for Gaussian posteriors that are stored, not generated "
+        "(vcl, vcl-growing, sp-bbb), with the prior in closed form",
+    )
     learning_rate: float = Field(0.001, gt=0, description="Adam's learning rate")
+    ivon_rate: float = Field(0.03, gt=0, description="ivon: learning rate of the means")
+    ivon_momentum: float = Field(0.9, ge=0, lt=1, description="ivon: share of the mean gradient that a step keeps")
+    ivon_decay: float = Field(0.995, ge=0, lt=1, description="ivon: share of the precisions that a step keeps")
+    ivon_start: float = Field(
+        0.1, ge=0, description="ivon: the least curvature of an example's loss that precisions start from in a task"
+    )
     rate_steps: tuple[tuple[PositiveInt, PositiveFloat], ...] = Field(
         (),
         description="[[epochs, factor], ...]: after these epochs of a task the rate is the initial one times factor",
@@ -108,7 +125,7 @@ class TrainingSettings(Settings):
         if isinstance(strategy, StrategyPart) and strategy.closed_form:
             reason = "its weights are computed in closed form, without training steps"
             return {f"{self.group}.{name}": reason for name in type(self).model_fields}
-        unused: dict[str, str] = {}
+        unused = self._of_other_optimiser()
         if self.plateau_patience is None:
             reason = "the learning rate is not reduced on a plateau; set training.plateau_patience"
             unused |= dict.fromkeys(("training.plateau_factor", "training.plateau_floor"), reason)
@@ -117,6 +134,18 @@ class TrainingSettings(Settings):
         if self.iterations is None:
             unused["training.reference_rows"] = "epochs follow from a task's examples already; set training.iterations"
         return unused
+
+    def _of_other_optimiser(self) -> dict[str, str]:
+        adam = self.optimiser == "adam"
+        reason = "its optimiser is Adam; set training.optimiser=ivon"
+        if not adam:
+            reason = "its optimiser is IVON, which has training.ivon_rate and scales steps by curvature"
+        return {f"training.{key}": reason for key in (IVON_KEYS if adam else ADAM_KEYS)}
+
+    @property
+    def first_rate(self) -> float:
+        """The learning rate before any schedule."""
+        return self.learning_rate if self.optimiser == "adam" else self.ivon_rate
 
     def steps(self, rows: int, batches_per_epoch: int) -> int:
         """The steps of a task with so many examples."""
@@ -127,9 +156,29 @@ class TrainingSettings(Settings):
         return max(1, round(self.iterations * (rows / self.reference_rows) ** (1 / 3)))
 
     def check(self, composition: Composition) -> None:
-        """Variances need single precision."""
+        """Variances need single precision; natural gradients, posteriors that are stored as means and scales."""
+        if self.optimiser == "ivon":
+            _check_ivon(composition)
         gaussian = composition.find(GaussianSettings)
         if self.autocast and gaussian is not None and gaussian.local_reparametrisation:
             raise ConfigError(
                 "training.autocast would round the variances of posterior.local_reparametrisation; disable one of them"
             )
+
+
+def _check_ivon(composition: Composition) -> None:
+    """Refuse posteriors that are no stored Gaussians, and a prior without weight."""
+    family, task_map = (composition.parts().get(kind) for kind in ("family", "task map"))
+    single = isinstance(family, FamilyPart) and family.members is None and not family.point_in_training
+    known = single and getattr(family, "posterior", None) is MeanFieldGaussian
+    if not known or (isinstance(task_map, TaskMapPart) and task_map.generated):
+        has = "a hypernetwork that generates them" if known else family.phrase if family is not None else "others"
+        raise ConfigError(
+            f"training.optimiser=ivon is for Gaussian posteriors whose means and variances are stored, but "
+            f"{composition.method_name} has {has}; set it to adam, or choose vcl, vcl-growing or sp-bbb"
+        )
+    bayesian = composition.find(BayesianSettings)
+    if bayesian is not None and bayesian.prior_scale == 0:
+        raise ConfigError(
+            "training.optimiser=ivon divides by posterior.prior_scale, which is 0; set it above 0, or choose adam"
+        )

@@ -63,6 +63,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"x": X, "y": np.array([1, 2, np.nan, 1])}, r"data\.npz, row 2 has no label"),
     ({"x": X.astype(str), "y": Y}, "x has values of type <U"),
     ({"x": X, "y": Y.astype(complex)}, "label has values of type complex128"),
+    ({"x": X, "y": np.array(3)}, r"data\.npz: y is a single value"),
     ({"x": X[:, 0], "y": Y}, r"x has shape \(4,\)"),
     ({"x": X, "y": Y, "task": np.array([0.5] * 4)}, "task has values of type float64"),
     ({"x": X, "y": Y, "x_test": X}, "has no x_test and y_test"),

@@ -109,11 +109,16 @@ def _load(path: Path) -> dict[str, np.ndarray]:
             content = np.load(file, allow_pickle=False)
             if isinstance(content, np.ndarray) != (path.suffix.lower() == ".npy"):
                 raise DataError(f"{path} has the wrong extension; .npy is one array, .npz an archive with the array x")
-            return (
+            arrays = (
                 {"x": content}
                 if isinstance(content, np.ndarray)
                 else {name.lower(): content[name] for name in content.files}
             )
+            if alone := [name for name, array in arrays.items() if array.ndim == 0]:
+                raise DataError(
+                    f"{path}: {alone[0]} is a single value; an array with one row for each example is needed"
+                )
+            return arrays
     except (DataError, MemoryError):
         raise
     except FileNotFoundError as error:

@@ -19,6 +19,7 @@ from metareplay.inference.criteria.base import (
 from metareplay.inference.criteria.densities import mahalanobis, pairs, pca, relative, stats
 from metareplay.inference.criteria.entropy import lack_of_confidence, total_entropy
 from metareplay.inference.criteria.gradient import GradSettings, entropy_gradient
+from metareplay.inference.criteria.network import task_surprise
 from metareplay.inference.criteria.other import probability_of_other
 from metareplay.inference.criteria.outputs import energy, margin
 from metareplay.inference.criteria.variance import predictive_variance
@@ -48,5 +49,6 @@ __all__ = [
     "relative",
     "single_entropies",
     "stats",
+    "task_surprise",
     "total_entropy",
 ]

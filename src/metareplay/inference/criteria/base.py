@@ -65,6 +65,8 @@ class Evidence:
     """log p(none of the task's classes) under each task's networks, T times (B,), if the criterion needs it."""
     comparison: Comparison | None = None
     """The inputs compared with the tasks' statistics, if the criterion reads these."""
+    log_tasks: Tensor | None = None
+    """log p(task | input) by the model's network that infers tasks (T, B), if the criterion asks it."""
 
     @property
     def compared(self) -> Comparison:
@@ -116,6 +118,8 @@ class Criterion(Part):
     features: FeatureRequest | None = None
     needs_auxiliary: bool = False
     """Whether it needs models that were trained with auxiliary outputs (``training.other``, ``training.rotations``)."""
+    asks_network: bool = False
+    """Whether it needs models with a network that infers tasks."""
     reads_statistics: bool = False
     """Whether it compares inputs with the statistics that every model stores about its tasks."""
     reads_distances: bool = False
@@ -156,24 +160,35 @@ CRITERIA: Registry[Criterion] = Registry("criterion", "chooses tasks by")
 register_criterion = CRITERIA.register
 
 
-def criteria_for(problem: Problem, *, weight_sets: int | None = None, auxiliary: bool = False) -> list[Criterion]:
+def criteria_for(
+    problem: Problem, *, weight_sets: int | None = None, auxiliary: bool = False, network: bool = False
+) -> list[Criterion]:
     """The criteria for a problem, except those that are uninformative if a posterior has a single set of weights.
 
-    ``auxiliary``: whether tasks have auxiliary outputs, so that criteria that need them apply.
+    ``auxiliary``: whether tasks have auxiliary outputs, so that criteria that need them apply; ``network``: whether the
+    model has a network that infers tasks.
     """
     criteria = [
         criterion
         for criterion in CRITERIA.values()
-        if problem in criterion.problems and (auxiliary or not criterion.needs_auxiliary)
+        if problem in criterion.problems
+        and (auxiliary or not criterion.needs_auxiliary)
+        and (network or not criterion.asks_network)
     ]
     return [criterion for criterion in criteria if not (weight_sets == 1 and criterion.needs_samples)]
 
 
 def criterion_named(
-    name: str, problem: Problem = "classification", *, weight_sets: int | None = None, auxiliary: bool = False
+    name: str,
+    problem: Problem = "classification",
+    *,
+    weight_sets: int | None = None,
+    auxiliary: bool = False,
+    network: bool = False,
 ) -> Criterion:
     """The criterion with that name; refused if it cannot tell tasks apart."""
-    criterion, usable = CRITERIA.named(name), criteria_for(problem, weight_sets=weight_sets, auxiliary=auxiliary)
+    criterion = CRITERIA.named(name)
+    usable = criteria_for(problem, weight_sets=weight_sets, auxiliary=auxiliary, network=network)
     choices = [choice.name for choice in usable]
     if problem not in criterion.problems:
         problems = " and ".join(criterion.problems)
@@ -182,6 +197,11 @@ def criterion_named(
         raise ConfigError(
             f'criterion={name!r} needs outputs for "none of these classes", and this model was trained without; '
             f"choose {listed(choices)}, or train again with training.other=1"
+        )
+    if criterion.asks_network and not network:
+        raise ConfigError(
+            f"criterion={name!r} asks a network that infers tasks, and this model has none; choose {listed(choices)}, "
+            "or learn with the method hnet-tir"
         )
     if criterion not in usable:
         raise ConfigError(

@@ -23,6 +23,16 @@ RHO_OFFSET = -2.5
 """sigma = softplus(rho - 2.5): scales start near 0.08 for a theta near zero, as in the published runs."""
 
 
+def scale_of(rho: Tensor) -> Tensor:
+    """Standard deviations from the second half of theta."""
+    return F.softplus(rho + RHO_OFFSET)
+
+
+def rho_of(scale: Tensor) -> Tensor:
+    """The reverse of ``scale_of``, without overflow for any scale."""
+    return scale + torch.expm1(-scale).neg_().log_() - RHO_OFFSET  # log(exp(s) - 1) = s + log(1 - exp(-s))
+
+
 @final
 @dataclass(frozen=True)
 class MeanFieldGaussian:
@@ -91,7 +101,7 @@ class GaussianFamily:
 
     def at(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
         mean, rho = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
-        return MeanFieldGaussian(mean, F.softplus(rho + RHO_OFFSET))
+        return MeanFieldGaussian(mean, scale_of(rho))
 
     def fisher(self, theta: Tensor, spec: WeightSpec) -> Tensor:
         """In closed form; it has no entries between means and scales, so the diagonal is all of it."""
