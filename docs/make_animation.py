@@ -236,7 +236,8 @@ def drawing(film: Film, theme: Theme) -> str:
     """The whole picture in one theme."""
     height = STRIP + 50
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * LEFT + WIDTH} {height}" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * LEFT + WIDTH}" height="{height}" '
+        f'viewBox="0 0 {2 * LEFT + WIDTH} {height}" role="img" '
         f'aria-label="Three tasks are learned one after another; old posteriors stay; tasks are inferred">'
         "<style>text{font-family:system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif}"
         f".words{{font-size:19px;font-weight:600;fill:{theme.ink}}}.small{{font-size:13px;fill:{theme.muted}}}"

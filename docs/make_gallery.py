@@ -7,10 +7,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from PIL import Image
-
 sys.path.insert(0, str(Path(__file__).parent))
-from make_tutorials import call, steps_of
+from make_tutorials import call, shrink, steps_of
 
 PAGE = Path(__file__).parent / "gallery.md"
 PICTURES = Path(__file__).parent / "images" / "gallery"
@@ -19,15 +17,6 @@ PICTURES = Path(__file__).parent / "images" / "gallery"
 def commands(text: str) -> list[list[str]]:
     """The command lines of the page, as words."""
     return [shlex.split(line) for step in steps_of(text) for line in step.code.splitlines()]
-
-
-def shrink(picture: Path, widest: int = 1500) -> None:
-    """As wide as a page needs it, with a palette of its own."""
-    with Image.open(picture) as opened:
-        image = opened.convert("RGB")
-    if image.width > widest:
-        image = image.resize((widest, round(image.height * widest / image.width)), Image.Resampling.LANCZOS)
-    image.quantize(192, dither=Image.Dither.NONE).save(picture, optimize=True)
 
 
 def main() -> None:

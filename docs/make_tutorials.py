@@ -45,7 +45,7 @@ NOISE = (
     (re.compile(r"\x1b\[[0-9;]*m"), ""),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
     (re.compile(r"PYTHONPATH=\S+ "), ""),
-    (re.compile(r"\b\d+(\.\d+)? s\b"), "… s"),
+    (re.compile(r"\b\d+(\.\d+)? (s|min)\b"), r"… \2"),
     (re.compile(r"(?<!\d)20\d\d-\d\d-\d\d(?!\d)"), "2026-01-31"),
     (re.compile(r"(?<=2026-01-31[ T])\d\d:\d\d(:\d\d)?"), "12:00"),
 )
@@ -122,8 +122,14 @@ def cleaned(printed: str, folder: Path, *, wrap: bool = True) -> str:
         printed = pattern.sub(instead, printed)
     lines = printed.strip("\n").splitlines()
     if wrap:
-        lines = [piece for line in lines for piece in textwrap.wrap(line, COLUMNS, **_AS_IS) or [""]]
+        lines = [piece for line in lines for piece in _wrapped(line)]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of text in as many as it needs; rows of tables are left whole."""
+    row = re.search(r"\S {3,}\S|──", line)
+    return [line] if row else textwrap.wrap(line, COLUMNS, **_AS_IS) or [""]
 
 
 def call(line: str, *, fails: bool = False) -> None:
@@ -175,6 +181,17 @@ def written(folder: Path, name: str) -> Path | None:
     return next(iter(sorted(folder.rglob(name))), None)
 
 
+def shrink(picture: Path, widest: int = 1500) -> None:
+    """A PNG as wide as a page needs it, with a palette of its own."""
+    from PIL import Image
+
+    with Image.open(picture) as opened:
+        image = opened.convert("RGB")
+    if image.width > widest:
+        image = image.resize((widest, round(image.height * widest / image.width)), Image.Resampling.LANCZOS)
+    image.quantize(192, dither=Image.Dither.NONE).save(picture, optimize=True)
+
+
 def rewrite(page: Path) -> None:
     """Execute a page with its full settings; its outputs and pictures are replaced."""
     text = page.read_text(encoding="utf-8")
@@ -190,6 +207,8 @@ def rewrite(page: Path) -> None:
             if source is None:
                 raise SystemExit(f"{page.name} shows images/{picture}, which none of its blocks wrote")
             shutil.copyfile(source, IMAGES / picture)
+            if source.suffix == ".png":
+                shrink(IMAGES / picture)
     page.write_text(new + text[end:], encoding="utf-8")
 
 

@@ -124,7 +124,8 @@ def missing_links(path: Path) -> list[str]:
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text(encoding="utf-8")):
         name, _, anchor = target.partition("#")
         page = path.parent / name if name else path
-        titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE) if page.is_file() else []
+        text = page.read_text(encoding="utf-8") if page.suffix == ".md" and page.is_file() else ""
+        titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
         anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
         if not page.exists() or (anchor and anchor not in anchors):
             missing.append(target)

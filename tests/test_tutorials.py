@@ -6,6 +6,7 @@
 import importlib.util
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -50,6 +51,19 @@ def as_on_a_terminal(tool: ModuleType, small_maps: None, monkeypatch: pytest.Mon
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+@pytest.fixture(autouse=True)
+def no_new_parts() -> Iterator[None]:
+    """What a page registers is not there for other tests of this process."""
+    from metareplay.learner.methods import METHODS
+    from metareplay.posteriors.base import FAMILIES
+
+    before = [(registry, set(registry)) for registry in (METHODS, FAMILIES)]
+    yield
+    for registry, names in before:
+        for name in set(registry) - names:
+            registry.remove(name)
 
 
 def without_numbers(text: str) -> str:
