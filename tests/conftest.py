@@ -128,3 +128,24 @@ def mnist_dir() -> Path:
     if not found:
         pytest.skip("MNIST is not at hand; METAREPLAY_DATA names its folder")
     return found[0]
+
+
+@pytest.fixture(scope="session")
+def text_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder with random weights, in the files of a real one."""
+    transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+    words_known = ("good", "fine", "lovely", "bad", "poor", "awful", "film", "meal", "the", "was", "very")
+    folder = tmp_path_factory.mktemp("encoder")
+    vocabulary = {word: index for index, word in enumerate(("[PAD]", "[UNK]", *words_known))}
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", model_max_length=16
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=16,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder

@@ -28,6 +28,7 @@ LAYERS = (
         "settings",
         "terminal",
         "texts",
+        "written_text",
     ),
     ("parts",),
     ("data",),

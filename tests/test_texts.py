@@ -18,6 +18,7 @@ BAD_YAML = {
     "rather deep": ("[" * 150 + "]" * 150, "METAREPLAY_MAX_NESTING"),
     "aliases": (BOMB, "METAREPLAY_MAX_VALUES"),
     "digits": (f"seed: {'1' * 5000}", "digits"),
+    "digits in another base": (f"seed: 0x{'f' * 5000}", "too many digits"),
     "twice": ("a: 1\na: 2", "the key 'a' is given twice"),
     "date": ("a: 2024-99-99", "month"),
     "boolean": ("a: !!bool maybe", "cannot be read"),

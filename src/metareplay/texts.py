@@ -25,6 +25,10 @@ _STEP = np.zeros(256, dtype=np.int64)
 _STEP[list(_OPEN)], _STEP[list(_CLOSE)] = 1, -1
 
 
+LONGEST_INTEGER = 4096
+"""Bits."""
+
+
 class TextError(ValueError):
     """What is wrong with a text, in words that fit into a sentence."""
 
@@ -146,6 +150,17 @@ class _Loader(Composer, _Events, SafeConstructor, Resolver):
                 raise yaml.constructor.ConstructorError(None, None, words, key.start_mark)
             seen |= {name} if isinstance(name, str) else set()
         return super().construct_mapping(node, deep)
+
+
+def _integer(loader: _Loader, node: Any) -> int:
+    """A number of reasonable length: one in another base than ten may have any, and cannot even be printed."""
+    value: int = loader.construct_yaml_int(node)
+    if value.bit_length() > LONGEST_INTEGER:
+        raise yaml.constructor.ConstructorError(None, None, "a number has too many digits", node.start_mark)
+    return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 class _Census:

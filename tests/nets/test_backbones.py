@@ -173,11 +173,9 @@ def test_other_models_of_transformers_are_refused(vit: Path, tmp_path: Path) -> 
         find_backbone(f"features:{tmp_path}")
     import transformers
 
-    config = transformers.BertConfig(
-        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=20
-    )
-    transformers.BertModel(config).save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="is a BertModel, whose inputs are input_ids, not images"):
+    config = transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=20)
+    transformers.T5Model(config).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="is a T5Model, whose inputs are input_ids; choose an encoder of images"):
         find_backbone(f"features:{tmp_path}")
 
 

@@ -1,5 +1,6 @@
 """The site, built once, and a browser that opens it."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -31,8 +32,13 @@ def build_site(folder: Path, *, api: bool) -> Path:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site without the Python API."""
-    return build_site(tmp_path_factory.mktemp("site"), api=False)
+    """The site without the Python API, built by the first worker that needs it."""
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    base = tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent  # of all workers
+    folder = base / "website"
+    with open(base / "website.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return folder if (folder / "sitemap.xml").exists() else build_site(folder, api=False)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from elsewhere, and its reference has everything that has a name."""
 import json
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 import yaml
@@ -36,6 +37,19 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     assert found == {}
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert not re.search(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", styles)
+
+
+def test_every_file_that_a_page_names_is_there(site: Path) -> None:
+    """Also those in HTML, which MkDocs does not look at."""
+    named = re.compile(r'\b(?:href|src|srcset)="(?![a-z]+:|#|//)([^"#?]+)')
+    found = {
+        (page.parent / unquote(target)).resolve()
+        for page in site.rglob("*.html")
+        if page.name != "404.html"
+        for target in set(named.findall(page.read_text(encoding="utf-8")))
+    }
+    assert len(found) > 150
+    assert [str(path) for path in sorted(found) if not path.exists()] == []
 
 
 def test_every_method_has_a_page(site: Path) -> None:
@@ -77,6 +91,7 @@ def test_five_doors() -> None:
     doors = [name for entry in content["nav"] for name in entry]
     assert doors == ["Start", "Tutorials", "How it works", "Reference", "Results"]
     assert content["strict"] is True
+    assert {level for kind in content["validation"].values() for level in kind.values()} == {"warn"}  # so they fail
 
 
 def test_the_workflow_publishes_what_make_docs_builds() -> None:

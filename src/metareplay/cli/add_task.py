@@ -4,7 +4,19 @@ from typing import Annotated
 
 import typer
 
-from metareplay.cli.data_options import Data, Gate, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy, TasksBy
+from metareplay.cli.data_options import (
+    Data,
+    Gate,
+    Ignore,
+    Label,
+    MaxChange,
+    Model,
+    Quiet,
+    Settings,
+    SplitBy,
+    TasksBy,
+    TextColumn,
+)
 from metareplay.cli.trust import TrustNetwork
 
 HELP = """Add a task to a model: one with --name, or several by a column. Classes may be known or new ones.
@@ -31,6 +43,7 @@ def add_task(
     tasks_by: TasksBy = None,
     label: Label = None,
     ignore: Ignore = None,
+    text: TextColumn = None,
     split_by: SplitBy = None,
     gate: Gate = False,
     max_change: MaxChange = None,
@@ -42,6 +55,6 @@ def add_task(
     from metareplay.cli.data_options import data_settings, learning, tell
     from metareplay.living.learning import add_tasks
 
-    options = {"tasks_by": tasks_by, "label": label, "ignore": ignore, "split_by": split_by}
+    options = {"tasks_by": tasks_by, "label": label, "ignore": ignore, "text": text, "split_by": split_by}
     with learning(quiet=quiet, gate=gate, max_change=max_change) as terms:
         tell(add_tasks(model, data_settings(data, options, set_), name=name, terms=terms))

@@ -19,6 +19,7 @@ TasksBy = Annotated[
 Label = Annotated[
     str | None, typer.Option(help="Column to predict. Default: that of the first task; else label, target, class or y.")
 ]
+TextColumn = Annotated[str | None, typer.Option("--text", help="Column of texts, for a network that reads them.")]
 Ignore = Annotated[str | None, typer.Option(help="Columns that are not inputs, comma-separated: id,name.")]
 SplitBy = Annotated[str | None, typer.Option(help="Column that says train or test; test rows are not learned from.")]
 Settings = Annotated[

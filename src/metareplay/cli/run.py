@@ -82,6 +82,10 @@ def run(
     ignore: Annotated[
         str | None, typer.Option(help="Columns that are not inputs, comma-separated: id,name.", rich_help_panel=OWN)
     ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(help="Column of texts, for a network features:NAME that reads them.", rich_help_panel=OWN),
+    ] = None,
     task_order: Annotated[
         str | None, typer.Option(help="Tasks (or classes) in learning order, comma-separated.", rich_help_panel=OWN)
     ] = None,
@@ -160,6 +164,7 @@ def run(
         "data.tasks_by": tasks_by,
         "data.label": label,
         "data.ignore": ignore,
+        "data.text": text,
         "data.task_order": task_order,
         "data.test_share": test_share,
         "data.test_path": test_data,

@@ -11,6 +11,7 @@ from metareplay.data.cells import as_numbers
 from metareplay.data.columns import Column, Table, written
 from metareplay.data.dates import as_dates, encode_dates, useful_parts
 from metareplay.errors import DataError
+from metareplay.written_text import as_bytes
 
 MOST_VALUES = 50
 """A text column with more distinct values than this is treated as an identifier or free text."""
@@ -18,7 +19,8 @@ WORDS = 3
 """Cells with at least so many words, on average, are free text."""
 
 Description = Mapping[str, Any]
-"""How one column becomes inputs, as plain values: ``name`` and, for text, ``values``, for dates, ``date``."""
+"""How one column becomes inputs, as plain values: ``name`` and, for words, ``values``, for dates, ``date``, for texts
+that an encoder reads, ``text``."""
 
 
 class Encoded(NamedTuple):
@@ -59,8 +61,8 @@ def _values(table: Table, name: str, column: Column, leave_out: str) -> list[str
         kind = "free text" if words >= WORDS else "an identifier, or a category with too many values"
         raise DataError(
             f"{table.source()}: the text column {name!r} has {len(values)} different values (e.g. {values[0]!r}); "
-            f"more than {MOST_VALUES} look like {kind}: {leave_out}, or turn it into numbers yourself "
-            "(docs/own_data.md#text-in-tables shows how)"
+            f"more than {MOST_VALUES} look like {kind}: {leave_out}, let an encoder read it (--text {name}), or turn "
+            "it into numbers yourself (docs/own_data.md#text-in-tables shows how)"
         )
     return values
 
@@ -95,13 +97,15 @@ def _encoded(
         name = entry["name"]
         column = table.columns[name]
         missing = column.missing
-        if not gaps and missing.any():
+        if not gaps and "text" not in entry and missing.any():
             raise DataError(_gap(table, int(missing.argmax()), name, advice))
         if "values" in entry:
             part, new = _one_hot(column, entry["values"])
             if new:
                 row = next(row for row, value in enumerate(written(column)) if value in new)
                 unseen.setdefault(name, _Unseen(table.where(row), Counter())).counts.update(new)
+        elif "text" in entry:
+            part = as_bytes(written(column), int(entry["text"]))
         elif "date" in entry:
             part = encode_dates(_dates(table, name, column, entry.get("day_first")), entry["date"])
         else:

@@ -15,6 +15,7 @@ from metareplay.data.columns import Table, decimal_of
 from metareplay.data.encoding import describe_columns, encode_columns, filled
 from metareplay.data.frames import NAME, frame_table, is_frame, is_series, series_values
 from metareplay.errors import DataError, DataWarning
+from metareplay.written_text import BYTES, as_bytes
 
 LEAVE_OUT = "leave it out with drop(columns={name!r})"
 FILL = "fill it in, or drop the row"
@@ -31,6 +32,9 @@ class PlainExamples(NamedTuple):
 def training_examples(x: Any, y: Any, known: Mapping[str, Any], *, fresh: bool) -> PlainExamples:
     """What a task is learned from; ``y`` may be a column's name. ``fresh``: nothing was learned before."""
     label = y if isinstance(y, str) else getattr(y, "name", None) if is_series(y) else None
+    if (texts := texts_in(x)) is not None and (fresh or _text_length(known)):
+        known = known if known else {"kind": "table", "columns": [{"name": "text", "text": BYTES}]}
+        return PlainExamples(as_bytes(texts, _text_length(known)), plain_targets(y), known)
     if not is_frame(x):
         if isinstance(y, str):
             raise DataError(f"y={y!r} names a column, but X is not a data frame; give the targets themselves")
@@ -59,10 +63,27 @@ def scored_examples(x: Any, y: Any, known: Mapping[str, Any]) -> PlainExamples:
 
 def plain_inputs(x: Any, known: Mapping[str, Any]) -> Any:
     """Inputs to predict from; columns of a data frame that the model does not need are ignored."""
+    if _text_length(known) and (texts := texts_in(x)) is not None:
+        return as_bytes(texts, _text_length(known))
     if not is_frame(x):
         return x
     table = frame_table(x, TextFormat(known.get("decimal")))
     return _encode(table, known) if known.get("kind") == "table" else _in_order(table, list(table.columns))
+
+
+def texts_in(x: Any) -> list[str | None] | None:
+    """The texts that are given instead of rows of numbers: a list, an array or one column; None if it is no such."""
+    if not (is_series(x) or isinstance(x, list | tuple) or (isinstance(x, np.ndarray) and x.ndim == 1)):
+        return None
+    values = series_values(x) if is_series(x) else list(x)
+    found = bool(values) and all(value is None or isinstance(value, str) for value in values) and any(values)
+    return [None if value is None else str(value) for value in values] if found else None
+
+
+def _text_length(known: Mapping[str, Any]) -> int:
+    """The bytes of a text, if a model reads texts; else 0."""
+    columns = known.get("columns", ())
+    return int(columns[0]["text"]) if len(columns) == 1 and "text" in columns[0] else 0
 
 
 def plain_targets(y: Any) -> Any:

@@ -65,6 +65,8 @@ def read_examples(settings: DataSettings, known: Mapping[str, Any] = NOTHING) ->
             "ignore",
             "missing",
             "image_size",
+            "text",
+            "text_bytes",
             "encoding",
             "decimal",
             "dates",

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from metareplay.data.cells import TextFormat
 from metareplay.data.columns import Decimal
 from metareplay.settings import Composition, Settings
+from metareplay.written_text import BYTES
 
 BY_CLASSES = "classes:"
 """Prefix of a ``tasks_by`` that does not name a column."""
@@ -39,6 +40,11 @@ class DataSettings(Settings):
         None, description="column that says train or test; null: a test set elsewhere, or chosen by test_share"
     )
     ignore: tuple[str, ...] = Field((), description="columns that are not inputs, such as an identifier")
+    text: str | None = Field(
+        None,
+        description="column of texts for a network features:NAME that reads them; other columns are no inputs then",
+    )
+    text_bytes: int = Field(BYTES, ge=1, le=100_000, description="bytes of a text that are read; the rest is cut off")
     problem: Literal["classification", "regression"] | None = Field(
         None,
         description="what the labels are; null: classes if text or few distinct integers, real targets if not integers",

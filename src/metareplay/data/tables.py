@@ -28,6 +28,9 @@ def examples_of(table: Table, settings: DataSettings, known: Mapping[str, Any] |
     label, by = label_name(table, settings.label or (known or {}).get("label")), _task_column(table, settings)
     special = {label, by, settings.split_by, *settings.ignore}
     names = [name for name in table.columns if name not in special]
+    if settings.text is not None:
+        table.column(settings.text, "--text names it")
+        names = [settings.text]
     surplus: list[str] = []
     if earlier is not None:
         wanted = [entry["name"] for entry in earlier["columns"]]
@@ -38,7 +41,7 @@ def examples_of(table: Table, settings: DataSettings, known: Mapping[str, Any] |
     refuse_missing(table, names)
     images = [name for name in names if table.columns[name].kind == "image"]
     table = table.whole([label, by, settings.split_by])
-    refuse_doubtful(table, names, label)
+    refuse_doubtful(table, _without_texts(names, settings, earlier), label)
     notes += _read_specially(table, [*names, label])
     if settings.missing == "drop" and not images:
         table = _without_gaps(table, names, notes)
@@ -74,7 +77,8 @@ def _encoded(
     table: Table, names: Sequence[str], settings: DataSettings, notes: list[str]
 ) -> tuple[Tensor, dict[str, Any]]:
     """The columns as inputs (N, D), and how further rows become inputs."""
-    described = describe_columns(table, names)
+    texts = [{"name": name, "text": settings.text_bytes} for name in names if name == settings.text]
+    described = texts or describe_columns(table, names)
     notes += _described(described)
     x = torch.from_numpy(encode_columns(table, described, gaps=settings.missing == "fill").x)
     return x, {"kind": "table", "columns": described, **_reading(table, names, settings)}
@@ -85,6 +89,12 @@ def _encoded_as(table: Table, known: Mapping[str, Any], notes: list[str]) -> tup
     encoded = encode_columns(table, known["columns"], gaps="fill" in known)
     notes += encoded.warnings
     return torch.from_numpy(filled(encoded.x, known)), dict(known)
+
+
+def _without_texts(names: Sequence[str], settings: DataSettings, earlier: Mapping[str, Any] | None) -> list[str]:
+    """Columns that are not read as texts: in those nothing is a typo."""
+    texts = {entry["name"] for entry in (earlier or {}).get("columns", ()) if "text" in entry} | {settings.text}
+    return [name for name in names if name not in texts]
 
 
 def refuse_doubtful(table: Table, inputs: Sequence[str], label: str) -> None:

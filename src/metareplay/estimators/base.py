@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from metareplay.arrays import Inputs, Targets, inputs_and_targets, to_inputs
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
-from metareplay.data.frame_examples import plain_inputs, scored_examples
+from metareplay.data.frame_examples import PlainExamples, plain_inputs, scored_examples, training_examples
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
 from metareplay.estimators.exporting import Exports
 from metareplay.estimators.hub import HubMethods
@@ -21,7 +21,7 @@ from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_
 from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
+from metareplay.learner.features import FACTS, Extractor, refuse_texts, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
@@ -116,6 +116,12 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
             return self.extractor.input_shape
         return None if self.learner is None else self.learner.input_shape
 
+    def _examples(self, x: Any, y: Any) -> PlainExamples:
+        """What a new task is learned from, as arrays."""
+        examples = training_examples(x, y, self.inputs, fresh=self.learner is None)
+        refuse_texts(examples.known, self.config.network)
+        return examples
+
     def _learn(self, x: Tensor, y: Tensor, info: TaskInfo, width: int, progress: bool) -> None:
         """Train on a new task; if anything goes wrong, the model is left unchanged."""
         if info.name in self.task_names:
@@ -146,7 +152,7 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
     def _scaling(self, x: Tensor, y: Tensor) -> Scaling:
         """That of the first task; later ones may bring a column's first variation."""
         if self.learner is not None:
-            return self.scaling.following(x)
+            return self.scaling.following(x) if self.extractor is None else self.scaling  # a backbone sees none of it
         return Scaling.of(x, y, regression=self.problem == "regression") if self.standardise else Scaling({})
 
     def _features(self, x: Tensor, *, keep: bool) -> Tensor:

@@ -67,7 +67,7 @@ class ContinualClassifier(StreamingEstimator):
 
         ``y`` may be the name of a column of a data frame.
         """
-        examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
+        examples = self._examples(X, y)
         x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         labels = class_labels(raw, "ContinualRegressor")
         if len(labels) != len(x):

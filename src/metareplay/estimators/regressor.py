@@ -56,7 +56,7 @@ class ContinualRegressor(StreamingEstimator):
 
         ``y`` may be the name of a column of a data frame.
         """
-        examples = training_examples(X, y, self.inputs, fresh=self.learner is None)
+        examples = self._examples(X, y)
         x, raw = inputs_and_targets(examples.x, examples.y, self._shape())
         targets = to_real_targets(raw)
         if len(targets) != len(x):

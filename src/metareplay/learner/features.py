@@ -15,7 +15,7 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark, Task, TaskData
 from metareplay.data.feature_cache import cached_features
-from metareplay.errors import CheckpointError, DataError
+from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.learner.config import RunConfig
 from metareplay.nets.backbones import Backbone, BackboneSettings, find_backbone, is_features, split_name
 from metareplay.scaling import Scaling
@@ -114,11 +114,35 @@ def without_features(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in inputs.items() if name != FACTS}
 
 
+def refuse_texts(inputs: Mapping[str, Any], network: str | None) -> None:
+    """Refuse texts unless the network has a backbone, which may be one that reads them."""
+    texts = [entry["name"] for entry in inputs.get("columns", ()) if "text" in entry]
+    if texts and not (network and is_features(network)):
+        raise ConfigError(
+            f"column {texts[0]!r} holds texts, which network={network or 'default'} cannot read; take an encoder of "
+            "texts, e.g. network=features:FOLDER+mlp-100 with the folder of a transformers model (docs/backbones.md)"
+        )
+
+
+def backbone_for(inputs: Mapping[str, Any], config: RunConfig) -> Backbone:
+    """The backbone of a network, if it reads what a user's files hold."""
+    backbone = find_backbone(config.network, config.get(BackboneSettings))
+    if backbone.reads_texts and inputs.get("kind", "table") == "table" and inputs.get("columns"):
+        names = [entry["name"] for entry in inputs["columns"]]
+        if not any("text" in entry for entry in inputs["columns"]):
+            raise ConfigError(
+                f"the backbone {backbone.name} reads texts; name the column that holds them with --text "
+                f"(the inputs are {', '.join(map(repr, names[:20]))})"
+            )
+    return backbone
+
+
 def with_features(benchmark: Benchmark, config: RunConfig) -> Benchmark:
     """The same tasks with features as inputs, if the network has a backbone."""
+    refuse_texts(benchmark.inputs, config.network)
     if not is_features(config.network) or FACTS in benchmark.inputs:
         return benchmark
-    backbone = find_backbone(config.network, config.get(BackboneSettings))
+    backbone = backbone_for(benchmark.inputs, config)
     undo = benchmark.scaling if "x_mean" in benchmark.scaling.tensors else benchmark.pixels
     extractor = Extractor.of(backbone, benchmark[0].train.x, undo)
 

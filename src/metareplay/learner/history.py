@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from metareplay.errors import CheckpointError
 from metareplay.texts import read_json_file
@@ -33,6 +33,15 @@ class HistoryEntry(BaseModel):
     generation: int = 0
     date: str = ""
     """In UTC, as 2026-01-31T12:00:00Z."""
+
+    @field_validator("facts")
+    @classmethod
+    def _numbered(cls, facts: dict[str, Any]) -> dict[str, Any]:
+        """Generations are numbers: others are looked up by them."""
+        for name in ("previous", "restored"):
+            if facts.get(name) is not None and not isinstance(facts[name], int):
+                raise ValueError(f"{name} must be the number of a generation, not {facts[name]!r}")
+        return facts
 
     def dated(self, generation: int) -> "HistoryEntry":
         """The entry as it is stored."""

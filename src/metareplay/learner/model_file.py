@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from metareplay.errors import CheckpointError
+from metareplay.files import refuse_waiting
 from metareplay.texts import read_json
 
 FORMAT = "metareplay-model-2"
@@ -103,6 +104,7 @@ def read_model_file(path: Path) -> ModelFile:
 
 def _opened(path: Path) -> BinaryIO:
     try:
+        refuse_waiting(path)
         return path.open("rb")
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -13,14 +13,14 @@ from torch import Tensor
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import DataError
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.learner.features import FACTS, Extractor, stored_extractor, without_features
+from metareplay.learner.features import FACTS, Extractor, backbone_for, refuse_texts, stored_extractor, without_features
 from metareplay.learner.generations import mend
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import HistoryEntry, StoredModel, load_model, save_model
 from metareplay.living.examples import NewData
 from metareplay.living.place import NewModel, Work, finish_new, model_folder, read_new
-from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features
+from metareplay.nets.backbones import is_features
 from metareplay.scaling import Scaling
 
 SCENARIOS: Mapping[Problem, Scenario] = {"classification": Scenario.CLASS, "regression": Scenario.DOMAIN}
@@ -92,7 +92,8 @@ class OpenModel:
 
     def new_data(self, x: Tensor, y: Tensor) -> TaskData:
         """Examples that are about to be learned: columns that were constant so far may begin to vary in them."""
-        self.scaling = self.scaling.following(x)
+        if self.extractor is None:  # a backbone sees inputs as they are
+            self.scaling = self.scaling.following(x)
         return self.data(x, y)
 
     def index(self, name: str) -> int:
@@ -109,8 +110,9 @@ class OpenModel:
         first = data.tasks[0]
         self.scaling = Scaling.of(first.x, first.y, regression=data.problem == "regression")
         new = self.new or NewModel("pr-bbb", None, {})
+        refuse_texts(data.inputs, new.network)
         if new.network is not None and is_features(new.network):
-            backbone = find_backbone(new.network, new_config(new, data.problem).get(BackboneSettings))
+            backbone = backbone_for(data.inputs, new_config(new, data.problem))
             self.extractor = Extractor.of(backbone, self.scaling.x(first.x), self.scaling)
         examples = self.data(first.x, first.y)
         config = new_config(new, data.problem, Facts.of(examples, data.problem))

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from metareplay.errors import CheckpointError
+from metareplay.learner.history import HISTORY
 from metareplay.learner.store import HistoryEntry, read_history
 
 UNDO, REMOVE, RENAME = "undo", "remove-task", "rename-task"
@@ -13,11 +15,15 @@ def past_of(folder: Path, generation: int) -> list[HistoryEntry]:
     by_generation = {entry.generation: entry for entry in read_history(folder)}
     changes: list[HistoryEntry] = []
     while (entry := by_generation.get(generation)) is not None:
-        if entry.verb == UNDO:
-            generation = int(entry.facts["restored"])
-            continue
-        changes.append(entry)
-        generation = int(entry.facts.get("previous", generation - 1))
+        before = entry.facts.get("restored" if entry.verb == UNDO else "previous", generation - 1)
+        if before is None or not before < generation:
+            raise CheckpointError(
+                f"{folder / HISTORY} is damaged (generation {generation} came from {before}); repair it, or remove it "
+                "to go without a history"
+            )
+        if entry.verb != UNDO:
+            changes.append(entry)
+        generation = before
     return changes[::-1]
 
 

@@ -21,7 +21,7 @@ from metareplay.nets.backbone_parts import BACKBONES, Loaded
 from metareplay.nets.base import NETWORKS, ActivationSettings, NetworkFactory, NetworkPart, register_network
 from metareplay.nets.mlp import mlp_factory
 from metareplay.nets.own import load_function, words_of
-from metareplay.nets.transformers_backbone import load_transformer
+from metareplay.nets.transformers_backbone import TextEncoder, load_transformer
 from metareplay.settings import Composition, Settings
 
 PREFIX = "features:"
@@ -54,6 +54,11 @@ class Backbone:
     loaded: Loaded
     checksum: str
     """Of the weights and of how images are prepared."""
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether its inputs are texts."""
+        return isinstance(self.loaded.module, TextEncoder)
 
     @torch.inference_mode()
     def features(self, x: Tensor) -> Tensor:

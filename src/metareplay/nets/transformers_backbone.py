@@ -1,4 +1,4 @@
-"""Image encoders of the package transformers as backbones, by the name or folder of a model.
+"""Encoders of images and of texts of the package transformers as backbones, by the name or folder of a model.
 
 Only safetensors are read, and no code that comes with a model is run.
 """
@@ -12,7 +12,10 @@ from metareplay.data.offline import is_offline
 from metareplay.errors import ConfigError
 from metareplay.nets.backbone_parts import Loaded
 from metareplay.nets.own import words_of
+from metareplay.written_text import as_texts
 
+LONGEST = 512
+"""Tokens of a text that are read."""
 UNUSED = ("pooler.", "vision_model.pooler.")
 """Weights that no feature depends on, so that a model may lack them."""
 
@@ -30,6 +33,25 @@ class ImageEncoder(nn.Module):
         return hidden[:, 0] if hidden.ndim == 3 else hidden.mean((2, 3))  # (N, T, F) or (N, F, h, w) -> (N, F)
 
 
+@final
+class TextEncoder(nn.Module):
+    """The mean of the last layer over the tokens of a text."""
+
+    def __init__(self, model: Any, tokenizer: Any, content: bytes) -> None:
+        super().__init__()
+        self.model, self.tokenizer = getattr(model, "text_model", model), tokenizer
+        longest = int(getattr(self.model.config, "max_position_embeddings", LONGEST) or LONGEST)
+        self.longest = min(int(tokenizer.model_max_length), longest, LONGEST)
+        self.register_buffer("tokens", torch.frombuffer(bytearray(content), dtype=torch.uint8))  # for the checksum
+
+    def forward(self, x: Tensor) -> Tensor:
+        texts = [text or " " for text in as_texts(x)]
+        read = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
+        hidden: Tensor = self.model(**{name: read[name] for name in ("input_ids", "attention_mask")}).last_hidden_state
+        mask = read["attention_mask"].unsqueeze(2).to(hidden.dtype)  # (N, T) -> (N, T, 1)
+        return (hidden * mask).sum(1) / mask.sum(1).clamp_min(1.0)  # (N, T, F) -> (N, F)
+
+
 def load_transformer(name: str) -> Loaded:
     """The model of this name, or in this folder."""
     try:
@@ -39,6 +61,7 @@ def load_transformer(name: str) -> Loaded:
             f"network=features:{name} needs the package transformers; "
             "install it with pip install metareplay[backbones], or give module:function"
         ) from error
+    transformers.utils.logging.disable_progress_bar()  # of loading; downloads still show theirs
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -60,12 +83,31 @@ def load_transformer(name: str) -> Loaded:
             "would be random; choose a complete one"
         )
     if model.main_input_name != "pixel_values" and not hasattr(model, "vision_model"):
-        raise ConfigError(
-            f"network=features:{name} is a {type(model).__name__}, whose inputs are {model.main_input_name}, not "
-            "images; choose an image encoder such as ViT, DINOv2 or ConvNeXt"
-        )
+        return Loaded(_text_encoder(name, model, transformers))
     size, mean, std = _preparation(name, model.config, transformers)
     return Loaded(ImageEncoder(model), size, mean, std)
+
+
+def _text_encoder(name: str, model: Any, package: Any) -> TextEncoder:
+    """A model that reads texts, with the tokenizer stored beside it; other models are refused."""
+    kind = f"network=features:{name} is a {type(model).__name__}"
+    if model.main_input_name != "input_ids" or getattr(model.config, "is_encoder_decoder", False):
+        raise ConfigError(
+            f"{kind}, whose inputs are {model.main_input_name}; choose an encoder of images (ViT, DINOv2, ConvNeXt) or "
+            "of texts (BERT, MiniLM)"
+        )
+    try:
+        tokenizer = package.AutoTokenizer.from_pretrained(
+            name, trust_remote_code=False, local_files_only=is_offline(), use_fast=True
+        )
+        content = tokenizer.backend_tokenizer.to_str().encode()
+    except Exception as error:  # of many kinds
+        raise ConfigError(
+            f"{kind}, but its tokenizer cannot be loaded ({words_of(error)}); a text encoder needs its tokenizer.json"
+        ) from error
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    return TextEncoder(model, tokenizer, content)
 
 
 def _preparation(name: str, config: Any, package: Any) -> tuple[int | None, tuple[float, ...], tuple[float, ...]]:

@@ -11,6 +11,7 @@ from metareplay.data.offline import go_offline, is_offline
 from metareplay.data.readers.arrow import class_names, from_arrow
 from metareplay.data.readers.parquet import INSTALL_HINT, quiet
 from metareplay.errors import DataError
+from metareplay.files import refuse_waiting
 
 PREFIX = "hf:"
 
@@ -49,6 +50,8 @@ def read_saved(folder: Path) -> Table:
         raise DataError(INSTALL_HINT) from error
     refuse_paths_of_saved(folder)
     try:
+        for path in folder.rglob("*"):
+            refuse_waiting(path)
         verify_arrow(sorted(folder.rglob("*.arrow")))
         with quiet():
             dataset = datasets.load_from_disk(str(folder))
