@@ -124,8 +124,8 @@ def rows_of_the_paper(records: Mapping[str, Record]) -> str:
 
 def _rows(rows: list[MarkedRow]) -> list[str]:
     """One table of the paper."""
-    heading = "| row | | TGiven-Final: ours | paper | task inferred: ours | paper | seeds | length |"
-    return [heading, "|" + "---|" * 8, *("| " + " | ".join(_cells(row)) + " |" for row in rows)]
+    heading = "| row | | TGiven-Final: ours | paper | task inferred: ours | paper | seeds |"
+    return [heading, "|" + "---|" * 7, *("| " + " | ".join(_cells(row)) + " |" for row in rows)]
 
 
 def _counts(rows: list[MarkedRow]) -> str:
@@ -160,8 +160,8 @@ def _cells(row: MarkedRow) -> list[str]:
     plain = row.row.method is None or row.row.method == row.row.paper.lower()
     named = row.row.paper.replace("*", r"\*") + ("" if plain else f" (`{row.row.method}`)")
     seeds = "" if row.line is None else str(len(row.line.seeds) or "")
-    budget = "" if row.line is None else "full" if row.counts else f"{100 * (row.budget or 0):.3g} %"
-    return [named, row.mark, *_pair(row, first), *_pair(row, inferred), seeds, budget]
+    length = "" if row.line is None or row.counts else f" ({100 * (row.budget or 0):.3g} % of the length)"
+    return [named, row.mark, *_pair(row, first), *_pair(row, inferred), seeds + length]
 
 
 def _pair(row: MarkedRow, figure: str | None) -> list[str]:

@@ -7,7 +7,7 @@ from metareplay.report.records import Figure, Row
 from results.tables import Column, Table
 from results.values import PLACE
 
-NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
+NUMBER = r"-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?"
 EMPTY = ("", "–", "—")
 
 

@@ -2,10 +2,11 @@
 
 A measured figure is what looks like one: in text, a number with decimals, or one that a unit of measurement follows
 (%, points, times, seconds, MiB, ...), also in lists such as "97 and 98 %"; in a table that is not made from records,
-every number. Not looked at are code, links, headings, and what is made from records. A figure is known if a record has
-it, rounded as it is stated. Which records count is said section by section (level 2), so that a number is not excused
-by one that has nothing to do with it: those of the section's tables, those of its figures in the text, and those that
-``<!-- figures: NAME, PATTERN -->`` names. The paper's own figures count where the sentence speaks of the paper.
+every number, unless it is one of settings or options. Not looked at are code, links, headings, years of cited work, and
+what is made from records. A figure is known if a record has it, rounded as it is stated. Which records count is said
+section by section (level 2), so that a number is not excused by one that has nothing to do with it: those of the
+section's tables, those of its figures in the text, and those that ``<!-- figures: NAME, PATTERN -->`` names. The
+paper's own figures count where the sentence speaks of the paper.
 
 What looks like a measurement and is none is listed in not_measured.yaml, with the reason.
 """
@@ -30,6 +31,17 @@ DECIMAL = re.compile(NUMBER.replace(r"(?:\.\d+)?", r"\.\d+"))
 ANY = re.compile(NUMBER)
 SCOPE = re.compile(r"<!-- figures: (.*?) -->", re.DOTALL)
 FENCE = re.compile(r"(<!-- figures: [^\n]* -->\n)?^(`{3,}).*?^\2[ \t]*$", re.MULTILINE | re.DOTALL)
+ASIDE = (
+    re.compile(r"<!--.*?-->", re.DOTALL),
+    re.compile(r"<[^>\n]+>"),
+    re.compile(r"(?<!`)`(?!`)[^`]*`(?!`)"),
+    re.compile(r"\]\([^)]*\)"),
+    re.compile(r"^#.*$", re.MULTILINE),
+    re.compile(r"et al\.,? \d{4}"),
+)
+"""Comments, tags, code, links, headings and citations."""
+SETTINGS = re.compile(r"\| *(?:setting|option)s? *\|")
+"""The beginning of a table of settings."""
 OF_PAPER = re.compile(r"\b(paper|published|supplement)", re.IGNORECASE)
 
 
@@ -51,6 +63,9 @@ class Stated:
 def checked_pages() -> list[Path]:
     """The pages whose figures have to be in records."""
     named = ["README.md", "docs/results.md", "docs/performance.md", "docs/paper_map.md", "docs/choosing.md"]
+    named += [
+        f"docs/{name}.md" for name in ("quickstart", "own_data", "streams", "living_model", "backbones", "tuning")
+    ]
     tutorials = sorted((ROOT / "docs" / "tutorials").rglob("*.md"))
     return [path for path in (*(ROOT / name for name in named), *tutorials) if path.exists()]
 
@@ -90,7 +105,14 @@ def _blank(match: re.Match[str]) -> str:
 def stated_in(section: str, start: int = 1, exempt: Iterable[str] = ()) -> list[Stated]:
     """All that looks like a measured figure, but for exempt fragments of text."""
     plain = _without_fences(ROW.sub(_blank, BLOCK.sub(_blank, FIGURE.sub(_blank, section))))
-    for pattern in (r"<!--.*?-->", r"<[^>\n]+>", r"(?<!`)`(?!`)[^`]*`(?!`)", r"\]\([^)]*\)", r"^#.*$"):
+    for pattern in (
+        r"<!--.*?-->",
+        r"<[^>\n]+>",
+        r"(?<!`)`(?!`)[^`]*`(?!`)",
+        r"\]\([^)]*\)",
+        r"^#.*$",
+        r"et al\.,? \d{4}",
+    ):
         plain = re.sub(pattern, _blank, plain, flags=re.MULTILINE | re.DOTALL if "!" in pattern else re.MULTILINE)
     for fragment in exempt:
         words = r"\s+".join(map(re.escape, fragment.split()))
@@ -104,11 +126,13 @@ def stated_in(section: str, start: int = 1, exempt: Iterable[str] = ()) -> list[
 
 def _numbers(plain: str) -> Iterator[tuple[int, str]]:
     """Places and texts of numbers that are figures."""
-    for table_row in re.finditer(r"^\|.*$", plain, re.MULTILINE):
-        yield from ((table_row.start() + match.start(), match[0]) for match in ANY.finditer(table_row[0]))
-    for match in DECIMAL.finditer(plain):
+    for table in re.finditer(r"(?:^\|.*\n?)+", plain, re.MULTILINE):
+        if not SETTINGS.match(table[0]):
+            yield from ((table.start() + match.start(), match[0]) for match in ANY.finditer(table[0]))
+    text = re.sub(r"(?:^\|.*\n?)+", _blank, plain, flags=re.MULTILINE)
+    for match in DECIMAL.finditer(text):
         yield match.start(), match[0]
-    for listed in LISTED.finditer(plain):
+    for listed in LISTED.finditer(text):
         yield from ((listed.start() + match.start(), match[0]) for match in ANY.finditer(listed[0]))
 
 

@@ -73,21 +73,31 @@ def render(table: Table, records: Mapping[str, Record], base: str = "results") -
     several = table.command and len({line.name for line in ours}) > 1
     remarks = dict.fromkeys(line.record.remark for line in ours if line.record is not None and line.record.remark)
     text = [piece for remark in remarks for piece in (remark, "")]
-    titles = [column.title for column in table.columns] + ["measured by"] * several
+    titles = [column.title for column in table.columns]
     text += ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    linked = next((place for place, column in enumerate(table.columns) if not column.once), 0)
     above: list[str] = []
     for line in lines:
         cells = [_cell(column, line) for column in table.columns]
-        link = [_link("record", line, base)] if several else []
-        text.append("| " + " | ".join([*_new(table.columns, cells, above), *link]) + " |")
+        shown = _new(table.columns, cells, above)
+        if several:
+            shown[linked] = _link(shown[linked], line, base)
+        text.append("| " + " | ".join(shown) + " |")
         above = cells
-    if table.command and not several and ours[0].record is not None:
-        text += ["", f"*Measured by `{ours[0].record.command}` ({_link('record', ours[0], base)}).*"]
+    if table.command:
+        text += ["", "*Each row links to its record, which has the command.*" if several else _command(ours[0], base)]
     return Rendered("\n".join(text), ours)
 
 
+def _command(line: Line, base: str) -> str:
+    """How a table was measured; what was not kept is said in words."""
+    command = "" if line.record is None else line.record.command
+    stated = command if command.startswith("a script") else f"`{command}`"
+    return f"*Measured by {stated} ({_link('record', line, base)}).*"
+
+
 def _link(words: str, line: Line, base: str) -> str:
-    return f"[{words}]({base}/{line.name}.json)" if line.record is not None else ""
+    return f"[{words}]({base}/{line.name}.json)" if line.record is not None else words
 
 
 def _new(columns: Sequence[Column], cells: Sequence[str], above: Sequence[str]) -> list[str]:

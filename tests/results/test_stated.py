@@ -54,6 +54,7 @@ def test_no_line_begins_with_a_marker() -> None:
         ("`97.1 %` is code, [97.1 %](a-97.2) a link, <!-- 97.3 % --> a comment.", ["97.1"]),
         ("# 97.1 %\n\n```text\n97.2 %\n```\n", []),
         ("| a | 3 |\n|---|---|\n| 12 | x 4 |\n", ["3", "12", "4"]),
+        ("| setting | default |\n|---|---|\n| 12 | 0.4 |\n\nIt is 0.5.", ["0.5"]),
         ("<!-- table: a -->\n| 97.1 |\n<!-- end --> <!--fig:a::b::.1f-->97.2<!--/--> %, 97.3 %", ["97.3"]),
         ("<!-- figures: a -->\n```text\nright 97.2\n```\n", ["97.2"]),
         ("<!-- no-run -->\n```text\nright 97.2\n```\n", []),

@@ -38,8 +38,11 @@ def test_seeds_are_put_together() -> None:
 def test_rows_keep_the_order_of_the_patterns_and_repeat_no_name() -> None:
     records = {"a/vcl": run("vcl", {0: 1.0}), "a/er": run("er", {0: 2.0}), "a/er-x": run("er", {0: 3.0}, other="x")}
     shown = render(table(NAME, ENT, records=["a/er*", "a/vcl"]), records, "../results").text
-    links = [f"[record](../results/a/{name}.json)" for name in ("er", "er-x", "vcl")]
-    assert body(shown) == [f"| er | 2.0 | {links[0]} |", f"|  | 3.0 | {links[1]} |", f"| vcl | 1.0 | {links[2]} |"]
+    assert body(shown) == [
+        "| er | [2.0](../results/a/er.json) |",
+        "|  | [3.0](../results/a/er-x.json) |",
+        "| vcl | [1.0](../results/a/vcl.json) |",
+    ]
     one = render(table(NAME, ENT, records=["a/vcl"]), records).text
     assert one.endswith("*Measured by `run vcl` ([record](results/a/vcl.json)).*")
 
@@ -48,9 +51,9 @@ def test_the_papers_figures_stand_below_ours() -> None:
     columns = [NAME, {"title": "", "cell": "{ours}"}, ENT]
     shown = render(table(*columns, paper="split-mnist"), {"a": run("pr-dirac", {0: 73.6}), "b": run("mine", {0: 1.0})})
     assert body(shown.text) == [
-        "| pr-dirac | ours, seed 0 | 73.6 | [record](results/a.json) |",
-        "|  | paper | 70.9 ± 0.6 |  |",
-        "| mine | ours, seed 0 | 1.0 | [record](results/b.json) |",
+        "| pr-dirac | [ours, seed 0](results/a.json) | 73.6 |",
+        "|  | paper | 70.9 ± 0.6 |",
+        "| mine | [ours, seed 0](results/b.json) | 1.0 |",
     ]
 
 
@@ -58,14 +61,23 @@ def test_a_table_can_be_read_back() -> None:
     both = table(
         {"title": "way", "cell": "{way}", "once": True},
         {"title": "a", "cell": ["{a.x:,.1f} / {a.y:.1f}", "{a:.1f} only"], "unit": "%"},
+        {"title": "c", "cell": "{c.x:.0f}, {c.y:.0f}"},
         {"title": "b of 2 cores", "cell": "{b:.2f±}", "missing": "–"},
     )
     rows = [
-        Row(labels={"way": "one"}, figures={"a.x": Figure(value=1234.5, unit="%"), "a.y": Figure(value=-2, unit="%")}),
+        Row(
+            labels={"way": "one"},
+            figures={
+                "a.x": Figure(value=1234.5, unit="%"),
+                "a.y": Figure(value=-2, unit="%"),
+                "c.x": Figure(value=5),
+                "c.y": Figure(value=6),
+            },
+        ),
         Row(labels={"way": "two"}, figures={"a": Figure(value=3, unit="%"), "b": Figure(value=0.5, error=0.25)}),
     ]
     shown = render(both, {"r": Record(what="w", command="c", rows=rows)}).text
-    assert body(shown) == ["| one | 1,234.5 / -2.0 | – |", "| two | 3.0 only | 0.50 ± 0.25 |"]
+    assert body(shown) == ["| one | 1,234.5 / -2.0 | 5, 6 | – |", "| two | 3.0 only |  | 0.50 ± 0.25 |"]
     assert rows_from(both, shown.replace("2 cores", "16 cores")) == rows
 
 
