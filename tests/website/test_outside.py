@@ -31,8 +31,8 @@ def test_links_are_rewritten_outside_code_only() -> None:
     assert with_links_between_pages("[a](../README.md#cite)", "limits.md") == "[a](repository/README.md#cite)"
     picture = '<img src="docs/images/a.svg">'
     assert with_links_between_pages(picture, "repository/README.md") == picture  # no such file
-    picture = '<img src="docs/images/regression-1d-light.svg">'
-    assert with_links_between_pages(picture, "repository/README.md") == '<img src="../images/regression-1d-light.svg">'
+    picture = '<img src="docs/images/posteriors-light.svg">'
+    assert with_links_between_pages(picture, "repository/README.md") == '<img src="../images/posteriors-light.svg">'
 
 
 def test_links_are_followed() -> None:
