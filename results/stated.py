@@ -35,11 +35,12 @@ ASIDE = (
     re.compile(r"<!--.*?-->", re.DOTALL),
     re.compile(r"<[^>\n]+>"),
     re.compile(r"(?<!`)`(?!`)[^`]*`(?!`)"),
+    re.compile(r"!\[[^\]]*\]"),
     re.compile(r"\]\([^)]*\)"),
     re.compile(r"^#.*$", re.MULTILINE),
     re.compile(r"et al\.,? \d{4}"),
 )
-"""Comments, tags, code, links, headings and citations."""
+"""Comments, tags, code, what pictures show in words, links, headings and citations."""
 SETTINGS = re.compile(r"\| *(?:setting|option)s? *\|")
 """The beginning of a table of settings."""
 OF_PAPER = re.compile(r"\b(paper|published|supplement)", re.IGNORECASE)
