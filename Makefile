@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo browser test test-slow torture bench results docs reference lint format clean
+.PHONY: help install demo browser test test-slow torture bench results docs tutorials reference lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,9 @@ results: $(VENV)/.installed  ## Make the tables, figures and plots of the docume
 docs: $(VENV)/.installed-test  ## Build the site into site/; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "Done. Open $(CURDIR)/site/index.html in a browser."
+
+tutorials: $(VENV)/.installed-test  ## Execute the tutorials, and write what they print and draw into their pages: PAGES="digits photos"
+	OMP_NUM_THREADS=1 $(BIN)/python docs/make_tutorials.py $(PAGES)
 
 reference: $(VENV)/.installed  ## Write docs/reference.md from the parts
 	$(BIN)/metareplay list all --markdown > docs/.reference.md && mv docs/.reference.md docs/reference.md

@@ -77,6 +77,10 @@ def check_call(command: Any, arguments: list[str], name: str = "metareplay") -> 
     check_call(command.commands[arguments[0]], arguments[1:], f"{name} {arguments[0]}")
 
 
+ELSEWHERE = ("docs/add_a_method.md", *(name for name in NAMES if name.startswith("docs/tutorials/")))
+"""Executed by test_add_a_method.py, as a package, and by test_tutorials.py, with their commands."""
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -85,7 +89,7 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
         if block.language in ("python", "py"):
             # errors then name the document's own line
             code = compile("\n" * (block.line - 1) + block.code, str(path), "exec")
-            if block.run and path.name != "add_a_method.md":  # a separate package, see test_add_a_method.py
+            if block.run and str(path.relative_to(ROOT)) not in ELSEWHERE:
                 exec(code, namespace)
 
 
@@ -120,7 +124,8 @@ def missing_links(path: Path) -> list[str]:
     for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", path.read_text(encoding="utf-8")):
         name, _, anchor = target.partition("#")
         page = path.parent / name if name else path
-        titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE) if page.is_file() else []
+        text = page.read_text(encoding="utf-8") if page.suffix == ".md" and page.is_file() else ""
+        titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
         anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
         if not page.exists() or (anchor and anchor not in anchors):
             missing.append(target)

@@ -1,4 +1,5 @@
-"""The examples run, in small."""
+"""The examples run, in small. Those that start a process for each command are slow; the tutorials, which take the same
+steps in one process (test_tutorials.py), are not."""
 
 import os
 import runpy
@@ -40,7 +41,8 @@ def month(path: Path, centre: float) -> None:
     path.write_text("\n".join(["place,size,sold", *rows]) + "\n")
 
 
-@pytest.mark.parametrize("begun", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["begun", "from nothing"])
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "from nothing"])
 def test_the_monthly_table_is_learned_behind_a_gate(begun: bool, tmp_path: Path) -> None:
     """In a model that is there already, which learns in fewer steps, or in one that the example begins itself."""
     if begun:
@@ -57,6 +59,7 @@ def test_the_monthly_table_is_learned_behind_a_gate(begun: bool, tmp_path: Path)
     assert "february" in done.stdout
 
 
+@pytest.mark.slow
 def test_photos_are_served(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(0)

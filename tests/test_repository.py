@@ -134,6 +134,7 @@ def test_one_version_everywhere() -> None:
     version = PYPROJECT["project"]["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == version
+    assert f'"{version}"' in SOURCES["src/metareplay/version.py"]
     assert re.search(
         rf"^## .*\b{re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
     )

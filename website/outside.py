@@ -13,16 +13,16 @@ DOCS = "docs"
 FOLDER = "repository"
 """Where these pages are on the site."""
 INSTEAD = {"README.md": "index.md"}
-"""The start page says what the README says."""
+"""Links to the README as a whole lead to the start page; those to its headings lead to itself."""
 LINK = re.compile(r"(\]\()((?!\w+:|#|/)[^)\s#]+)((?:#[^)\s]*)?\))")
+SOURCE = re.compile(r'(\b(?:src|srcset)=")((?!\w+:|#|/)[^"\s#]+)(")')
+"""Of pictures in HTML."""
 FENCE = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {".py": "python", ".sh": "bash", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
 
 
 def page_of(path: str) -> str:
     """The page, relative to docs/, that shows a file of the repository."""
-    if path in INSTEAD:
-        return INSTEAD[path]
     if path.startswith(f"{DOCS}/"):
         return path.removeprefix(f"{DOCS}/")
     return f"{FOLDER}/{path if path.endswith('.md') else f'{path}.md'}"
@@ -44,13 +44,14 @@ def with_links_between_pages(text: str, page: str) -> str:
         target = posixpath.normpath(posixpath.join(here, link[2]))
         if not (ROOT / target).is_file():  # generated, or broken: MkDocs will say so
             return link[0]
-        return f"{link[1]}{posixpath.relpath(page_of(target), posixpath.dirname(page) or '.')}{link[3]}"
+        found = INSTEAD[target] if target in INSTEAD and "#" not in link[3] else page_of(target)
+        return f"{link[1]}{posixpath.relpath(found, posixpath.dirname(page) or '.')}{link[3]}"
 
     pieces, end = [], 0
     for fence in FENCE.finditer(text):
-        pieces += [LINK.sub(rewritten, text[end : fence.start()]), fence[0]]
+        pieces += [SOURCE.sub(rewritten, LINK.sub(rewritten, text[end : fence.start()])), fence[0]]
         end = fence.end()
-    return "".join([*pieces, LINK.sub(rewritten, text[end:])])
+    return "".join([*pieces, SOURCE.sub(rewritten, LINK.sub(rewritten, text[end:]))])
 
 
 def linked_from(path: str) -> Iterator[str]:
@@ -58,7 +59,7 @@ def linked_from(path: str) -> Iterator[str]:
     text = FENCE.sub("", (ROOT / path).read_text(encoding="utf-8"))
     for link in LINK.finditer(text):
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link[2]))
-        if not target.startswith(("..", f"{DOCS}/")) and (ROOT / target).is_file() and target not in INSTEAD:
+        if not target.startswith(("..", f"{DOCS}/")) and (ROOT / target).is_file():
             yield target
 
 

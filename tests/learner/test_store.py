@@ -65,6 +65,16 @@ def test_each_save_is_a_generation_and_an_equal_model_is_none(
     assert names(tmp_path) == {"model.safetensors", "config.json", "README.md"}
 
 
+def test_an_edited_copy_of_the_facts_does_not_stop_the_next_save(
+    one: ContinualClassifier, two: ContinualClassifier, tmp_path: Path
+) -> None:
+    save(tmp_path, one)
+    facts = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**facts, "generation": "first"}))
+    assert save(tmp_path, two) == 2
+    assert json.loads((tmp_path / "config.json").read_text())["generation"] == 2
+
+
 def test_the_same_model_is_the_same_bytes(one: ContinualClassifier, tmp_path: Path) -> None:
     for folder in ("a", "b"):
         save(tmp_path / folder, one, entry=HistoryEntry(verb="learn"))

@@ -28,6 +28,11 @@ def test_links_are_rewritten_outside_code_only() -> None:
         "```text\n[a](../SECURITY.md)\n```"
     )
     assert with_links_between_pages("[a](docs/limits.md)", "repository/SECURITY.md") == "[a](../limits.md)"
+    assert with_links_between_pages("[a](../README.md#cite)", "limits.md") == "[a](repository/README.md#cite)"
+    picture = '<img src="docs/images/a.svg">'
+    assert with_links_between_pages(picture, "repository/README.md") == picture  # no such file
+    picture = '<img src="docs/images/regression-1d-light.svg">'
+    assert with_links_between_pages(picture, "repository/README.md") == '<img src="../images/regression-1d-light.svg">'
 
 
 def test_links_are_followed() -> None:

@@ -79,7 +79,7 @@ def kind_in_words(form: dict[str, Any]) -> str:
         return " or ".join(code(json.dumps(choice)) for choice in form["enum"])
     if form.get("type") == "array":
         items = form.get("items") or (form.get("prefixItems") or [{}])[0]
-        return f"list of {kind_in_words(items)}"
+        return f"list of ({kind_in_words(items)})" if "anyOf" in items else f"list of {kind_in_words(items)}"
     if form.get("type") == "object":
         values = form.get("additionalProperties")
         if not isinstance(values, dict) or not values:
@@ -89,17 +89,21 @@ def kind_in_words(form: dict[str, Any]) -> str:
     return str(form.get("type", "anything"))
 
 
-def _model(model: type[BaseModel], schema: dict[str, Any], level: str) -> list[str]:
+def _model(model: type[BaseModel], schema: dict[str, Any], whole: dict[str, Any]) -> list[str]:
     required = schema.get("required", [])
     rows = [
-        (code(key), kind_in_words(form), f"{'Required. ' if key in required else ''}{_told(form)}")
+        (code(key), kind_in_words(form), f"{'Required. ' if key in required else ''}{_told(form, whole)}")
         for key, form in schema.get("properties", {}).items()
     ]
     about = from_docstring(model.__doc__)
-    return [f"{level} {model.__name__}", about, table(("key", "type", "meaning"), rows)]
+    return [f"### {model.__name__}", about, table(("key", "type", "meaning"), rows)]
 
 
-def _told(form: dict[str, Any]) -> str:
+def _told(form: dict[str, Any], whole: dict[str, Any]) -> str:
+    """What a key means: its own words, or those of the object that it holds."""
+    if "description" not in form:
+        inner = next((choice for choice in [form, *form.get("anyOf", [])] if "$ref" in choice), {"$ref": ""})
+        form = whole.get("$defs", {}).get(inner["$ref"].rpartition("/")[2], {})
     return from_docstring(form.get("description", ""))
 
 
@@ -128,5 +132,5 @@ def page() -> str:
         blocks += [f"## {name}", f"{about} [JSON schema](schemas/{_file(name)})."]
         for kind in models_of(model):
             form = schema if kind is model else schema["$defs"].get(kind.__name__, {})
-            blocks += _model(kind, form, "###")
+            blocks += _model(kind, form, schema)
     return paragraphs(*blocks)

@@ -205,10 +205,15 @@ class Results(_Record):
     tgiven_during: float | None = None
     """Accuracy on each task right after learning it, with the task known."""
     tgiven_final: float | None = None
+    """The same for all tasks after the last one."""
     forgetting: float | None = None
+    """The first less the second."""
     backward_transfer: float | None = None
+    """Mean over all tasks but the last of the final score less that right after learning."""
     tinfer_final: dict[str, float | None] | None = None
+    """Accuracy on all tasks with the task inferred, by criterion; ``softmax`` where one spans all tasks."""
     batch_wise: dict[str, float | None] | None = None
+    """The same with one task for every ``batch_wise_size`` successive inputs."""
     mse: SquaredErrors | None = None
     task_inference_accuracy: dict[str, float | None] | None = None
     """Share of inputs assigned to the right task, by criterion."""
@@ -221,7 +226,9 @@ class Results(_Record):
     tgiven_matrix: list[list[float | None]] | None = None
     """Row: after which task; column: which task."""
     tgiven_fine_tuned: list[float] | None = None
+    """Each task after fine-tuning on coresets; all final figures are then those after it."""
     before_fine_tuning: FinalFigures | None = None
+    """Final figures as they were before fine-tuning on coresets."""
     task_confusion: dict[str, list[list[float]]] | None = None
     """By criterion; row: the true task, column: how often each task was inferred, in percent."""
     default_criterion: str | None = None

@@ -76,7 +76,8 @@ def write_generation(
     if not unchanged:
         if keep_previous and before is not None:
             keep_version(folder, before["generation"])
-        if (_read_config(folder) or {}).get("generation", 0) >= number:
+        told = (_read_config(folder) or {}).get("generation", 0)
+        if not isinstance(told, int) or told >= number:
             (folder / CONFIG).unlink()  # it would seem to contradict the model for a moment
         files[folder / MODEL] = packed.with_facts(facts)  # once this file is in its place, it is the model
     files[folder / CONFIG] = json.dumps(facts, indent=1, sort_keys=True) + "\n"
