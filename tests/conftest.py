@@ -11,6 +11,8 @@ os.environ["MPLBACKEND"] = "Agg"  # before anything imports matplotlib
 import pytest
 import torch
 
+from .chromium import Browser
+
 torch.set_num_threads(1)
 # test modules, with their rewritten assertions, are compiled once, not by every worker of every run
 sys.dont_write_bytecode = False
@@ -149,3 +151,11 @@ def text_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     transformers.BertModel(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One Chromium for all tests of a worker."""
+    opened = Browser(tmp_path_factory.mktemp("profile"))
+    yield opened
+    opened.driver.quit()

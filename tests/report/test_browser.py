@@ -1,84 +1,21 @@
-"""The page in a real browser: headless Chromium, driven by Selenium.
+"""The page in a real browser, on a desktop and a phone."""
 
-Without a browser these tests are skipped, or fail if METAREPLAY_BROWSER=required (as in continuous integration).
-"""
-
-import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-quic"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
-)
-DESKTOP, PHONE = 1280, 390
+from ..chromium import DESKTOP, PHONE, Browser, no_browser
+
 RGB = "const rgb = c => c.match(/[\\d.]+/g).slice(0, 3).map(v => v / 255);"
 LIGHTNESS = f"{RGB} const light = c => {{ const [r, g, b] = rgb(c); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }};"
 
 
-def no_browser(environment: dict[str, str] | os._Environ[str] = os.environ) -> NoReturn:
-    """Skip and say so, or fail where a browser is required."""
-    message = (
-        "no Chromium with chromedriver and Selenium was found; `make browser` installs the first two, pip the last"
-    )
-    if environment.get("METAREPLAY_BROWSER") == "required":
-        pytest.fail(f"METAREPLAY_BROWSER=required, but {message}")
-    pytest.skip(message)
-
-
-class Browser:
-    """A headless Chromium that opens pages and remembers what they fetched and complained about."""
-
-    def __init__(self, binary: str, driver: str, folder: Path) -> None:
-        from selenium import webdriver
-
-        options = webdriver.ChromeOptions()
-        options.binary_location = binary
-        for flag in (*FLAGS, f"--user-data-dir={folder}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-
-    def open(self, page: Path, *, width: int = DESKTOP, scheme: str = "light") -> None:
-        """Reload a page at this width, as on a phone if it is narrow, with all details open."""
-        self.driver.get("about:blank")
-        self.logs()
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        )
-        self.driver.get(page.as_uri())
-        self.run("document.querySelectorAll('details').forEach(d => d.open = true)")
-
-    def run(self, script: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(script, *arguments)
-
-    def logs(self) -> tuple[list[Any], list[str]]:
-        """Console messages since the last call, and the requested URLs."""
-        console = self.driver.get_log("browser")
-        events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
-        return console, [
-            event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"
-        ]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    binary = next(filter(None, map(shutil.which, BROWSERS)), None)
-    driver = shutil.which("chromedriver")
-    if binary is None or driver is None or find_spec("selenium") is None:
-        no_browser()
-    opened = Browser(binary, driver, tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.driver.quit()
+def show(browser: Browser, page: Path, *, width: int = DESKTOP, scheme: str = "light") -> None:
+    """Open a page with all its details."""
+    browser.open(page.as_uri(), width=width, scheme=scheme)
+    browser.run("document.querySelectorAll('details').forEach(d => d.open = true)")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +62,7 @@ def pages(
     [("one", DESKTOP, "dark"), ("one", PHONE, "light"), ("many", DESKTOP, "light"), ("many", PHONE, "dark")],
 )
 def test_a_page_renders(browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
-    browser.open(pages[name], width=width, scheme=scheme)
+    show(browser, pages[name], width=width, scheme=scheme)
     console, requests = browser.logs()
     assert console == []
     # nothing but the page itself
@@ -140,7 +77,7 @@ def test_a_page_renders(browser: Browser, pages: dict[str, Path], name: str, wid
 
 @pytest.mark.parametrize("name", ["one", "many"])
 def test_no_text_is_cut_off(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    browser.open(pages[name])
+    show(browser, pages[name])
     outside = browser.run("""
         return [...document.querySelectorAll('figure svg')].flatMap(svg => {
           const frame = svg.getBoundingClientRect();
@@ -155,7 +92,7 @@ def test_no_text_is_cut_off(browser: Browser, pages: dict[str, Path], name: str)
 
 @pytest.mark.parametrize(("name", "scheme"), [("one", "light"), ("many", "dark")])
 def test_text_stands_out_from_the_page(browser: Browser, pages: dict[str, Path], name: str, scheme: str) -> None:
-    browser.open(pages[name], scheme=scheme)
+    show(browser, pages[name], scheme=scheme)
     paper, ink, labels = browser.run(f"""{LIGHTNESS}
         const style = getComputedStyle(document.body);
         const texts = [...document.querySelectorAll('figure svg text')]
@@ -177,7 +114,7 @@ def column(browser: Browser, number: int) -> list[str]:
 def test_a_click_on_a_heading_sorts(browser: Browser, pages: dict[str, Path]) -> None:
     from selenium.webdriver.common.by import By
 
-    browser.open(pages["many"])
+    show(browser, pages["many"])
     headings = browser.driver.find_elements(By.CSS_SELECTOR, "table.sortable")[0].find_elements(
         By.CSS_SELECTOR, "thead button"
     )
@@ -205,7 +142,7 @@ def test_a_click_on_a_heading_sorts(browser: Browser, pages: dict[str, Path]) ->
 def test_groups_of_criteria_are_sorted_apart(browser: Browser, pages: dict[str, Path]) -> None:
     from selenium.webdriver.common.by import By
 
-    browser.open(pages["one"])
+    show(browser, pages["one"])
     script = """
         const table = document.querySelector('table.sortable');
         return [...table.tBodies].map(body => [...body.rows].map(row => row.cells[0].dataset.sort ?? ''));"""

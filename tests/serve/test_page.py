@@ -1,84 +1,26 @@
 """The page in a real browser, on a desktop and a phone; without one these tests are skipped (see tests/report)."""
 
-import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ..chromium import DESKTOP, Browser
 from .conftest import NASTY, Client
 
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-quic"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
-)
-DESKTOP, PHONE = 1280, 375
+PHONE = 375
 
 
-class Browser:
-    """A headless Chromium on a server's page."""
-
-    def __init__(self, binary: str, driver: str, folder: Path) -> None:
-        from selenium import webdriver
-
-        options = webdriver.ChromeOptions()
-        options.binary_location = binary
-        for flag in (*FLAGS, f"--user-data-dir={folder}"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-
-    def open(self, client: Client, width: int = DESKTOP, scheme: str = "light") -> None:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        self.driver.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        )
-        self.driver.get("about:blank")
-        self.logs()
-        self.driver.get(f"http://127.0.0.1:{client.port}/")
-
-    def run(self, script: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(script, *arguments)
-
-    def wait(self, condition: str) -> None:
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        WebDriverWait(self.driver, 30, 0.05).until(lambda _: self.run(f"return Boolean({condition})"), condition)
-
-    def text(self, selector: str) -> str:
-        return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
-
-    def logs(self) -> tuple[list[Any], list[str]]:
-        """Console messages since the last call, and the requested addresses."""
-        console = self.driver.get_log("browser")
-        events = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
-        return console, [
-            event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"
-        ]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    binary = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    driver = shutil.which("chromedriver")
-    if binary is None or driver is None or find_spec("selenium") is None:
-        if os.environ.get("METAREPLAY_BROWSER") == "required":
-            pytest.fail("METAREPLAY_BROWSER=required, but no Chromium with chromedriver and Selenium was found")
-        pytest.skip("no Chromium with chromedriver and Selenium was found; `make browser` installs it")
-    opened = Browser(binary, driver, tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.driver.quit()
+def show(browser: Browser, client: Client, width: int = DESKTOP, scheme: str = "light") -> None:
+    """Open the server's page."""
+    browser.open(f"http://127.0.0.1:{client.port}/", width=width, scheme=scheme)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
 def test_a_typed_row_is_answered(browser: Browser, client: Client, width: int, scheme: str) -> None:
-    browser.open(client, width, scheme)
+    show(browser, client, width, scheme)
     browser.wait("document.querySelectorAll('#fields [data-name]').length === 3")
     browser.wait("document.querySelectorAll('#audit li').length === 2")
     browser.run("document.querySelector('[data-name=\"petal length\"]').value = '2'")
@@ -107,7 +49,7 @@ def test_a_dropped_table_and_what_is_wrong_with_one(browser: Browser, client: Cl
     good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
     good.write_text("petal length,petal width,colour\n2,1,red\n9.9,8,white\n4,2,green\n")
     bad.write_text("petal length,petal width\n2,1\n")
-    browser.open(client)
+    show(browser, client)
     browser.wait("document.querySelectorAll('#fields [data-name]').length === 3")
     browser.driver.find_element(By.ID, "file").send_keys(str(good))
     browser.wait("document.querySelectorAll('#rows tbody tr').length === 3")
@@ -124,7 +66,7 @@ def test_a_dropped_table_and_what_is_wrong_with_one(browser: Browser, client: Cl
 
 def test_a_drawing_is_answered(browser: Browser, serving: Callable[..., Any], image_model: Path) -> None:
     with serving(image_model, pixel_max=1.0) as client:
-        browser.open(client, PHONE)
+        show(browser, client, PHONE)
         browser.wait("!document.getElementById('pane-draw').hidden")
         browser.run(DRAW, [[0.2, 0.2], [0.8, 0.2], [0.8, 0.4], [0.2, 0.4]])
         browser.wait("!document.getElementById('result').hidden")
@@ -154,7 +96,7 @@ at('pointerup', arguments[0].at(-1));
 
 def test_a_token_is_asked_for(browser: Browser, serving: Callable[..., Any], table_model: Path) -> None:
     with serving(table_model, token="abcdefghijklmnop") as client:
-        browser.open(client)
+        show(browser, client)
         browser.wait("!document.getElementById('token').hidden")
         browser.run("document.getElementById('token-value').value = 'abcdefghijklmnop'")
         browser.run("document.querySelector('#token button').click()")

@@ -1,10 +1,10 @@
 """The site as people see it: phone and desktop, light and dark, from the file system and without a network."""
 
-from typing import Any
-
 import pytest
 
-DESKTOP, PHONE = 1280, 390
+from ..chromium import DESKTOP, PHONE
+from .conftest import Visit
+
 PAGES = (
     "index.html",
     "concepts.html",
@@ -27,44 +27,44 @@ OVERLAPS = """
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(DESKTOP, "dark"), (PHONE, "light")])
-def test_pages_fit_and_fetch_nothing(browser: Any, width: int, scheme: str) -> None:
+def test_pages_fit_and_fetch_nothing(visit: Visit, width: int, scheme: str) -> None:
     for page in PAGES:
-        browser.open(page, width=width, scheme=scheme)
-        assert browser.run("return [innerWidth, document.documentElement.scrollWidth]") == [width, width], page
-        assert browser.run(f"return {SCHEME}") == ("slate" if scheme == "dark" else "default"), page
-        assert browser.complaints() == [], page
+        visit.open(page, width=width, scheme=scheme)
+        assert visit.run("return [innerWidth, document.documentElement.scrollWidth]") == [width, width], page
+        assert visit.run(f"return {SCHEME}") == ("slate" if scheme == "dark" else "default"), page
+        assert visit.complaints() == [], page
 
 
-def test_drawings_have_no_text_that_is_cut_or_covered(browser: Any) -> None:
-    browser.open("concepts.html")
-    assert browser.run("return document.querySelectorAll('svg.drawn').length") == 6
-    assert browser.run(OVERLAPS) == []
+def test_drawings_have_no_text_that_is_cut_or_covered(visit: Visit) -> None:
+    visit.open("concepts.html")
+    assert visit.run("return document.querySelectorAll('svg.drawn').length") == 6
+    assert visit.run(OVERLAPS) == []
 
 
-def test_the_scheme_can_be_chosen_and_drawings_follow(browser: Any) -> None:
-    browser.open("concepts.html", scheme="light")
-    browser.run("localStorage.clear()")
-    browser.open("concepts.html", scheme="light")
+def test_the_scheme_can_be_chosen_and_drawings_follow(visit: Visit) -> None:
+    visit.open("concepts.html", scheme="light")
+    visit.run("localStorage.clear()")
+    visit.open("concepts.html", scheme="light")
     ink = "return getComputedStyle(document.querySelector('svg.drawn text')).fill"
-    seen = {browser.run(f"return {SCHEME}"): browser.run(ink)}
+    seen = {visit.run(f"return {SCHEME}"): visit.run(ink)}
     for _ in range(2):
-        browser.run("""[...document.querySelectorAll('[data-md-component=palette] label')]
+        visit.run("""[...document.querySelectorAll('[data-md-component=palette] label')]
             .find(label => !label.hidden).click()""")
-        browser.wait("document.querySelector('svg.drawn text') !== null")
-        seen[browser.run(f"return {SCHEME}")] = browser.run(ink)
-    browser.run("localStorage.clear()")
+        visit.wait("document.querySelector('svg.drawn text') !== null")
+        seen[visit.run(f"return {SCHEME}")] = visit.run(ink)
+    visit.run("localStorage.clear()")
     assert set(seen) == {"default", "slate"}
     assert len(set(seen.values())) == 2
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
-def test_search_finds_a_setting_from_the_file_system(browser: Any, width: int) -> None:
-    browser.open("index.html", width=width)
-    browser.run("""document.querySelector('#__search').click();
+def test_search_finds_a_setting_from_the_file_system(visit: Visit, width: int) -> None:
+    visit.open("index.html", width=width)
+    visit.run("""document.querySelector('#__search').click();
         const box = document.querySelector('[data-md-component=search-query]');
         box.focus(); box.value = 'prior_scale';
         box.dispatchEvent(new KeyboardEvent('keyup', {bubbles: true})); box.dispatchEvent(new Event('input'));""")
-    browser.wait("document.querySelectorAll('.md-search-result__item a').length > 0")
-    found = browser.run("return [...document.querySelectorAll('.md-search-result__item a')].map(a => a.href)")
+    visit.wait("document.querySelectorAll('.md-search-result__item a').length > 0")
+    found = visit.run("return [...document.querySelectorAll('.md-search-result__item a')].map(a => a.href)")
     assert any("reference/settings/posterior.html" in url for url in found)
-    assert browser.complaints() == []
+    assert visit.complaints() == []
