@@ -28,6 +28,7 @@ ROWS: dict[str, tuple[str, dict[str, object]]] = {
         {"posterior__train_samples": 1, "posterior__prior_samples": 10, "posterior__ssge_samples": 10},
     ),
     "vcl, 1 sample": ("vcl", {"posterior__train_samples": 1}),
+    "vcl by IVON, 1 sample": ("vcl", {"posterior__train_samples": 1, "training__optimiser": "ivon"}),
     "ewc-multihead": ("ewc-multihead", {}),
 }
 ON_LENET = ("pr-bbb, published, 1 sample", "pr-bbb, fast, 1 sample")

@@ -8,12 +8,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.estimators import ContinualClassifier, ContinualRegressor
+from metareplay.evaluation.assess import assess
 from metareplay.strategies.task_networks import TaskNetworkReplay
 
 SETTINGS: dict[str, Any] = {
-    "training.iterations": 120,
+    "training.iterations": 80,
     "training.batch_size": 32,
     "training.learning_rate": 0.01,
     "training.cosine": False,
@@ -72,6 +74,20 @@ def test_tasks_are_told_apart_without_their_examples(model: ContinualClassifier)
     answer = model.predict_full(inputs(0))
     assert answer.task_probabilities is not None
     np.testing.assert_allclose(answer.task_probabilities.sum(1), 1.0)
+
+
+def test_its_own_probabilities_are_assessed(model: ContinualClassifier) -> None:
+    """Those of the default criterion, not of statistics."""
+    assert model.learner is not None
+    predictor = model.learner.predictor
+    tests = [TaskData(model._inputs(inputs(task)), torch.zeros(80, dtype=torch.int64)) for task in range(TASKS)]
+    found = assess(predictor, tests, seed=0)
+    assert found is not None
+    assert found.brier is not None
+    for task, test in enumerate(tests):
+        p = predictor.log_tasks(test.x).exp().T  # (N, T)
+        expected = (p - torch.eye(TASKS, dtype=torch.float64)[task]).square().sum(1).mean()
+        assert found.brier[task] == pytest.approx(float(expected))
 
 
 def test_every_task_counts_the_same(model: ContinualClassifier) -> None:

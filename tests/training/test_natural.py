@@ -19,9 +19,9 @@ PRIOR_VARIANCE, NOISE = 4.0, 0.5
 IVON: dict[str, Any] = {
     "training.optimiser": "ivon",
     "training.ivon_rate": 0.1,
-    "training.ivon_decay": 0.99,
+    "training.ivon_decay": 0.98,
     "training.batch_size": 64,
-    "training.iterations": 1200,
+    "training.iterations": 500,
     "training.cosine": True,
     "posterior.prior_variance": PRIOR_VARIANCE,
     "posterior.likelihood_scale": NOISE,

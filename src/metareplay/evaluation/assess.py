@@ -60,13 +60,13 @@ def assess(predictor: AnyPredictor, tests: Sequence[TaskData], *, seed: int) -> 
 
 
 def _compared(predictor: AnyPredictor, x: Tensor, task: int | None, infers: bool) -> tuple[Tensor, Tensor]:
-    """Strangeness to the inferred task (N,), and the tasks' probabilities (N, T)."""
+    """Strangeness to the task inferred by the default criterion (N,), and its probabilities of the tasks (N, T)."""
     if not infers and task is not None:  # the task is given
         return predictor.keeper.strangeness_to(task, x), torch.zeros(len(x), 0)
-    contest = predictor.contests([CRITERIA["stats"]], x)[0]
-    scores = contest.scores()
+    contest = predictor.contests([CRITERIA[predictor.default_criterion]], x)[0]  # by statistics, or by a network
+    scores, compared = contest.scores(), contest.evidence.comparison
     probabilities = contest.probabilities(scores)
-    evidence = contest.evidence.compared.evidence
+    evidence = predictor.keeper.evidence(x, distances=False) if compared is None else compared.evidence
     assert probabilities is not None
     return predictor.keeper.strangeness(evidence, choose_tasks(scores)), probabilities
 
