@@ -35,11 +35,12 @@ ASIDE = (
     re.compile(r"<!--.*?-->", re.DOTALL),
     re.compile(r"<[^>\n]+>"),
     re.compile(r"(?<!`)`(?!`)[^`]*`(?!`)"),
+    re.compile(r"!\[[^\]]*\]"),
     re.compile(r"\]\([^)]*\)"),
     re.compile(r"^#.*$", re.MULTILINE),
     re.compile(r"et al\.,? \d{4}"),
 )
-"""Comments, tags, code, links, headings and citations."""
+"""Comments, tags, code, what pictures show in words, links, headings and citations."""
 SETTINGS = re.compile(r"\| *(?:setting|option)s? *\|")
 """The beginning of a table of settings."""
 OF_PAPER = re.compile(r"\b(paper|published|supplement)", re.IGNORECASE)
@@ -105,15 +106,8 @@ def _blank(match: re.Match[str]) -> str:
 def stated_in(section: str, start: int = 1, exempt: Iterable[str] = ()) -> list[Stated]:
     """All that looks like a measured figure, but for exempt fragments of text."""
     plain = _without_fences(ROW.sub(_blank, BLOCK.sub(_blank, FIGURE.sub(_blank, section))))
-    for pattern in (
-        r"<!--.*?-->",
-        r"<[^>\n]+>",
-        r"(?<!`)`(?!`)[^`]*`(?!`)",
-        r"\]\([^)]*\)",
-        r"^#.*$",
-        r"et al\.,? \d{4}",
-    ):
-        plain = re.sub(pattern, _blank, plain, flags=re.MULTILINE | re.DOTALL if "!" in pattern else re.MULTILINE)
+    for pattern in ASIDE:
+        plain = pattern.sub(_blank, plain)
     for fragment in exempt:
         words = r"\s+".join(map(re.escape, fragment.split()))
         plain = re.sub(words, _blank, plain)

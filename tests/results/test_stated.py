@@ -51,7 +51,7 @@ def test_no_line_begins_with_a_marker() -> None:
         ("It is right for 97 and 98.5 % in 3 tasks.", ["97", "98.5"]),
         ("13 to 42 points, 1,650 MiB, 12 seconds, 5 steps.", ["13", "42", "1,650", "12"]),
         ("An error of 0.012, version 0.1.0, 28 x 28, in 2021, MLP-400,400 and 1e-4.", ["0.012"]),
-        ("`97.1 %` is code, [97.1 %](a-97.2) a link, <!-- 97.3 % --> a comment.", ["97.1"]),
+        ("`97.1 %` is code, [97.1 %](a-97.2) a link, ![97.4 %](b) a picture, <!-- 97.3 % --> a comment.", ["97.1"]),
         ("# 97.1 %\n\n```text\n97.2 %\n```\n", []),
         ("| a | 3 |\n|---|---|\n| 12 | x 4 |\n", ["3", "12", "4"]),
         ("| setting | default |\n|---|---|\n| 12 | 0.4 |\n\nIt is 0.5.", ["0.5"]),
