@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from metareplay.cli.main import main
 from metareplay.errors import ConfigError
 from metareplay.experiments.plan import make_plan
 from metareplay.learner.model_file import pack, read_model_file
+from metareplay.living.place import NewModel, begin_new
 from metareplay.nets.own import stored_folder
 
 QUICK = {"training.iterations": 2, "inference.samples": 2}
@@ -91,6 +93,41 @@ def test_nor_from_inside_the_models_folder(shared: Path, monkeypatch: pytest.Mon
         ContinualClassifier("sp-dirac", "notes:build", settings=QUICK)
     assert str(shared) not in sys.path
     assert not (shared / "ran").exists()
+
+
+BACKBONE = "features:my_net:build+mlp-3"
+
+
+def test_nor_does_a_model_whose_backbone_is_code(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_net.py").write_text(CODE)
+    facts, tensors = read_model_file(shared / "model.safetensors")
+    facts["config"] |= {"network": BACKBONE, "activation": "relu"}
+    (shared / "model.safetensors").write_bytes(b"".join(pack(tensors).with_facts(facts)))
+    (shared / "config.json").unlink()
+    assert called(monkeypatch, "predict", "shared", "x.npy") == 2
+    assert "--trust-network my_net:build" in capsys.readouterr().err.replace("\n", " ")
+    assert called(monkeypatch, "predict", "shared", "x.npy", "--trust-network", "my_net:build") == 2
+    assert "does not fit features:my_net:build" in capsys.readouterr().err.replace("\n", " ")  # it stores no features
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("key", ["network", "settings"])
+@pytest.mark.parametrize("network", ["my_net:build", BACKBONE])
+def test_nor_does_a_stream_into_a_new_model(
+    network: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_net.py").write_text(CODE)
+    given: dict[str, Any] = {"network": None, "settings": {}} | (
+        {key: network} if key == "network" else {key: {"network": network}}
+    )
+    begin_new(tmp_path / "new", NewModel("sp-dirac", **given))
+    rows = "".join(f"{i},{i % 3},{'ab'[i % 2]}\n" for i in range(300))
+    (tmp_path / "rows.csv").write_text(f"p,q,y\n{rows}")
+    assert called(monkeypatch, "stream", "new", "rows.csv", "--label", "y") == 2
+    assert "--trust-network my_net:build" in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.fixture

@@ -156,6 +156,7 @@ def test_a_planted_lock_does_not_empty_its_target(command: Command, tiny: list[s
     [
         ("method: pr-bbb\nmethod: vcl\n", "line 2, column 1: the key 'method' is given twice"),
         ("training:\n  iterations: 5\n  iterations: 6\n", "line 3, column 3: the key 'iterations' is given twice"),
+        ("seed: {}\n", "seed is empty ({}); give it a value, or remove it"),
         ("training: {iterations: {}}\n", "training.iterations is empty ({}); give it a value, or remove it"),
         ("1: 2\n", "the key 1 is not text"),
     ],

@@ -181,17 +181,21 @@ def test_keys_that_others_add_to_the_config_do_no_harm(one: ContinualClassifier,
     assert len(load_model(tmp_path).tasks) == 1
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_weights_that_are_not_numbers_are_refused(value: float, one: ContinualClassifier, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "value"), [("model", torch.nan), ("model", torch.inf), ("criteria.calibration", torch.nan)]
+)
+def test_weights_that_are_not_numbers_are_refused(
+    part: str, value: float, one: ContinualClassifier, tmp_path: Path
+) -> None:
     save(tmp_path, one)
     facts, tensors = read_model_file(tmp_path / "model.safetensors")
-    name = next(name for name in tensors if name.startswith("model."))
+    name = next(name for name in tensors if name.startswith(f"{part}."))
     tensors[name].view(-1)[0] = value
     packed = pack(tensors)
     content = b"".join(packed.with_facts({**facts, "checksum": packed.checksum}))
     (tmp_path / "model.safetensors").write_bytes(content)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"has NaN or infinite numbers in 'model\."):
+    with pytest.raises(CheckpointError, match=rf"has NaN or infinite numbers in '{part}\."):
         load_model(tmp_path)
 
 

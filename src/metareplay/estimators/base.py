@@ -25,7 +25,7 @@ from metareplay.learner.features import FACTS, Extractor, refuse_texts, stored_e
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
-from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features
+from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features, refuse_stored_name
 from metareplay.nets.own import name_of
 from metareplay.permissions import permit
 from metareplay.scaling import Scaling
@@ -288,7 +288,8 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         if problem != cls.problem:
             raise CheckpointError(f"{stored.folder} holds a {problem} model; load it with {_CLASSES[problem]}")
         config = stored.learner.config
-        extractor = stored_extractor(config, stored.inputs, stored.scaling)  # before its network counts as permitted
+        refuse_stored_name(config.network)  # the constructor takes its arguments for the user's, who may name code
+        extractor = stored_extractor(config, stored.inputs, stored.scaling)
         estimator = cls(config.method, config.network, seed=config.seed, standardise=bool(stored.scaling))
         estimator.settings = changed_settings(estimator.config, config) or None
         estimator.config, estimator.learner, estimator.tasks = config, stored.learner, stored.tasks

@@ -18,7 +18,7 @@ from metareplay.experiments.results import Results, read_results
 from metareplay.files import refuse_special, write_atomically
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.locks import LOCK, only_writer, remove_abandoned_lock
-from metareplay.settings import flatten
+from metareplay.settings import Settings, flatten
 from metareplay.texts import read_yaml_file
 
 REQUEST = "request.json"
@@ -31,8 +31,8 @@ RUN_ENTRIES = frozenset(
 """Everything that a run writes, except the folders of its seeds."""
 OURS = ("config.yaml", "seeds.json")
 """By which a run is known; removed last."""
-GROUPS = frozenset(RunConfig.model_fields)
-"""Groups of settings, which may be empty, and settings in no group, which pydantic checks."""
+GROUPS = frozenset(name for name, field in RunConfig.model_fields.items() if isinstance(field.default, Settings))
+"""Groups of settings, which may be empty."""
 
 
 class RunFolder:

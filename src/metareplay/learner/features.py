@@ -96,6 +96,8 @@ class Extractor:
 def stored_extractor(config: RunConfig, inputs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Extractor | None:
     """The extractor of a stored model; None if it has no backbone. One with other weights is refused."""
     facts = inputs.get(FACTS)
+    if is_features(config.network) != (facts is not None):
+        raise CheckpointError(f"the model is damaged: what it stores about features does not fit {config.network}")
     if facts is None:
         return None
     backbone = find_backbone(config.network, config.get(BackboneSettings))

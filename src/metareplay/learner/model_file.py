@@ -190,9 +190,9 @@ def _stretches(entries: Mapping[str, Any], body: bytearray) -> Iterator[_Stretch
 
 
 def refuse_not_finite(tensors: Mapping[str, Tensor], source: str) -> None:
-    """Refuse weights and scales that are NaN or infinite; what strategies and criteria keep may be, where undefined."""
+    """Refuse what answers are made of if it is NaN or infinite; what else is kept may be, where it is undefined."""
     for name, tensor in tensors.items():
-        weight = name.startswith(("model.", "scaling."))
+        weight = name.startswith(("model.", "scaling.", "criteria.calibration."))
         if weight and tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise CheckpointError(
                 f"{source} has NaN or infinite numbers in {name!r}: its answers would mean nothing; "

@@ -110,6 +110,8 @@ class Work:
     def pending(self, generation: int) -> Operation | None:
         """What is unfinished; what was stored before a kill, or belongs to an older model, is cleared away."""
         try:
+            if self.folder.is_symlink():
+                raise ValueError("work is never kept behind a link")
             operation = Operation(**read_json_file(self.folder / OPERATION))
         except FileNotFoundError:
             return None
@@ -154,4 +156,7 @@ class Work:
 
     def clear(self) -> None:
         """Nothing is under way."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.is_dir() and not self.folder.is_symlink():
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:  # a file, a link or a FIFO that was planted
+            self.folder.unlink(missing_ok=True)

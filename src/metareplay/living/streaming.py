@@ -18,6 +18,7 @@ from metareplay.estimators.regressor import ContinualRegressor
 from metareplay.estimators.streaming import Stream, StreamingEstimator
 from metareplay.learner.store import HistoryEntry, load_model, save_model, writing
 from metareplay.living.place import Work, finish_new, model_folder, read_new
+from metareplay.nets.backbones import refuse_stored_name
 from metareplay.streams.report import StreamEvent, StreamReport
 from metareplay.streams.settings import StreamSettings
 
@@ -104,6 +105,8 @@ def _new_estimator(place: Path, rows: Rows) -> StreamingEstimator:
     new = read_new(place)
     assert new is not None
     settings = {key: value for key, value in new.settings.items() if not key.startswith("data.")}
+    for network in (new.network, settings.get("network")):
+        refuse_stored_name(str(network))  # the constructor takes its arguments for the user's, who may name code
     model = KINDS[rows.problem](new.method, new.network, settings=settings)
     model.inputs = rows.inputs
     return model

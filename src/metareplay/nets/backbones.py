@@ -20,7 +20,7 @@ from metareplay.errors import ConfigError, DataError
 from metareplay.nets.backbone_parts import BACKBONES, Loaded
 from metareplay.nets.base import NETWORKS, ActivationSettings, NetworkFactory, NetworkPart, register_network
 from metareplay.nets.mlp import mlp_factory
-from metareplay.nets.own import load_function, words_of
+from metareplay.nets.own import load_function, refuse_unpermitted, words_of
 from metareplay.nets.transformers_backbone import TextEncoder, load_transformer
 from metareplay.settings import Composition, Settings
 
@@ -112,6 +112,13 @@ def split_name(network: str) -> tuple[str, str]:
     if plus and re.fullmatch(NETWORKS["mlp"].pattern, head):
         return name, head
     return network.removeprefix(PREFIX), "mlp"
+
+
+def refuse_stored_name(network: str) -> None:
+    """Refuse the name of a network that a file holds if it names code that the user has not permitted."""
+    name = split_name(network)[0] if is_features(network) else network
+    if OWN.fullmatch(name):
+        refuse_unpermitted(name)
 
 
 def find_backbone(network: str, settings: BackboneSettings | None = None) -> Backbone:

@@ -37,11 +37,7 @@ def load_function(name: str) -> Callable[..., Any]:
         or not all(part.isidentifier() for part in module_name.split("."))
     ):
         raise ConfigError(f"network={name!r} does not name a function; {HOW}")
-    if not is_permitted(name):
-        raise ConfigError(
-            f"network={name!r} is code that a stored model or configuration names, and opening one never runs code; "
-            f"if you know and trust it, say so: --trust-network {name}, or load(..., network=function) in Python"
-        )
+    refuse_unpermitted(name)
     here = str(Path.cwd())
     if module_name not in sys.modules:
         _refuse_stored_code(name, module_name, [*sys.path, here])
@@ -67,6 +63,15 @@ def load_function(name: str) -> Callable[..., Any]:
     if not (inspect.isfunction(function) or inspect.isclass(function)):
         raise ConfigError(f"network={name!r} is a {type(function).__name__}, not a Python function or class; {HOW}")
     return function
+
+
+def refuse_unpermitted(name: str) -> None:
+    """Refuse code that only a file names."""
+    if not is_permitted(name):
+        raise ConfigError(
+            f"network={name!r} is code that a stored model or configuration names, and opening one never runs code; "
+            f"if you know and trust it, say so: --trust-network {name}, or load(..., network=function) in Python"
+        )
 
 
 def _refuse_stored_code(name: str, module_name: str, path: list[str]) -> None:
