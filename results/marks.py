@@ -155,7 +155,7 @@ def rows_that_fall_short(records: Mapping[str, Record]) -> str:
 
 def _cells(row: MarkedRow) -> list[str]:
     keys = list(row.row.figures)
-    inferred = next((key for key in ("ent", "softmax", "tinfer_final", "ku") if key in keys), None)
+    inferred = next((key for key in ("ent", "softmax", "task-net", "tinfer_final", "ku") if key in keys), None)
     first = "tgiven_final" if "tgiven_final" in keys else next((key for key in keys if key != inferred), None)
     plain = row.row.method is None or row.row.method == row.row.paper.lower()
     named = row.row.paper.replace("*", r"\*") + ("" if plain else f" (`{row.row.method}`)")

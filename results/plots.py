@@ -79,7 +79,9 @@ def draw_paper(axes: Axes, data: Data, theme: Theme) -> None:
     axes.set(yticks=list(places), yticklabels=[one[0] for one in data], xlim=(0, 100))
     axes.invert_yaxis()
     axes.set_xlabel("accuracy with the task inferred, %")
-    axes.legend(frameon=False, fontsize=9, loc="lower right", labelcolor=theme.ink)
+    axes.legend(
+        frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.42, 1.08), ncols=3, labelcolor=theme.ink
+    )
 
 
 def draw_inference(axes: Axes, data: Data, theme: Theme) -> None:

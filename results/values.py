@@ -30,8 +30,12 @@ class Line:
         """Mean over the seeds, and its standard error."""
         found = self.figures.get(key, ())
         if len(found) == 1:
-            return Estimate(found[0].value, found[0].error, max(1, len(self.seeds)))
+            return Estimate(found[0].value, found[0].error, 1 if self.lacking(key) else max(1, len(self.seeds)))
         return estimate_of([figure.value for figure in found])
+
+    def lacking(self, key: str) -> bool:
+        """Whether some seeds have other figures, but not this one."""
+        return 0 < len(self.figures.get(key, ())) < max(map(len, self.figures.values()))
 
 
 def all_records(folder: Path = FOLDER) -> dict[str, Record]:
@@ -100,12 +104,13 @@ def shown(key: str, form: str, line: Line) -> str | None:
     found = line.estimate(key)
     if found is None:
         return None
+    remark = f" ({found.n} of {len(line.seeds)} seeds)" if form.endswith("±") and line.lacking(key) else ""
     found = found if form.endswith("±") else found._replace(standard_error=None)
     form = form.removesuffix("±")
     if form == "mse":
         return show(found, "mse")
     text = number(found.mean, form)
-    return text if found.standard_error is None else f"{text} ± {number(found.standard_error, form)}"
+    return (text if found.standard_error is None else f"{text} ± {number(found.standard_error, form)}") + remark
 
 
 def _ours(line: Line) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -55,12 +56,13 @@ def as_on_a_terminal(tool: ModuleType, small_maps: None, monkeypatch: pytest.Mon
 
 @pytest.fixture(autouse=True)
 def no_new_parts() -> Iterator[None]:
-    """What a page registers is not there for other tests of this process."""
+    """What a page registers is not there for other tests of this process, nor the threads of its commands."""
     from metareplay.learner.methods import METHODS
     from metareplay.posteriors.base import FAMILIES
 
     before = [(registry, set(registry)) for registry in (METHODS, FAMILIES)]
     yield
+    torch.set_num_threads(1)  # commands take as many as their settings say
     for registry, names in before:
         for name in set(registry) - names:
             registry.remove(name)

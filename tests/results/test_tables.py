@@ -35,6 +35,14 @@ def test_seeds_are_put_together() -> None:
     assert filled("{conf:.1f}", line) is None
 
 
+def test_a_figure_that_some_seeds_lack_says_so() -> None:
+    record = run("vcl", {0: 70.0, 1: 72.0, 2: 74.0})
+    for row in record.rows[1:]:
+        row.figures["conf"] = Figure(value=60.0)
+    (line,) = lines_of({"a": record})
+    assert filled("{ent:.0f±}; {conf:.0f±}; {conf:.0f}", line) == "72 ± 1; 60 ± 0 (2 of 3 seeds); 60"
+
+
 def test_rows_keep_the_order_of_the_patterns_and_repeat_no_name() -> None:
     records = {"a/vcl": run("vcl", {0: 1.0}), "a/er": run("er", {0: 2.0}), "a/er-x": run("er", {0: 3.0}, other="x")}
     shown = render(table(NAME, ENT, records=["a/er*", "a/vcl"]), records, "../results").text
