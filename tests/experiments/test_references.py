@@ -129,6 +129,7 @@ def test_references_change_nothing_else_and_can_be_switched_off(
         contents.append(read_results(tmp_path / str(wanted) / "results.json").content())
         for volatile in ("seconds", "peak_memory_mib"):
             contents[-1].pop(volatile)
+        contents[-1]["continual"].pop("model_bytes")  # a model stores its settings, and false is longer than true
     assert contents[0].pop("references")["joint"]["rows"] == 60
     assert contents[1].pop("references") is None
     against = [(content["continual"].pop("intransigence"), content["continual"].pop("joint")) for content in contents]

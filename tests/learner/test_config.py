@@ -484,6 +484,15 @@ OTHER_VALUES: dict[str, Any] = {
     "data.test_path": "/data/test.csv",
     "data.split_by": "part",
     "data.ignore": ["id"],
+    "data.text": "review",
+    "data.text_bytes": 80,
+    "strategy.task_hidden": [5],
+    "strategy.task_rate": 0.1,
+    "training.optimiser": "ivon",
+    "training.ivon_rate": 0.1,
+    "training.ivon_momentum": 0.5,
+    "training.ivon_decay": 0.9,
+    "training.ivon_start": 0.5,
     "data.problem": "regression",
     "data.missing": "drop",
     "data.encoding": "latin-1",
@@ -658,8 +667,11 @@ PASSIVE = {
 }
 
 
+IVON = {"method": "vcl", "training.optimiser": "ivon"}
 NEEDED: dict[str, dict[str, Any]] = {
     "posterior.prior_samples": {"method": "pr-flow"},
+    "training.optimiser": {"method": "vcl"},
+    **dict.fromkeys((f"training.ivon_{name}" for name in ("rate", "momentum", "decay", "start")), IVON),
     "strategy.fisher_weight_samples": {"method": "pr-radial", **FISHER},
     "strategy.fisher_samples": {"method": "pr-radial", **FISHER},
     "strategy.penalty_samples": {"method": "pr-flow", "strategy.penalty": "fkl"},

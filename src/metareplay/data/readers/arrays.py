@@ -153,7 +153,7 @@ def _check_header(name: str, file: IO[bytes], size: int) -> None:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, kind = read(file)
-    claimed = max(kind.itemsize * prod(shape), *shape, 0)
+    claimed = min(max(kind.itemsize * prod(shape), *shape, 0), 2**200)  # fits a float
     refuse_beyond("memory_gb", claimed / GB, f"{name} claims the shape {shape}, in GB")
     if not kind.hasobject and kind.itemsize * prod(shape) > size:
         raise DataError(f"{name} claims the shape {shape}, but has only {size:,} bytes; it is truncated or damaged")

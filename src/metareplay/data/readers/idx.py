@@ -35,7 +35,9 @@ def read_idx(path: Path) -> np.ndarray:
             kind, sizes = np.dtype(_TYPES[head[2]]), file.read(4 * head[3])
             shape = tuple(int(size) for size in np.frombuffer(sizes[: len(sizes) // 4 * 4], dtype=">u4"))
             expected = kind.itemsize * prod(shape)
-            refuse_beyond("memory_gb", max(expected, *shape, 0) / GB, f"{path} claims the shape {shape}, in GB")
+            refuse_beyond(
+                "memory_gb", min(max(expected, *shape, 0), 2**200) / GB, f"{path} claims the shape {shape}, in GB"
+            )
             content = file.read(expected + 1)  # not what a small file may unpack to
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
