@@ -76,7 +76,13 @@ def test_all_tutorials_are_there() -> None:
     assert set(NAMES) - {"index"} == TUTORIALS
 
 
-@pytest.mark.parametrize("name", sorted(TUTORIALS))
+SLOWER = {"reproduce"}
+"""Executed with the slow tests: the commands of the others take less time, and tests of `reproduce` remain."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOWER else ()) for name in sorted(TUTORIALS)]
+)
 def test_a_tutorial_runs_and_makes_its_pictures(name: str, tool: ModuleType, tmp_path: Path) -> None:
     for module in NEEDS.get(name, ()):
         pytest.importorskip(module)

@@ -18,7 +18,7 @@ from torture.processes import warm_up
 from torture.together import Company
 
 Case = tuple[str, str, Callable[[], Outcome]]
-SHORT = {"kills": 6, "full": 2, "rounds": 6, "inputs": 15}
+SHORT = {"kills": 5, "full": 1, "rounds": 4, "inputs": 10}
 
 
 def main(given: list[str]) -> int:

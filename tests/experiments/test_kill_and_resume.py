@@ -94,7 +94,7 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
     "moments",
     [
-        pytest.param([task_change(1)], id="once"),
+        pytest.param([task_change(1)], id="once", marks=SLOW),
         pytest.param([metrics(30), task_change(1)], id="twice", marks=SLOW),
     ],
 )
@@ -115,13 +115,14 @@ KILLS = [
     pytest.param("pr-dirac-sr", task_change(0), id="pr-dirac-sr in a task change", marks=SLOW),
     pytest.param("pr-dirac-sr", checkpoint(25), id="pr-dirac-sr near the end", marks=SLOW),
     pytest.param("pr-bbb", checkpoint(1), id="pr-bbb at the first checkpoint", marks=SLOW),
-    pytest.param("pr-bbb", task_change(0), id="pr-bbb in a task change", marks=SLOW),
+    pytest.param("pr-bbb", task_change(0), id="pr-bbb in a task change"),
     pytest.param("joint", checkpoint(14), id="joint in the second task", marks=SLOW),
     pytest.param("exp-replay", checkpoint(14), id="exp-replay in the second task", marks=SLOW),
     pytest.param("sp-tc-dirac", metrics(100), id="sp-tc-dirac in the second task", marks=SLOW),
 ]
 
 
+@pytest.mark.usefixtures("small_maps")
 @pytest.mark.parametrize(("method", "moment"), KILLS)
 def test_a_killed_run_resumes_exactly(
     method: str, moment: Moment, tmp_path: Path, assert_same_run: Callable[[Path, Path], None]

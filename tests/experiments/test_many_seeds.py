@@ -23,6 +23,7 @@ def with_seeds(config: RunConfig, out: Path, *seeds: int) -> list[Plan]:
     return [plan.with_seed(seed, out / f"seed-{seed}") for seed in seeds]
 
 
+@pytest.mark.slow  # in short: test_seeds_share_what_was_read
 def test_two_jobs_give_the_same_as_alone(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:

@@ -97,7 +97,7 @@ def _found(data: TaskData, objective: Objective, rng: Generator) -> MeanFieldGau
     return q
 
 
-@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize("local", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None:
     data = _data(rng)
     q = _found(data, Objective(train_samples=20, local_reparametrisation=local), rng)
@@ -108,7 +108,7 @@ def test_training_finds_the_exact_posterior(local: bool, rng: Generator) -> None
     torch.testing.assert_close(q.scale, 1 / precision.sqrt(), rtol=0.03, atol=0)
 
 
-@pytest.mark.parametrize("local", [False, True])
+@pytest.mark.parametrize("local", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_training_finds_the_best_product_of_a_correlated_posterior(local: bool, rng: Generator) -> None:
     """The best factorised q for N(m, L^-1) has means m and variances 1 / L_ii, below the marginals' (L^-1)_ii."""
     data = _data(rng)
