@@ -66,7 +66,7 @@ def test_two_processes_give_the_same(tmp_path: Path) -> None:
 
 # of every method: the tests of resuming, and conformance
 @pytest.mark.usefixtures("small_maps")
-@pytest.mark.parametrize("method", ["pr-avb-cs", "joint"])
+@pytest.mark.parametrize("method", ["pr-bbb-cs", "joint"])
 def test_the_seed_decides_and_nothing_else(method: str, tmp_path: Path) -> None:
     Run(Plan.of(config_of(method), tmp_path / "first")).execute()
     torch.manual_seed(12345)

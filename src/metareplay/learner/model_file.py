@@ -121,9 +121,9 @@ def _header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], int]:
             raise ValueError("its header is incomplete")
         entries = read_json(text)
         if not isinstance(entries, dict):
-            raise ValueError("its header is no object")
+            raise ValueError("its header is not an object")
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is truncated, damaged or no safetensors file ({error})") from error
+        raise CheckpointError(f"{path} is truncated, damaged or not a safetensors file ({error})") from error
     return entries, 8 + size
 
 

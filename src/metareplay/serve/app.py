@@ -11,12 +11,11 @@ from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
 
 from metareplay.errors import MetaReplayError
 from metareplay.faults import fault_of
 from metareplay.serve import openapi
-from metareplay.serve.access import Guard
+from metareplay.serve.access import App, Guard, Message, Receive, Scope, Send
 from metareplay.serve.answers import as_json
 from metareplay.serve.counting import Counted
 from metareplay.serve.jobs import Wanted
@@ -67,7 +66,72 @@ def build_app(folder: str | Path, settings: ServeSettings | None = None) -> Coun
     _add_learning(app, service)
     _add_facts(app, service)
     _add_pages(app)
-    return Counted(Guard(app, settings), service, frozenset(app.openapi()["paths"]))
+    return Counted(Guard(Shortcut(app, service), settings), service, frozenset(app.openapi()["paths"]))
+
+
+class Shortcut:
+    """Answers plain rows as JSON itself: for single rows the layers of a web framework would take as long as the model.
+
+    Everything else, and whatever goes wrong, is the framework's; a prediction that fails is made once more there.
+    """
+
+    def __init__(self, app: App, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it."""
+        if scope["type"] != "http" or scope["path"] != "/predict" or scope["query_string"] or not _plain_json(scope):
+            await self.app(scope, receive, send)
+            return
+        told: list[Message] = []
+        try:
+            told.append(await receive())
+            if told[0]["type"] != "http.request" or told[0].get("more_body", False):
+                raise _PartialBodyError
+            async with _within(self.service.settings.timeout):
+                content = await self.service.predict_json(told[0].get("body", b""), None, None)
+            await send({"type": "http.response.start", "status": 200, "headers": _headers(len(content))})
+            await send({"type": "http.response.body", "body": content})
+        except MetaReplayError as error:
+            await _refusal(error)(scope, receive, send)
+        except Exception:  # of a large body, or a fault, which the framework tells when it has it again
+            await self.app(scope, _told_again(told, receive), send)
+
+
+class _PartialBodyError(Exception):
+    """The body comes in several parts."""
+
+
+def _told_again(told: list[Message], receive: Receive) -> Receive:
+    async def again() -> Message:
+        return told.pop() if told else await receive()
+
+    return again
+
+
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncIterator[None]:
+    """Refuse what takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise RequestError(
+            504, f"the request took more than {seconds:g} seconds (--timeout); send fewer rows"
+        ) from None
+
+
+def _refusal(error: MetaReplayError) -> Response:
+    headers = error.headers if isinstance(error, RequestError) else None
+    return _json({"error": str(error)}, status_of(error), headers)
+
+
+def _plain_json(scope: Scope) -> bool:
+    return scope["method"] == "POST" and (b"content-type", b"application/json") in scope["headers"]
+
+
+def _headers(length: int) -> list[tuple[bytes, bytes]]:
+    return [(b"content-length", str(length).encode()), (b"content-type", b"application/json")]
 
 
 def _answer_errors(app: FastAPI) -> None:
@@ -75,8 +139,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(MetaReplayError)
     async def refused(_: Request, error: MetaReplayError) -> Response:
-        headers = error.headers if isinstance(error, RequestError) else None
-        return _json({"error": str(error)}, status_of(error), headers)
+        return _refusal(error)
 
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, error: HTTPException) -> Response:
@@ -106,18 +169,8 @@ def _add_predict(app: FastAPI, service: Service) -> None:
         """Label, task, probabilities and uncertainties for each input; for regression, mean and spread."""
         kind, asked = _kind(request), request.query_params  # read by hand: this path has to be quick
         task, criterion = asked.get("task"), asked.get("criterion")
-        try:
-            async with asyncio.timeout(seconds):
-                return Response(
-                    await _predicted(request, kind, service, task, criterion), media_type="application/json"
-                )
-        except TimeoutError:
-            raise RequestError(
-                504, f"the request took more than {seconds:g} seconds (--timeout); send fewer rows"
-            ) from None
-
-    # FastAPI's own route describes it in /openapi.json; this one answers, without looking for parameters to solve
-    app.router.routes.insert(0, Route("/predict", predict, methods=["POST"]))
+        async with _within(seconds):
+            return Response(await _predicted(request, kind, service, task, criterion), media_type="application/json")
 
 
 async def _predicted(request: Request, kind: str, service: Service, task: str | None, criterion: str | None) -> bytes:
