@@ -8,8 +8,8 @@ _permitted: set[str] = set()
 def permit(name: str) -> None:
     """The user named this ``module:function``, perhaps as a backbone: on the command line, or in Python."""
     _permitted.add(name)
-    if name.startswith("features:"):
-        _permitted.add(re.sub(r"\+mlp(-\d+)*$", "", name.removeprefix("features:")))
+    if (backbone := re.fullmatch(r"(?:features|adapters):(.+?)(?:\+mlp(?:-\d+)*)?", name)) is not None:
+        _permitted.add(backbone[1])
 
 
 def permitted() -> list[str]:

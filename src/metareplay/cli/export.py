@@ -7,7 +7,7 @@ import typer
 
 from metareplay.cli.trust import TrustNetwork
 
-HELP = """Write a stored model's networks for other runtimes: as a PyTorch state dict, or as an ONNX graph.
+HELP = """Write a stored model's networks for other runtimes: a PyTorch state dict, an ONNX graph, or adapters for PEFT.
 
 Inputs are scaled inside, as the model needs them. Labels, tasks and columns are metadata of the file. Without --task
 an ONNX graph holds the mean networks of all tasks and chooses the task.
@@ -21,14 +21,18 @@ an ONNX graph holds the mean networks of all tasks and chooses the task.
   metareplay export model/ --task march --format onnx --content samples --out march.onnx
 
   metareplay export model/ --format onnx --out all.onnx
+
+  metareplay export model/ --task march --format peft --out march-adapter
 """
-FORMATS = ("state-dict", "onnx")
+FORMATS = ("state-dict", "onnx", "peft")
 
 
 def export(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
-    out: Annotated[Path, typer.Option(help="File to write.")],
-    format_: Annotated[str, typer.Option("--format", help="state-dict (safetensors) or onnx.")] = "onnx",
+    out: Annotated[Path, typer.Option(help="File to write; of peft a folder.")],
+    format_: Annotated[
+        str, typer.Option("--format", help="state-dict (safetensors), onnx, or peft: a folder of adapters.")
+    ] = "onnx",
     task: Annotated[
         str | None, typer.Option(help="Name of the task. Default: all, with the choice of the task.")
     ] = None,
@@ -39,7 +43,7 @@ def export(
     ] = None,
     trust_network: TrustNetwork = None,
 ) -> None:
-    """Write one file."""
+    """Write one file, or a folder of adapters."""
     from metareplay.errors import ConfigError
     from metareplay.estimators import load_estimator
 
@@ -50,7 +54,15 @@ def export(
         estimator.export_onnx(out, task, content=content, samples=samples, criterion=criterion)
     else:
         if task is None:
-            raise ConfigError(f"a state dict is of one task; add --task: {', '.join(estimator.task_names)}")
+            what = "a state dict is" if format_ == "state-dict" else "adapters are"
+            raise ConfigError(f"{what} of one task; add --task: {', '.join(estimator.task_names)}")
+        if format_ == "peft":
+            if criterion is not None:
+                raise ConfigError("adapters are of one task, so there is nothing to choose; remove --criterion")
+            estimator.export_peft(out, task, content=content, samples=samples)
+            size = sum(path.stat().st_size for path in out.rglob("*.safetensors"))
+            typer.echo(f"{out}: {size / 1024:.0f} KiB")
+            return
         if content != "mean" or samples is not None or criterion is not None:
             raise ConfigError(
                 "a state dict holds the mean network; --content, --samples and --criterion are for --format onnx"

@@ -21,11 +21,11 @@ from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_
 from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
-from metareplay.learner.features import FACTS, Extractor, refuse_texts, stored_extractor, without_features
+from metareplay.learner.features import FACTS, Extractor, backbone_of, refuse_texts, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
-from metareplay.nets.backbones import BackboneSettings, find_backbone, is_features, refuse_stored_name
+from metareplay.nets.backbones import has_backbone, is_adapted, refuse_stored_name
 from metareplay.nets.own import name_of
 from metareplay.permissions import permit
 from metareplay.scaling import Scaling
@@ -157,11 +157,12 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
 
     def _features(self, x: Tensor, *, keep: bool) -> Tensor:
         """Standardised inputs as the learner sees them: as they are, or features of a backbone."""
-        if not is_features(self.config.network):
+        if not has_backbone(self.config.network):
             return x
         if self.extractor is None:
-            backbone = find_backbone(self.config.network, self.config.get(BackboneSettings))
-            self.extractor = Extractor.of(backbone, x, self.scaling, standardise=self.standardise)
+            backbone = backbone_of(self.config)
+            adapted = is_adapted(self.config.network)
+            self.extractor = Extractor.of(backbone, x, self.scaling, adapted=adapted, standardise=self.standardise)
         return self.extractor.features(x, keep=keep)
 
     def _train(

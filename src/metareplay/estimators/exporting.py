@@ -1,4 +1,4 @@
-"""Exports of a learned model: plain PyTorch modules, state dicts and ONNX graphs."""
+"""Exports of a learned model: plain PyTorch modules, state dicts, ONNX graphs and adapters for PEFT."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from torch import nn
 
 from metareplay.benchmarks.base import TaskInfo
 from metareplay.errors import ConfigError
-from metareplay.files import write_atomically
+from metareplay.files import write_atomically, write_together
 from metareplay.learner.learner import ContinualLearner
-from metareplay.nets.backbones import is_features
+from metareplay.nets.backbones import has_backbone, is_adapted
 from metareplay.scaling import Scaling
 
 if TYPE_CHECKING:
@@ -68,13 +68,31 @@ class Exports:
         graph = onnx_graph(learned, index, content=content, samples=samples, criterion=criterion)
         write_atomically(Path(file), graph)
 
-    def _learned(self) -> "Learned":
+    def export_peft(
+        self, folder: str | Path, task: TaskName, *, content: str = "mean", samples: int | None = None
+    ) -> None:
+        """Write one task's adapters as a folder that the package PEFT loads onto the same pretrained network.
+
+        ``content="samples"`` writes weight samples instead of the mean, by default those that predictions use, each as
+        a folder ``sample-0``, ``sample-1`` and so on. The network behind the backbone is in ``head.safetensors``.
+        """
+        from metareplay.export.peft import peft_files
+
+        learned = self._learned(adapters=True)
+        files = peft_files(learned, self._task_index(task), content=content, samples=samples)
+        write_together({Path(folder) / name: file for name, file in files.items()})
+
+    def _learned(self, *, adapters: bool = False) -> "Learned":
         from metareplay.export.modules import Learned
 
         learner = self._trained()
-        if is_features(learner.config.network):
+        network = learner.config.network
+        if adapters and not is_adapted(network):
+            raise ConfigError(f"{network!r} has no adapters, which are what PEFT's format holds; choose another format")
+        if has_backbone(network) and not adapters:
+            advice = "export the adapters with --format peft" if is_adapted(network) else "predict with metareplay"
             raise ConfigError(
-                f"the backbone of {learner.config.network!r} is no part of this model, so it cannot be exported with "
-                "it; predict with metareplay, or learn with a network of your own"
+                f"the backbone of {network!r} is no part of this model, so it cannot be exported with it; {advice}, or "
+                "learn with a network of your own"
             )
         return Learned(learner, self.tasks, self.scaling, self.inputs)

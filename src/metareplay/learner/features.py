@@ -1,6 +1,7 @@
 """Inputs as features of a frozen backbone: computed once, before anything is learned from them.
 
 A run's benchmark and an estimator's inputs go through an ``Extractor``; learner, statistics and predictor see features.
+Of a backbone with adapters, which is part of the main network, they see the inputs: images with pixels from 0 to 1.
 """
 
 import hashlib
@@ -17,7 +18,15 @@ from metareplay.benchmarks.base import Benchmark, Task, TaskData
 from metareplay.data.feature_cache import cached_features
 from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.learner.config import RunConfig
-from metareplay.nets.backbones import Backbone, BackboneSettings, find_backbone, is_features, split_name
+from metareplay.nets.backbones import (
+    Backbone,
+    BackboneSettings,
+    find_backbone,
+    has_backbone,
+    is_adapted,
+    shared_backbone,
+    split_name,
+)
 from metareplay.scaling import Scaling
 
 FACTS = "features"
@@ -28,12 +37,12 @@ BRIGHTEST = 1.5
 
 @dataclass(frozen=True)
 class Extractor:
-    """From a learner's inputs, standardised as they may be, to standardised features."""
+    """From a learner's inputs, standardised as they may be, to standardised features, or to what the network reads."""
 
     backbone: Backbone
     input_shape: tuple[int, ...]
     width: int
-    """The number of features."""
+    """The number of features; 0 if they are computed in the main network."""
     undo: Scaling
     """How the inputs were standardised; the backbone sees them as they were before."""
     full: float
@@ -42,22 +51,32 @@ class Extractor:
     """Of the features, by those of the first task."""
 
     @classmethod
-    def of(cls, backbone: Backbone, first: Tensor, undo: Scaling, *, standardise: bool = True) -> "Extractor":
+    def of(
+        cls, backbone: Backbone, first: Tensor, undo: Scaling, *, adapted: bool = False, standardise: bool = True
+    ) -> "Extractor":
         """By the inputs of the first task (N, ...)."""
         undo = Scaling({name: undo.tensors[name].clone() for name in ("x_mean", "x_scale") if name in undo.tensors})
         shape = tuple(first.shape[1:])
         raw = _undone(undo, first)
         full = 255.0 if len(shape) == 3 and float(raw.max()) > BRIGHTEST else 1.0
-        plain = cls(backbone, shape, backbone.features(raw[:2] / full).shape[1], undo, full, Scaling({}))
-        if not standardise:
+        width = 0 if adapted else backbone.features(raw[:2] / full).shape[1]
+        plain = cls(backbone, shape, width, undo, full, Scaling({}))
+        if adapted or not standardise:
             return plain
         features = plain.features(first)
         return replace(plain, scaling=Scaling.of(features, features, regression=False, alike=True))
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Of one input of the learner."""
+        return (self.width,) if self.width else self.input_shape
 
     def features(self, x: Tensor, *, keep: bool = True) -> Tensor:
         """Features (N, F) of inputs (N, ...); with ``keep`` they are read from the cache, or written to it."""
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(f"inputs have shape {tuple(x.shape[1:])}, but this model learned {self.input_shape}")
+        if not self.width:
+            return _undone(self.undo, x) / self.full
         if not keep:
             return self.scaling.x(self._compute(x))
         parts = []
@@ -96,19 +115,21 @@ class Extractor:
 def stored_extractor(config: RunConfig, inputs: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Extractor | None:
     """The extractor of a stored model; None if it has no backbone. One with other weights is refused."""
     facts = inputs.get(FACTS)
-    if is_features(config.network) != (facts is not None):
+    if has_backbone(config.network) != (facts is not None):
         raise CheckpointError(f"the model is damaged: what it stores about features does not fit {config.network}")
     if facts is None:
         return None
-    backbone = find_backbone(config.network, config.get(BackboneSettings))
+    backbone = backbone_of(config)
     if backbone.checksum != facts["checksum"]:
         raise CheckpointError(
             f"the backbone {backbone.name} has other weights (checksum {backbone.checksum}) than when the model "
             f"learned ({facts['checksum']}); restore it, or learn again"
         )
     undo, scaling = (_under(f"{FACTS}.{kind}.", tensors) for kind in ("undo", "scaling"))
-    shape = tuple(int(size) for size in facts["input_shape"])
-    return Extractor(backbone, shape, int(facts["width"]), undo, float(facts["full"]), scaling)
+    shape, width = tuple(int(size) for size in facts["input_shape"]), int(facts["width"])
+    if is_adapted(config.network) != (width == 0):
+        raise CheckpointError(f"the model is damaged: what it stores about features does not fit {config.network}")
+    return Extractor(backbone, shape, width, undo, float(facts["full"]), scaling)
 
 
 def without_features(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,16 +140,22 @@ def without_features(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def refuse_texts(inputs: Mapping[str, Any], network: str | None) -> None:
     """Refuse texts unless the network has a backbone, which may be one that reads them."""
     texts = [entry["name"] for entry in inputs.get("columns", ()) if "text" in entry]
-    if texts and not (network and is_features(network)):
+    if texts and not (network and has_backbone(network)):
         raise ConfigError(
             f"column {texts[0]!r} holds texts, which network={network or 'default'} cannot read; take an encoder of "
             "texts, e.g. network=features:FOLDER+mlp-100 with the folder of a transformers model (docs/backbones.md)"
         )
 
 
+def backbone_of(config: RunConfig) -> Backbone:
+    """The backbone of a network; one that is part of the main network is the same object there."""
+    find = shared_backbone if is_adapted(config.network) else find_backbone
+    return find(config.network, config.get(BackboneSettings))
+
+
 def backbone_for(inputs: Mapping[str, Any], config: RunConfig) -> Backbone:
     """The backbone of a network, if it reads what a user's files hold."""
-    backbone = find_backbone(config.network, config.get(BackboneSettings))
+    backbone = backbone_of(config)
     if backbone.reads_texts and inputs.get("kind", "table") == "table" and inputs.get("columns"):
         names = [entry["name"] for entry in inputs["columns"]]
         if not any("text" in entry for entry in inputs["columns"]):
@@ -140,13 +167,13 @@ def backbone_for(inputs: Mapping[str, Any], config: RunConfig) -> Backbone:
 
 
 def with_features(benchmark: Benchmark, config: RunConfig) -> Benchmark:
-    """The same tasks with features as inputs, if the network has a backbone."""
+    """The same tasks with features as inputs, or with what a backbone in the network reads, if there is one."""
     refuse_texts(benchmark.inputs, config.network)
-    if not is_features(config.network) or FACTS in benchmark.inputs:
+    if not has_backbone(config.network) or FACTS in benchmark.inputs:
         return benchmark
     backbone = backbone_for(benchmark.inputs, config)
     undo = benchmark.scaling if "x_mean" in benchmark.scaling.tensors else benchmark.pixels
-    extractor = Extractor.of(backbone, benchmark[0].train.x, undo)
+    extractor = Extractor.of(backbone, benchmark[0].train.x, undo, adapted=is_adapted(config.network))
 
     def changed(data: TaskData) -> TaskData:
         return TaskData(extractor.features(data.x), data.y)
@@ -161,7 +188,7 @@ def with_features(benchmark: Benchmark, config: RunConfig) -> Benchmark:
 
     return replace(
         benchmark,
-        input_shape=(extractor.width,),
+        input_shape=extractor.output_shape,
         make_task=make_task,
         make_test=make_test,
         inputs={**benchmark.inputs, FACTS: extractor.facts()},
@@ -175,9 +202,9 @@ def same_inputs(first: RunConfig, second: RunConfig) -> bool:
 
 
 def _view(config: RunConfig) -> object:
-    if not is_features(config.network):
+    if not has_backbone(config.network):
         return None
-    return split_name(config.network)[0], config.get(BackboneSettings).model_dump()
+    return is_adapted(config.network), split_name(config.network)[0], config.get(BackboneSettings).model_dump()
 
 
 def _undone(scaling: Scaling, x: Tensor) -> Tensor:

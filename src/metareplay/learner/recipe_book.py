@@ -9,7 +9,7 @@ from metareplay.benchmarks.base import Problem
 from metareplay.benchmarks.registry import BENCHMARKS
 from metareplay.benchmarks.toy import DATA_SEED
 from metareplay.learner.methods import method_named
-from metareplay.nets.backbones import is_features
+from metareplay.nets.backbones import has_backbone, is_adapted, is_features
 from metareplay.nets.registry import is_linear, is_mlp, is_own
 from metareplay.settings import flatten
 from metareplay.texts import read_yaml
@@ -34,6 +34,15 @@ OF_FEATURES: dict[str, Any] = {
 Training is as the rule for a user's own data has it for 10,000 rows."""
 OF_LINEAR_FEATURES = {"hypernet.kind": "plain"}
 """A linear layer is small enough to be generated at once; in chunks it is forgotten."""
+START_OF_ADAPTERS: dict[str, Any] = {
+    "training.learning_rate": 0.001,
+    "training.warm_up": 50,
+    "hypernet.initialisation": "gaussian",
+    "posterior.keep_network_init": True,
+    "posterior.prior_scale": 0.03,
+}
+"""The posterior's mean starts at the backbone: its second factors are zero, or as small as a hypernetwork allows."""
+OF_ADAPTERS: dict[str, Any] = {**OF_FEATURES, **START_OF_ADAPTERS}
 
 
 @dataclass(frozen=True)
@@ -124,7 +133,7 @@ def default_settings(
 ) -> tuple[dict[str, Any], str]:
     """Default settings and their source: a recipe of the benchmark, else the recipe for a user's own data."""
     fallback = OWN_DATA[BENCHMARKS[benchmark].problem] if benchmark in BENCHMARKS else benchmark
-    names = (fallback,) if is_features(network) else (benchmark, fallback)  # features are not the benchmark's inputs
+    names = (fallback,) if has_backbone(network) else (benchmark, fallback)  # features are not the benchmark's inputs
     recipes = (recipe_for(name, method, network, published=published) for name in names)
     recipe = next((found for found in recipes if found is not None), None)
     base: dict[str, Any] = {"benchmark": benchmark, "method": method, "network": network}
@@ -137,6 +146,9 @@ def default_settings(
         recipe_settings = {} if recipe is None else recipe.settings
         linear = OF_LINEAR_FEATURES if is_linear(network) else {}
         return {**base, **recipe_settings, **OF_FEATURES, **linear}, "general defaults for the features of a backbone"
+    if is_adapted(network):
+        settings = {**({} if recipe is None else recipe.settings), **OF_ADAPTERS}
+        return {**base, **settings}, "general defaults for a backbone with adapters"
     if benchmark in BENCHMARKS and BENCHMARKS[benchmark].augmentation != "none":
         base["training.augmentation"] = BENCHMARKS[benchmark].augmentation
     if recipe is None:

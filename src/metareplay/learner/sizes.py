@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.learner.methods import default_network, method_named
 from metareplay.learner.noise import noise_level
-from metareplay.learner.recipe_book import OWN_DATA, default_settings
-from metareplay.nets.backbones import is_features
+from metareplay.learner.recipe_book import OWN_DATA, START_OF_ADAPTERS, default_settings
+from metareplay.nets.backbones import is_adapted, is_features
 
 FAMILIES = ("bbb", "dirac", "ensemble", "ensemble-bbb")
 """Posteriors that the rule was tried with; others keep the fixed defaults."""
@@ -125,6 +125,8 @@ def own_settings(
         facts = facts._replace(shape=FEATURES)
     defaults, source = default_settings(OWN_DATA[problem], method, chosen, published=published)
     sizes = {} if published or repeated else _agreeing(sizes_for(facts, method), given)
+    if sizes and is_adapted(chosen):
+        sizes |= START_OF_ADAPTERS
     if not sizes:
         return defaults, source
     values = {**defaults, **sizes, **given}

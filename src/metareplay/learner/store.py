@@ -14,7 +14,7 @@ from metareplay.learner.generations import MODEL, compact, read_generation, read
 from metareplay.learner.history import HistoryEntry
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.model_file import ModelFile, refuse_not_finite
-from metareplay.nets.backbones import PREFIX, is_features, split_name
+from metareplay.nets.backbones import has_backbone, prefix_of, split_name
 from metareplay.nets.own import name_of
 from metareplay.permissions import permit
 from metareplay.settings import flatten
@@ -131,7 +131,8 @@ def find_model(folder: Path) -> Path:
 
 def _named(network: Callable[..., nn.Module], stored: str) -> str:
     """The network that the user's function builds, or the backbone that it returns in the place of the stored one."""
-    return f"{PREFIX}{name_of(network)}+{split_name(stored)[1]}" if is_features(stored) else name_of(network)
+    name = name_of(network)
+    return f"{prefix_of(stored)}{name}+{split_name(stored)[1]}" if has_backbone(stored) else name
 
 
 def _is_model(folder: Path) -> bool:

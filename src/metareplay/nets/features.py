@@ -27,6 +27,12 @@ def weighted_layers(module: nn.Module) -> list[str]:
     return [name for name, layer in module.named_modules() if name and isinstance(layer, nn.Linear | _ConvNd)]
 
 
+def described_layers(module: nn.Module) -> list[str]:
+    """The layers whose inputs say what a network sees in its inputs: what it names itself, else all but the first."""
+    own: Callable[[], list[str]] | None = getattr(module, "described_layers", None)
+    return weighted_layers(module)[1:] if own is None else own()
+
+
 @torch.no_grad()
 def layer_features(
     module: nn.Module,

@@ -1,11 +1,12 @@
-"""Frozen weights of a user's own network (``requires_grad=False``): no posterior, the same for all tasks.
+"""Frozen weights of a network (``requires_grad=False``): no posterior, the same for all tasks.
 
 A layer that has only frozen weights is fixed as a whole: it stays in evaluation mode while a task is trained, and its
-buffers are constants.
+buffers are constants. So is a pretrained network, even if trained layers were added to it.
 """
 
 import threading
 from collections.abc import Mapping
+from typing import final
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
@@ -16,17 +17,48 @@ _FIXED: WeakKeyDictionary[nn.Module, tuple[str, ...]] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
+@final
+class Pretrained(nn.Module):
+    """A network that is loaded again by its name: its frozen weights and its buffers are no part of a model's files."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.module(x)
+        return features
+
+
 def frozen_weights(network: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights that training leaves alone, by name."""
-    return {name: weight for name, weight in network.named_parameters() if not weight.requires_grad}
+    """The weights that training leaves alone, by name; those of a pretrained network are not among them."""
+    frozen = {name: weight for name, weight in network.named_parameters() if not weight.requires_grad}
+    elsewhere = _pretrained(network) if frozen else ()
+    return {name: weight for name, weight in frozen.items() if not name.startswith(elsewhere)} if elsewhere else frozen
+
+
+def own_buffers(network: nn.Module) -> dict[str, Tensor]:
+    """A network's buffers by name, without those of a pretrained network in it."""
+    buffers = dict(network.named_buffers())
+    elsewhere = _pretrained(network) if buffers else ()
+    return {name: value for name, value in buffers.items() if not name.startswith(elsewhere)} if elsewhere else buffers
+
+
+def _pretrained(network: nn.Module) -> tuple[str, ...]:
+    """Where in the network pretrained ones are."""
+    return tuple(f"{name}." for name, layer in network.named_modules() if isinstance(layer, Pretrained))
 
 
 def fixed_layers(network: nn.Module) -> tuple[str, ...]:
-    """The names of the outermost layers all of whose weights are frozen; layers without weights follow the network."""
+    """The names of the outermost layers that are pretrained, or all of whose weights are frozen.
+
+    Layers without weights follow the network.
+    """
     with _LOCK:
         known = _FIXED.get(network)
     if known is None:
-        known = tuple(_find_fixed(network, "")) if frozen_weights(network) else ()
+        some = any(not weight.requires_grad for weight in network.parameters()) or _pretrained(network)
+        known = tuple(_find_fixed(network, "")) if some else ()
         with _LOCK:
             _FIXED[network] = known
     return known
@@ -34,7 +66,7 @@ def fixed_layers(network: nn.Module) -> tuple[str, ...]:
 
 def _find_fixed(layer: nn.Module, name: str) -> list[str]:
     weights = [weight.requires_grad for weight in layer.parameters()]
-    if weights and not any(weights):
+    if isinstance(layer, Pretrained) or (weights and not any(weights)):
         return [name]
     return [
         found for part, inner in layer.named_children() for found in _find_fixed(inner, f"{name}.{part}".lstrip("."))

@@ -20,7 +20,7 @@ class _Shelf:
         self.returned = threading.Condition()
         self.spares: list[nn.Module] = []
         try:
-            self.pattern: nn.Module | None = _copy(module)  # now, before other weights are swapped in
+            self.pattern: nn.Module | None = copy_sharing(module)  # now, before other weights are swapped in
         except Exception:  # a user's module may hold anything
             self.pattern = None
 
@@ -38,7 +38,7 @@ def borrowed(module: nn.Module) -> Iterator[nn.Module]:
         while shelf.lent and shelf.pattern is None:
             shelf.returned.wait()
         original, shelf.lent = not shelf.lent, True
-        lent = module if original else shelf.spares.pop() if shelf.spares else _copy(shelf.pattern)  # type: ignore[arg-type]
+        lent = module if original else shelf.spares.pop() if shelf.spares else copy_sharing(shelf.pattern)  # type: ignore[arg-type]
     try:
         yield lent
     finally:
@@ -50,7 +50,7 @@ def borrowed(module: nn.Module) -> Iterator[nn.Module]:
                 shelf.spares.append(lent)
 
 
-def _copy(module: nn.Module) -> nn.Module:
+def copy_sharing(module: nn.Module) -> nn.Module:
     """A copy of the structure that shares the tensors."""
     shared = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return deepcopy(module, shared)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from metareplay.errors import CheckpointError, ConfigError, DataError
+from metareplay.nets.frozen import own_buffers
 from metareplay.nets.weights import Buffers
 
 START = "start"
@@ -27,7 +28,7 @@ class TaskBuffers:
 
     def initial(self, network: nn.Module) -> Buffers:
         """The buffers that a new task would start with in this network."""
-        fresh = {name: buffer.detach().clone() for name, buffer in network.named_buffers()}
+        fresh = {name: buffer.detach().clone() for name, buffer in own_buffers(network).items()}
         return grown(self.start, fresh) if self.tasks else fresh
 
     def add_task(self, network: nn.Module) -> None:

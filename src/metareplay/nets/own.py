@@ -230,7 +230,7 @@ register_network(
     NetworkPart(
         name="own",
         phrase="a network of your own",
-        pattern="(?!features:).*:.*",
+        pattern="(?!features:|adapters:).*:.*",
         title="MODULE:FUNCTION",
         description="your own: a function of (input_shape, outputs) or (outputs) that returns any nn.Module",
         build=_factory,

@@ -7,14 +7,14 @@ import torch
 from torch import Generator, nn
 
 from metareplay.errors import ConfigError
-from metareplay.nets import backbones, efficientnet, energy, lenet, mlp, own, resnet
-from metareplay.nets.backbones import is_features, split_name
+from metareplay.nets import adapters, backbones, efficientnet, energy, lenet, mlp, own, resnet
+from metareplay.nets.backbones import has_backbone, is_features, split_name
 from metareplay.nets.base import NETWORKS, NetworkFactory, NetworkPart
 from metareplay.nets.weights import global_seed_from
 from metareplay.parts import Alone
 from metareplay.settings import Composition
 
-BUILT_IN = (mlp, lenet, resnet, backbones, efficientnet, energy, own)
+BUILT_IN = (mlp, lenet, resnet, backbones, efficientnet, adapters, energy, own)
 """The modules that register the built-in networks."""
 
 
@@ -58,11 +58,11 @@ def is_linear(name: str) -> bool:
 
 def is_own(name: str) -> bool:
     """Whether a name is that of a user's own function."""
-    return ":" in name and not is_features(name)
+    return ":" in name and not has_backbone(name)
 
 
 def head_of(name: str) -> str:
-    """The network that learns: behind a backbone the small one."""
+    """The network that learns: behind the features of a backbone the small one."""
     return split_name(name)[1] if is_features(name) else name
 
 

@@ -26,7 +26,8 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model = getattr(model, "vision_model", model)  # of a model of images and text
+        self.part = "vision_model" if hasattr(model, "vision_model") else ""  # of a model of images and text
+        self.model = getattr(model, self.part) if self.part else model
 
     def forward(self, x: Tensor) -> Tensor:
         hidden: Tensor = self.model(pixel_values=x).last_hidden_state
@@ -37,18 +38,22 @@ class ImageEncoder(nn.Module):
 class TextEncoder(nn.Module):
     """The mean of the last layer over the tokens of a text."""
 
+    tokens: Tensor
+
     def __init__(self, model: Any, tokenizer: Any, content: bytes) -> None:
         super().__init__()
-        self.model, self.tokenizer = getattr(model, "text_model", model), tokenizer
+        self.part = "text_model" if hasattr(model, "text_model") else ""
+        self.model, self.tokenizer = getattr(model, self.part) if self.part else model, tokenizer
         longest = int(getattr(self.model.config, "max_position_embeddings", LONGEST) or LONGEST)
         self.longest = min(int(tokenizer.model_max_length), longest, LONGEST)
         self.register_buffer("tokens", torch.frombuffer(bytearray(content), dtype=torch.uint8))  # for the checksum
 
     def forward(self, x: Tensor) -> Tensor:
-        texts = [text or " " for text in as_texts(x)]
+        texts = [text or " " for text in as_texts(x.cpu())]
         read = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
-        hidden: Tensor = self.model(**{name: read[name] for name in ("input_ids", "attention_mask")}).last_hidden_state
-        mask = read["attention_mask"].unsqueeze(2).to(hidden.dtype)  # (N, T) -> (N, T, 1)
+        ids, seen = (read[name].to(self.tokens.device) for name in ("input_ids", "attention_mask"))
+        hidden: Tensor = self.model(input_ids=ids, attention_mask=seen).last_hidden_state
+        mask = seen.unsqueeze(2).to(hidden.dtype)  # (N, T) -> (N, T, 1)
         return (hidden * mask).sum(1) / mask.sum(1).clamp_min(1.0)  # (N, T, F) -> (N, F)
 
 
@@ -58,7 +63,7 @@ def load_transformer(name: str) -> Loaded:
         import transformers
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"network=features:{name} needs the package transformers; "
+            f"the backbone {name} needs the package transformers; "
             "install it with pip install metareplay[backbones], or give module:function"
         ) from error
     transformers.utils.logging.disable_progress_bar()  # of loading; downloads still show theirs
@@ -70,16 +75,17 @@ def load_transformer(name: str) -> Loaded:
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
+                dtype=torch.float32,
                 local_files_only=is_offline(),
             )
     except Exception as error:  # of many kinds
         raise ConfigError(
-            f"network=features:{name}: transformers cannot load this model ({words_of(error)}); give a name or folder "
+            f"the backbone {name}: transformers cannot load this model ({words_of(error)}); give a name or folder "
             "of a model in safetensors, a registered backbone, or module:function"
         ) from error
     if missing := sorted(key for key in info["missing_keys"] if not key.startswith(UNUSED)):
         raise ConfigError(
-            f"network=features:{name}: the model lacks the weights {missing[0]!r} and {len(missing) - 1} more, which "
+            f"the backbone {name}: the model lacks the weights {missing[0]!r} and {len(missing) - 1} more, which "
             "would be random; choose a complete one"
         )
     if model.main_input_name != "pixel_values" and not hasattr(model, "vision_model"):
@@ -90,7 +96,7 @@ def load_transformer(name: str) -> Loaded:
 
 def _text_encoder(name: str, model: Any, package: Any) -> TextEncoder:
     """A model that reads texts, with the tokenizer stored beside it; other models are refused."""
-    kind = f"network=features:{name} is a {type(model).__name__}"
+    kind = f"the backbone {name} is a {type(model).__name__}"
     if model.main_input_name != "input_ids" or getattr(model.config, "is_encoder_decoder", False):
         raise ConfigError(
             f"{kind}, whose inputs are {model.main_input_name}; choose an encoder of images (ViT, DINOv2, ConvNeXt) or "

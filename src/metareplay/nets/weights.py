@@ -166,7 +166,7 @@ def run_flat(
     sets = buffers or [dict(module.named_buffers())]
     if module.training or len(sets) > 1:
         still = fixed_buffers(module)
-        fixed = {name: sets[0][name] for name in still}
+        fixed = {name: sets[0][name] for name in still if name in sets[0]}
         per_set = [{name: own[name] for name in own if name not in still} for own in sets] if still else sets
     else:
         fixed, per_set = sets[0], [{}]
@@ -248,6 +248,14 @@ def _without_slowness_warning(module: nn.Module, run: Callable[[], tuple[Tensor,
     return result
 
 
+@contextmanager
+def without_slowness_warning() -> Iterator[None]:
+    """The same for what runs once, with gradients inside: PyTorch cannot batch those of all layers, e.g. attention."""
+    with _WARNINGS_LOCK, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", SLOWNESS)
+        yield
+
+
 def linearised_outputs(
     module: nn.Module,
     spec: WeightSpec,
@@ -276,7 +284,8 @@ def linearised_outputs(
     means, covariances = [], []
     for part in x.split(at_once):
         try:
-            slopes = torch.func.vmap(slope)(part)  # (b, C, W)
+            with without_slowness_warning():
+                slopes = torch.func.vmap(slope)(part)  # (b, C, W)
         except RuntimeError:  # layers that cannot be batched, e.g. recurrent ones
             slopes = torch.stack([slope(single) for single in part])
         scaled = slopes * scale

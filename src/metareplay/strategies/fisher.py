@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, vjp, vmap
 
 from metareplay.benchmarks.base import TaskData
 from metareplay.model import ContinualModel
-from metareplay.nets.weights import WeightSpec
+from metareplay.nets.weights import WeightSpec, without_slowness_warning
 from metareplay.posteriors.base import HasFisher, HasLogProb, PosteriorFamily
 from metareplay.posteriors.families.mixture import MixtureFamily
 from metareplay.settings import Settings
@@ -149,7 +149,8 @@ def summed_squared_gradients(
 
     def squares(inputs: Tensor, targets: Tensor) -> Tensor:
         try:
-            gradients = vmap(gradient)(inputs, targets)  # (B, S, P)
+            with without_slowness_warning():
+                gradients = vmap(gradient)(inputs, targets)  # (B, S, P)
         except RuntimeError:  # layers that cannot be batched, e.g. recurrent ones
             pairs = list(zip(inputs, targets, strict=True))
             gradients = torch.stack([pull(torch.stack([grad(loss)(flat, x, y) for flat in weights])) for x, y in pairs])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.model import ContinualModel
-from metareplay.nets.features import OUTPUTS, layer_features, weighted_layers
+from metareplay.nets.features import OUTPUTS, described_layers, layer_features
 from metareplay.nets.lending import borrowed
 from metareplay.nets.noise import drawing_in_evaluation
 from metareplay.nets.weights import run_flat
@@ -29,8 +29,8 @@ class Pass(NamedTuple):
 
 
 def chosen_layers(network: nn.Module) -> list[str]:
-    """The layers whose inputs are described: all but the first, which sees the input itself; at most three, spread."""
-    layers = weighted_layers(network)[1:]
+    """The layers whose inputs are described: not one that sees the input itself; at most three, spread."""
+    layers = described_layers(network)
     if len(layers) <= MOST_LAYERS:
         return layers
     step = len(layers) / MOST_LAYERS

@@ -101,7 +101,7 @@ class MixtureFamily:
 def redrawn(network: nn.Module, generator: Generator) -> nn.Module:
     """A copy with new random weights: each tensor uniform, with the mean and variance of its elements."""
     copy = deepcopy(network)
-    for weight in copy.parameters():
+    for weight in (weight for weight in copy.parameters() if weight.requires_grad):
         spread = 3**0.5 * weight.data.std(correction=0)  # U(-s, s) has variance s^2 / 3
         weight.data = weight.data.mean() + spread * (2 * torch.rand(weight.shape, generator=generator) - 1)
     return copy
