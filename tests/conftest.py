@@ -154,6 +154,23 @@ def text_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def image_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny vision transformer with random weights, in the files of a real one."""
+    transformers = pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("vision")
+    config = transformers.ViTConfig(
+        hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, image_size=16, patch_size=8
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = transformers.ViTModel(config)
+        for weight in model.parameters():
+            weight.data += 0.2 * torch.randn(weight.shape)  # so that features differ
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One Chromium for all tests of a worker."""
     opened = Browser(tmp_path_factory.mktemp("profile"))

@@ -2,7 +2,8 @@
 
 What is trained in the place of A is a = sqrt(n) A, where n is the number of inputs of the layer. The prior of a weight
 is the same for all layers, so it has to mean the same for wide and narrow ones: for a, B ~ N(0, 1) and inputs of
-variance one, B A x has variance r, whatever n is. With a uniform in [-1, 1], A starts as in [Hu2021], and B at zero.
+variance one, B A x has variance r, whatever n is. B starts at zero, as in [Hu2021], and a uniform in [-0.3, 0.3]: a
+chunked hypernetwork cannot give B alone a variance of zero, and where both factors start small their product is tiny.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ ATTENTION = ("query", "value", "q_proj", "v_proj", "q_lin", "v_lin", "query_proj
 """How encoders call the layers that make queries and values, which [Hu2021] adapts."""
 FIRST, SECOND = "lora_A", "lora_B"
 Layer = nn.Linear | nn.Conv2d
+START = 0.3
+"""What is trained in the place of A starts between minus this and this."""
 
 
 class Factors(NamedTuple):
@@ -39,7 +42,7 @@ class LowRankLayer(nn.Module):
         refuse_layers((inputs, rank, base.weight.shape[0]), "an adapter", WITH_POSTERIOR)
         self.base, self.shrink, self.factor = base, inputs**-0.5, alpha / rank
         self.lora_A, self.lora_B = _factors(base, rank)
-        nn.init.uniform_(self.lora_A.weight, -1.0, 1.0)
+        nn.init.uniform_(self.lora_A.weight, -START, START)
         nn.init.zeros_(self.lora_B.weight)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -110,10 +113,7 @@ def matches(name: str, pattern: str) -> bool:
 
 def add_adapters(module: nn.Module, names: Sequence[str], rank: int, alpha: float) -> None:
     """Put adapters beside some layers; a layer that is in several places has the same in all."""
-    adapted = {
-        id(layer): LowRankLayer(cast(Layer, layer), rank, alpha)
-        for layer in map(module.get_submodule, names)
-    }
+    adapted = {id(layer): LowRankLayer(cast(Layer, layer), rank, alpha) for layer in map(module.get_submodule, names)}
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()) if not isinstance(parent, LowRankLayer) else ():
             if id(child) in adapted:

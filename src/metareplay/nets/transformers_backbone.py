@@ -51,7 +51,9 @@ class TextEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         texts = [text or " " for text in as_texts(x.cpu())]
         read = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
-        ids, seen = (read[name].to(self.tokens.device) for name in ("input_ids", "attention_mask"))
+        ids, seen = (read[name].long().to(self.tokens.device) for name in ("input_ids", "attention_mask"))
+        if ids.shape[1] == 0:  # texts without a single token, whose mean over tokens is zero
+            ids, seen = ids.new_full((len(x), 1), self.tokenizer.pad_token_id), seen.new_zeros(len(x), 1)
         hidden: Tensor = self.model(input_ids=ids, attention_mask=seen).last_hidden_state
         mask = seen.unsqueeze(2).to(hidden.dtype)  # (N, T) -> (N, T, 1)
         return (hidden * mask).sum(1) / mask.sum(1).clamp_min(1.0)  # (N, T, F) -> (N, F)
