@@ -3,8 +3,9 @@
 python -m benchmarks.adapters --data-dir FOLDER [--seeds 0 1] [--choose] [--backbone FOLDER]
 
 A small vision transformer is trained on the digits 0 to 4 of MNIST. Two tasks with the digits 5 to 9 follow, turned by
-90 and by 180 degrees, with 1000 training images each and 400 steps. ``--choose`` compares settings on 1000 more training
-images of each task and reads no test image; without it the default settings are tested on 1000 test images of each.
+90 and by 180 degrees, with 1000 training images each and 400 steps. ``--choose`` compares settings on 1000 more
+training images of each task and reads no test image; without it the default settings are tested on 1000 test images of
+each task.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -75,14 +76,14 @@ def task_images(images: Images, turns: int, rows: slice) -> tuple[np.ndarray, np
 def figures(
     network: str, train: Images, tested: Images, rows: slice, seed: int, settings: Mapping[str, Any], method: str
 ) -> tuple[list[float], float, float]:
-    """Accuracy in percent of every task if it is known, and of all if it is not; seconds of training."""
+    """Accuracy in percent of every task if it is known, and of all if it is not; processor seconds of training."""
     model, begun = (
         ContinualClassifier(method, network, seed=seed, settings={**SETTINGS, **settings}),
-        time.perf_counter(),
+        time.process_time(),
     )
     for name, turns in TASKS.items():
         model.learn_task(*task_images(train, turns, slice(0, TRAINED)), name=name)
-    seconds, given, inferred = time.perf_counter() - begun, [], []
+    seconds, given, inferred = time.process_time() - begun, [], []
     for name, turns in TASKS.items():
         x, y = task_images(tested, turns, rows)
         given.append(100 * model.score(x, y, task=name))
@@ -90,13 +91,22 @@ def figures(
     return given, sum(inferred) / len(inferred), seconds
 
 
-def compare(folder: Path, data: Path | None, seeds: Sequence[int], ways: Sequence[tuple[str, str, str, dict[str, Any]]], *, test: bool) -> None:  # fmt: skip
+class Way(NamedTuple):
+    """What is compared."""
+
+    words: str
+    network: str
+    method: str = "pr-bbb"
+    settings: Mapping[str, Any] = {}
+
+
+def compare(folder: Path, data: Path | None, seeds: Sequence[int], ways: Sequence[Way], *, test: bool) -> None:
     """Print a row for every way."""
     train = digits(data, test=False)
     if not (folder / "config.json").exists():
         trained_backbone(folder, train)
     tested, rows = (digits(data, test=True), slice(0, APART)) if test else (train, slice(TRAINED, TRAINED + APART))
-    print(f"| network | method | {' | '.join(TASKS)} | task inferred | training, s |")
+    print(f"| network | method | {' | '.join(TASKS)} | task inferred | training, processor seconds |")
     print(f"|{'---|' * (len(TASKS) + 4)}")
     for words, network, method, settings in ways:
         runs = [figures(network.format(folder), train, tested, rows, seed, settings, method) for seed in seeds]
@@ -116,13 +126,13 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     frozen, adapted = "features:{}", "adapters:{}"
-    ways: list[tuple[str, str, str, dict[str, Any]]] = [
-        ("features, linear", frozen, "pr-bbb", {}),
-        ("features, mlp-100", frozen + "+mlp-100", "pr-bbb", {}),
-        ("adapters, linear", adapted, "pr-bbb", {}),
+    ways = [
+        Way("features, linear layer", frozen),
+        Way("features, mlp-100", frozen + "+mlp-100"),
+        Way("adapters, linear layer", adapted),
     ]
     if options.choose:
-        ways += [(f"adapters, linear, alpha {alpha}", adapted, "pr-bbb", {"adapters.alpha": alpha}) for alpha in (2.0,)]
+        ways.append(Way("adapters, linear layer, alpha 2", adapted, settings={"adapters.alpha": 2.0}))
     with tempfile.TemporaryDirectory() as place:
         compare(options.backbone or Path(place), options.data_dir, options.seeds, ways, test=not options.choose)
 

@@ -66,3 +66,33 @@ def test_a_model_with_a_backbone_lives(photos: Path, command: Command, monkeypat
     assert command("remove-task", shop, "may", *TRUST).code == 0
     assert [row["name"] for row in json.loads(command("tasks", shop, "--json", *TRUST).out)] == ["summer"]
     assert command("compact", shop, *TRUST).code == 0
+
+
+def test_a_model_with_adapters_lives_and_is_exported(
+    photos: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = photos / "shop"
+    code = "nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 5))"
+    (photos / "my_patches.py").write_text(f"from torch import nn\ndef patches():\n    return {code}\n")
+    assert command("new", shop, "--network", "adapters:my_patches:patches", *QUICK).code == 0
+    for month in ("may", "june"):
+        done = command("add-task", shop, photos / month, "--name", month, "-q", *TRUST)
+        assert done.code == 0, done.err
+    monkeypatch.setattr(permissions, "_permitted", set())  # as in a new process
+    refused = command("tasks", shop)
+    assert refused.code != 0
+    assert "--trust-network" in refused.err
+    assert len(json.loads(command("audit", shop, "--json", *TRUST).out)["tasks"]) == 2
+    assert command("predict", shop, photos / "june", "--out", photos / "answers.csv", *TRUST).code == 0
+    assert (photos / "answers.csv").read_text().count("\n") == 17
+    updated = command("update-task", shop, photos / "late", "--name", "may", "-q", *TRUST)
+    assert updated.code == 0, updated.err
+    assert command("undo", shop, *TRUST).code == 0
+    export = ("export", shop, "--format", "peft", "--out", photos / "adapter", *TRUST)
+    exported = command(*export, "--task", "june")
+    assert exported.code == 0, exported.err
+    files = {"adapter_config.json", "adapter_model.safetensors", "head.safetensors"}
+    assert {path.name for path in (photos / "adapter").iterdir()} == files
+    assert "adapters are of one task; add --task: may, june" in command(*export).err
+    assert "remove --criterion" in command(*export, "--task", "may", "--criterion", "ent").err
+    assert "--format peft" in command("export", shop, "--out", photos / "all.onnx", *TRUST).err

@@ -117,8 +117,8 @@ def _targets(backbone: Backbone, names: list[str]) -> list[str] | str:
 
 def _preparation(backbone: Backbone, activation: str) -> Mapping[str, Any]:
     """How inputs are prepared, and what is between the layers of the head."""
-    name, size, mean, std = backbone.preparation
+    _, size, mean, std = backbone.loaded
     return {
-        "backbone": {"name": name, "checksum": backbone.checksum, "size": size, "mean": mean, "std": std},
+        "backbone": {"name": backbone.name, "checksum": backbone.checksum, "size": size, "mean": mean, "std": std},
         "activation": activation,
     }

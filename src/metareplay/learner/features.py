@@ -28,6 +28,7 @@ from metareplay.nets.backbones import (
     split_name,
 )
 from metareplay.scaling import Scaling
+from metareplay.written_text import as_texts
 
 FACTS = "features"
 """The name of what a model stores about its backbone, and the prefix of the names of its tensors."""
@@ -76,7 +77,10 @@ class Extractor:
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(f"inputs have shape {tuple(x.shape[1:])}, but this model learned {self.input_shape}")
         if not self.width:
-            return _undone(self.undo, x) / self.full
+            raw = _undone(self.undo, x) / self.full
+            if self.backbone.reads_texts:
+                as_texts(raw)  # refuses what is none
+            return raw
         if not keep:
             return self.scaling.x(self._compute(x))
         parts = []

@@ -107,7 +107,8 @@ class AdaptedFactory:
         module = copy_sharing(self.backbone.loaded.module)
         add_adapters(module, self.layers, self.settings.rank, self.settings.alpha)
         head = MLP((self.width,), hidden, outputs, self.activation)
-        network = AdaptedNetwork(self.backbone.preparation, module, head, self.width, self.at_once)
+        prepare = self.backbone.preparation._replace(rounds=self.backbone.reads_texts)
+        network = AdaptedNetwork(prepare, module, head, self.width, self.at_once)
         if self.scaling.tensors:
             network.centre, network.spread = (self.scaling.tensors[name].clone() for name in ("x_mean", "x_scale"))
         return network

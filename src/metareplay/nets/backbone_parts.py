@@ -29,11 +29,13 @@ class Preparation(NamedTuple):
     size: int | None = None
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    rounds: bool = False
+    """Whether inputs are bytes of texts that need not be exact: those that are imagined are drawn from densities."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Images (N, C, H, W) in [0, 1] as the backbone was trained with them; other inputs as they are."""
         if x.ndim != 4:
-            return x
+            return x.round().clamp(0, 255) if self.rounds else x
         size, mean, std = self.size, self.mean, self.std
         if x.shape[1] == 1 and len(mean) == 3:
             x = x.expand(-1, 3, -1, -1)  # (N, 1, H, W) -> (N, 3, H, W)
