@@ -106,13 +106,13 @@ def compare(folder: Path, data: Path | None, seeds: Sequence[int], ways: Sequenc
     if not (folder / "config.json").exists():
         trained_backbone(folder, train)
     tested, rows = (digits(data, test=True), slice(0, APART)) if test else (train, slice(TRAINED, TRAINED + APART))
-    print(f"| network | method | {' | '.join(TASKS)} | task inferred | training, processor seconds |")
-    print(f"|{'---|' * (len(TASKS) + 4)}")
+    print(f"| network | {' | '.join(TASKS)} | task inferred | training, processor seconds |")
+    print(f"|{'---|' * (len(TASKS) + 3)}")
     for words, network, method, settings in ways:
         runs = [figures(network.format(folder), train, tested, rows, seed, settings, method) for seed in seeds]
         given = np.mean([run[0] for run in runs], axis=0)
         cells = [*(f"{value:.1f}" for value in given), f"{np.mean([run[1] for run in runs]):.1f}"]
-        print(f"| {words} | {method} | {' | '.join(cells)} | {np.mean([run[2] for run in runs]):.0f} |", flush=True)
+        print(f"| {words} | {' | '.join(cells)} | {np.mean([run[2] for run in runs]):.0f} |", flush=True)
 
 
 def main() -> None:

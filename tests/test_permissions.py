@@ -114,7 +114,7 @@ def test_nor_does_a_model_whose_backbone_is_code(
 
 
 @pytest.mark.parametrize("key", ["network", "settings"])
-@pytest.mark.parametrize("network", ["my_net:build", BACKBONE])
+@pytest.mark.parametrize("network", ["my_net:build", BACKBONE, "adapters:my_net:build"])
 def test_nor_does_a_stream_into_a_new_model(
     network: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

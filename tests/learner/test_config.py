@@ -607,6 +607,9 @@ OTHER_VALUES: dict[str, Any] = {
     "features.size": 32,
     "features.mean": [0.5],
     "features.std": [0.5],
+    "adapters.rank": 3,
+    "adapters.alpha": 2.5,
+    "adapters.layers": ["query"],
     "training.iterations": 11,
     "training.epochs": 2,
     "training.batch_size": 3,
@@ -689,6 +692,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "training.plateau_floor": {"training.plateau_patience": 2},
     "training.patience": {"training.early_stopping": 5},
     **{key: {"network": "features:efficientnet-lite0"} for key in ("features.size", "features.mean", "features.std")},
+    **{f"adapters.{key}": {"network": "adapters:efficientnet-lite0"} for key in ("rank", "alpha", "layers")},
 }
 """What has to be chosen so that a setting has an effect; all others have one with the first method that has them."""
 

@@ -84,7 +84,7 @@ def run(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Option(help="Column of texts, for a network features:NAME that reads them.", rich_help_panel=OWN),
+        typer.Option(help="Column of texts, for a network with a backbone that reads them.", rich_help_panel=OWN),
     ] = None,
     task_order: Annotated[
         str | None, typer.Option(help="Tasks (or classes) in learning order, comma-separated.", rich_help_panel=OWN)

@@ -42,7 +42,7 @@ class DataSettings(Settings):
     ignore: tuple[str, ...] = Field((), description="columns that are not inputs, such as an identifier")
     text: str | None = Field(
         None,
-        description="column of texts for a network features:NAME that reads them; other columns are no inputs then",
+        description="column of texts for a network with a backbone that reads them; other columns are no inputs then",
     )
     text_bytes: int = Field(BYTES, ge=1, le=100_000, description="bytes of a text that are read; the rest is cut off")
     problem: Literal["classification", "regression"] | None = Field(
