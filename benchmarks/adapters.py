@@ -132,7 +132,8 @@ def main() -> None:
         Way("adapters, linear layer", adapted),
     ]
     if options.choose:
-        ways.append(Way("adapters, linear layer, alpha 2", adapted, settings={"adapters.alpha": 2.0}))
+        chunked = {"hypernet.kind": "chunked", "training.learning_rate": 0.005}
+        ways.append(Way("adapters, linear layer, chunked hypernetwork", adapted, settings=chunked))
     with tempfile.TemporaryDirectory() as place:
         compare(options.backbone or Path(place), options.data_dir, options.seeds, ways, test=not options.choose)
 
