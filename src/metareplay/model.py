@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from metareplay.batches.auxiliary import NO_AUXILIARY, AuxiliaryOutputs
 from metareplay.errors import CheckpointError, ConfigError, NotTrainedError
 from metareplay.likelihoods import Likelihood
+from metareplay.nets.base import SeesInputs
 from metareplay.nets.frozen import frozen_weights, restore_frozen, share_frozen
 from metareplay.nets.lending import borrowed
 from metareplay.nets.mlp import MLP
@@ -95,13 +96,16 @@ class ContinualModel:
     def add_task(self, classes: int, *, generator: Generator, probe: Tensor | None = None) -> int:
         """Add a task with ``classes`` outputs (classes or regression targets); returns its index.
 
-        ``probe`` are a few inputs (B, ...) to check that the network accepts them; if not, the model is left unchanged.
+        ``probe`` are inputs (N, ...) of the task: two show whether the network accepts them; if not, the model is left
+        unchanged.
         """
+        if probe is not None and not self.heads and isinstance(self.factory, SeesInputs):
+            self.factory.see(probe)
         head = self._next_head(classes)
         stop = head.stop + self.auxiliary_outputs.count(classes)
         outputs = max(self.outputs, stop) if self.total_outputs is None else self.total_outputs
         with self.on_cpu():
-            self._place(head, self.grow_to(outputs, generator, probe), generator)
+            self._place(head, self.grow_to(outputs, generator, None if probe is None else probe[:2]), generator)
         return len(self.heads) - 1
 
     @contextmanager

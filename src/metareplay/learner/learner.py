@@ -23,7 +23,6 @@ from metareplay.learner.config import RunConfig
 from metareplay.learner.held_out import joined, split
 from metareplay.model import ContinualModel
 from metareplay.model_changes import remove_task, widen_task
-from metareplay.nets.base import SeesInputs
 from metareplay.posteriors.base import PriorMatching
 from metareplay.seeding import derive_seed, generator_for
 from metareplay.strategies.base import InfersTasks, Strategy, Update, current_state
@@ -77,9 +76,7 @@ class ContinualLearner:
         check_examples(train, width, self.problem, self.input_shape)
         before = (self.facts(), self.tensors(training=False) if self.num_tasks else {})
         generator = generator_for(self.config.seed, "initialise", self.model.lineage.added)
-        if not self.num_tasks and isinstance(self.model.factory, SeesInputs):
-            self.model.factory.see(train.x)
-        task = self.model.add_task(width, generator=generator, probe=train.x[:2])
+        task = self.model.add_task(width, generator=generator, probe=train.x)
         try:
             check_size(self.config, self.model, expected_tasks)
             self.strategy.before_task(self.model, task)
