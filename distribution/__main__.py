@@ -4,7 +4,7 @@ Both are built in an environment of its own from what git tracks, the wheel out 
 environment gets the package with what it requires, in the versions of constraints.txt; for the source distribution and
 for every extra there is a copy of it, to which only that extra is added. In each, from a folder outside of the
 repository, pip checks that the versions fit together, and smoke.py uses what the extra brings. Needs a network, or an
-index that pip knows; 14 GB of disk; and some minutes for each extra.
+index that pip knows, some gigabytes of disk, and some minutes for each extra.
 """
 
 import argparse
