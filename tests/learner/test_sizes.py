@@ -71,11 +71,11 @@ def test_a_later_task_is_learned_as_well_as_the_first() -> None:
     """In chunks, the weights of two tasks differ by the same numbers in every chunk: too few for a task like this."""
     random, short = np.random.default_rng(0), {"training.iterations": 150, "inference.samples": 10}
     model = ContinualClassifier(settings={**short, "statistics.collect": False, "inference.calibrate": False})
-    for task in range(3):
-        centres, y = 1.2 * random.normal(size=(8, 20)), np.repeat(np.arange(8), 25)
-        x = centres[y] + random.normal(size=(200, 20))
+    for task in range(2):
+        centres, y = random.normal(size=(12, 16)), np.tile(np.arange(12), 15)
+        x = centres[y] + random.normal(size=(180, 16))
         model.learn_task(x, y, name=str(task))
-        assert np.mean(model.predict(x, task=str(task)) == y) > 0.97
+        assert np.mean(model.predict(x, task=str(task)) == y) > 0.95  # in chunks half as many in the second task
 
 
 @pytest.mark.parametrize("method", ["pr-ssge", "pr-flow", "ewc-multihead"])

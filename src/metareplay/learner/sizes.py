@@ -29,8 +29,8 @@ few parameters for later tasks."""
 WIDTH = 64
 """Of networks for tables, whose weights are generated at once."""
 GENERATED, EMBEDDING, SHORTEST_EMBEDDING = 1_000_000, 32, 16
-"""The most numbers of a hypernetwork that generates all weights at once, and the length of its task embeddings: it keeps
-about as many tasks apart. If only a shorter one fits, weights are generated in chunks."""
+"""The most numbers of a hypernetwork that generates all weights at once, and the length of its task embeddings: it
+keeps about as many tasks apart. If only a shorter one fits, weights are generated in chunks."""
 CHECKS, PATIENCE = 25, 6
 """Steps between two checks of the held-out loss, and checks without progress after which a task ends."""
 WARM_UP = 50
@@ -96,8 +96,8 @@ def network_for(facts: Facts) -> str:
 def embedding_size(facts: Facts, family: str, network: str) -> int | None:
     """The length of task embeddings if a network's weights can all be generated at once, else None.
 
-    In chunks, a linear hypernetwork adds the same numbers to every chunk: W e + V c + b for the embeddings of a task and
-    of a chunk. The posteriors of two tasks then differ by the elements of one chunk, too few for tasks unlike the first.
+    In chunks, a linear hypernetwork adds the same numbers to every chunk: W e + V c + b for the embeddings of a task
+    and of a chunk. So two tasks' posteriors differ by the elements of one chunk, too few for tasks unlike the first.
     """
     if facts.shape == FEATURES or is_features(network) or not is_mlp(network):
         return None
