@@ -8,6 +8,7 @@ from torch import Tensor
 from metareplay.inference.criteria.base import Criterion, Evidence, register_criterion
 from metareplay.inference.statistics.combine import differences
 from metareplay.inference.statistics.evidence import Stored
+from metareplay.inference.statistics.shortlist import listed_scores
 
 
 def _standardised(by_layer: Mapping[str, Tensor], kind: str, stored: Sequence[Stored]) -> Tensor:
@@ -60,7 +61,10 @@ def pca(evidence: Evidence) -> Tensor:
 
 def stats(evidence: Evidence) -> Tensor:
     """All evidence, weighted as the held-out inputs of each new task told it from the earlier ones (T, B)."""
-    return evidence.compared.combination.scores(evidence.compared.evidence)
+    compared = evidence.compared
+    if compared.evidence.listed is None:
+        return compared.combination.scores(compared.evidence)
+    return listed_scores(compared.combination, compared.evidence)
 
 
 def stats_probabilities(evidence: Evidence, scores: Tensor) -> Tensor:
@@ -87,6 +91,7 @@ for _name, _description, _compare in (
             logarithmic=False,
             reads_statistics=True,
             reads_distances=_name in ("mahalanobis", "relative"),
+            reads_outputs=False,
         )
     )
 register_criterion(
@@ -97,5 +102,6 @@ register_criterion(
         probabilities=stats_probabilities,
         problems=("classification", "regression"),
         reads_statistics=True,
+        reads_outputs=False,
     )
 )

@@ -5,7 +5,7 @@ tasks. In network k only the tasks from k on are described; the costs of others 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +18,10 @@ Stored = Mapping[str, Tensor]
 LEAST_SHARE = 0.01
 """Every task varies in every direction by at least this share of what is typical of the space: features of a task may
 have collapsed to almost a point."""
+AT_ONCE = 2**18
+"""Differences of features and means that are held at once."""
+OF_OUTPUTS = ("entropy", "energy")
+"""Evidence for which every task's own network has to be asked."""
 RunNetwork = Callable[[int, Tensor, bool], Pass]
 """The pass of some inputs through a task's network; features of its layers only if asked for."""
 
@@ -61,7 +65,9 @@ class Gaussian:
 
 def squared_distances(x: Tensor, means: Tensor) -> Tensor:
     """(N, F), (C, F) -> (N, C), in float64."""
-    return torch.stack([(x - mean).square().sum(1, dtype=torch.float64) for mean in means], dim=1)
+    size = max(1, AT_ONCE // max(x.numel(), 1))
+    parts = [(x.unsqueeze(1) - part).square().sum(2, dtype=torch.float64) for part in means.split(size)]  # (N, c, F)
+    return torch.cat(parts, dim=1)
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,11 @@ class TaskEvidence:
     """Whether the outputs are classes, not regression targets."""
     lone: tuple[int, ...] = ()
     """Tasks with a single class, of which their networks are certain for every input."""
+    first: Tensor | None = None
+    """A score of each task by what needs no network of its own (T, N), where there are many tasks."""
+    listed: Tensor | None = None
+    """The tasks that are short-listed by it for each input (M, N), in order; None: all. Costs of outputs may be NaN
+    for others."""
 
     @property
     def num_tasks(self) -> int:
@@ -178,7 +189,8 @@ class TaskEvidence:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
         if self.classes:
-            terms |= {"entropy": self._of_several(self.entropies), "energy": self._of_several(self.energies)}
+            of_outputs = (self._of_several(self.entropies), self._of_several(self.energies))
+            terms |= dict(zip(OF_OUTPUTS, of_outputs, strict=True))
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
         of_layers = {f"own {layer}": values for layer, values in self.own.items()}
         return {**named, **of_layers, **{f"pooled {layer}": values for layer, values in self.pooled.items()}}
@@ -192,8 +204,12 @@ def gather(
     *,
     classes: bool,
     distances: Collection[int] = (),
+    outputs: bool = True,
 ) -> TaskEvidence:
-    """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked."""
+    """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked.
+
+    Without ``outputs``, only one in each network whose features are described; costs of other tasks' outputs are NaN.
+    """
     tasks, count = len(descriptions.inputs), x.shape[0]
     input_costs, residuals = zip(*(density.costs(x) for density in descriptions.inputs), strict=True)
     networks = {space.network for space in descriptions.spaces}
@@ -204,9 +220,9 @@ def gather(
     measured = layers if distances else []
     nearest = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in measured}
     relative = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in measured}
-    of_outputs = torch.zeros(3, tasks, count, dtype=torch.float64)
+    of_outputs = torch.full((3, tasks, count), torch.nan if classes else 0.0, dtype=torch.float64)
     for task, head in enumerate(heads):
-        if not (classes or task in networks):
+        if not ((classes and outputs) or task in networks):
             continue
         run_of_task = run(task, x, task in networks)
         if classes:
@@ -233,6 +249,22 @@ def gather(
         classes=classes,
         lone=lone_tasks(heads) if classes else (),
     )
+
+
+def with_outputs(
+    evidence: TaskEvidence, asked: Tensor, x: Tensor, heads: Sequence[slice], run: RunNetwork
+) -> TaskEvidence:
+    """With the costs of some tasks' outputs (M, N) for each input, where they are missing."""
+    missing = torch.zeros_like(evidence.entropies, dtype=torch.bool).scatter_(0, asked, True)
+    missing &= evidence.entropies.isnan()  # (T, N)
+    if not missing.any():
+        return evidence
+    costs = torch.stack([evidence.entropies, evidence.energies, evidence.margins])  # (3, T, N)
+    for task in missing.any(1).nonzero().squeeze(1).tolist():
+        rows = missing[task].nonzero().squeeze(1)
+        costs[:, task, rows] = output_costs(run(task, x[rows], False).outputs[:, heads[task]])
+    entropies, energies, margins = costs
+    return replace(evidence, entropies=entropies, energies=energies, margins=margins)
 
 
 def lone_tasks(heads: Sequence[slice]) -> tuple[int, ...]:
