@@ -174,7 +174,8 @@ class StatisticsKeeper(StatisticsReader):
             for layer, old in old_pass.features.items():
                 if layer == INPUTS:
                     continue  # inputs do not change
-                follow_change(stored, network, layer, AffineMap.between(old, new_pass.features[layer]))
+                change, many = AffineMap.between(old, new_pass.features[layer]), len(stored) > self.settings.shortlist
+                follow_change(stored, network, layer, change, together=many)
         return list(stored)
 
     # Statistics of one task.

@@ -64,12 +64,15 @@ class StatisticsReader:
         tasks, many = range(model.num_tasks), model.num_tasks > most
         asked = tasks if distances else ()
         everything = outputs or not many
-        evidence = self._gather(self.stored(), x, self._descriptions(), distances=asked, outputs=everything)
+        evidence = self._gather(
+            self.stored(), x, self._descriptions(), distances=asked, outputs=everything, together=many
+        )
         if not many:
             return evidence
         first = first_scores(self.combination(evidence), evidence.terms())  # (T, N)
-        evidence = replace(evidence, first=first, listed=short_list(first, most))
-        return evidence if outputs else with_outputs(evidence, evidence.listed, x, model.heads, self._pass)
+        listed = short_list(first, most)  # (M, N)
+        evidence = replace(evidence, first=first, listed=listed)
+        return evidence if outputs else with_outputs(evidence, listed, x, model.heads, self._pass)
 
     def _gather(
         self,
@@ -80,6 +83,7 @@ class StatisticsReader:
         tasks: Sequence[int] | None = None,
         distances: Collection[int] = (),
         outputs: bool = True,
+        together: bool = False,
     ) -> TaskEvidence:
         """Inputs compared with what is stored about these tasks; by default all from the first on."""
         numbers = range(len(stored)) if tasks is None else tasks
@@ -89,7 +93,16 @@ class StatisticsReader:
             return self._pass(numbers[index], inputs, features)
 
         heads = [self.model.heads[number] for number in numbers]
-        return gather(descriptions, x, heads, run, classes=self.classes, distances=distances, outputs=outputs)
+        return gather(
+            descriptions,
+            x,
+            heads,
+            run,
+            classes=self.classes,
+            distances=distances,
+            outputs=outputs,
+            together=together,
+        )
 
     def width(self) -> int:
         """Features per layer, as many as the other half of the permitted size allows."""

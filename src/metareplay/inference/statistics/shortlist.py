@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from metareplay.inference.statistics.combine import Combination
+from metareplay.inference.statistics.combine import Combination, against_others
 from metareplay.inference.statistics.evidence import OF_OUTPUTS, Stored, TaskEvidence
 
 AT_ONCE = 2**21
@@ -73,6 +73,28 @@ def _listed(combination: Combination, terms: Mapping[str, Tensor], first: Tensor
     others = F.softplus(behind).sum(1)  # -log p; (T, M, B) -> (T, B)
     worst = among.amax(0, keepdim=True)  # (1, B)
     return torch.maximum(others, worst).scatter(0, listed, among)
+
+
+def pairwise(pooled: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """By how many tasks each is beaten, and its mean lead over all, from the costs in some layers (K, T, N): (T, N).
+
+    Between tasks that all networks know, what ``differences`` finds is the difference of their own mean costs: these
+    are sorted. Only the first tasks, which later networks do not know, are compared with all others.
+    """
+    known = [~costs[:, :, 0].isnan() for costs in pooled]  # (K, T) each
+    everywhere = torch.stack([(of == of.any(1, keepdim=True)).all(0) for of in known]).all(0)  # (T,)
+    mean = torch.stack([costs.nanmean(0) for costs in pooled]).mean(0)  # (L, T, N) -> (T, N)
+    whole = everywhere.nonzero().squeeze(1)
+    values = mean[whole].T.contiguous()  # (N, W)
+    lost, lead = torch.zeros_like(mean), torch.zeros_like(mean)
+    lost[whole] = torch.searchsorted(values.sort(1).values, values).T.double()  # those with lower costs; (W, N)
+    lead[whole] = (values.sum(1, keepdim=True) - len(whole) * values).T  # (W, N)
+    for task in (~everywhere).nonzero().squeeze(1).tolist():
+        wins = torch.stack([against_others(costs, task).nan_to_num(0.0) for costs in pooled]).mean(0)  # (T, N)
+        lost[task], lead[task] = (wins < 0).double().sum(0), wins.sum(0)
+        lost[whole] += (wins[whole] > 0).double()
+        lead[whole] -= wins[whole]
+    return lost, lead / len(mean)
 
 
 def rivals(stored: Sequence[Stored], new: Stored, most: int, *, networks: int, generator: Generator) -> list[int]:
