@@ -216,9 +216,8 @@ class StatisticsKeeper(StatisticsReader):
 
     def _rivals(self, task: int, earlier: Sequence[Stored], described: Stored) -> list[int]:
         """The earlier tasks with which a new one is compared: all, or as many as are short-listed for an input."""
-        generator = generator_for(self.seed, "rivals", self._number(task))
         networks = 1 + max((network for network, _ in self._spaces(task)), default=-1)
-        return rivals(earlier, described, self.settings.shortlist - 1, networks=networks, generator=generator)
+        return rivals(earlier, described, self.settings.shortlist - 1, networks=networks)
 
     def _calibration_evidence(
         self, tasks: Sequence[int], x: Tensor, labels: Tensor, held_out: Tensor, stored: Sequence[Stored]

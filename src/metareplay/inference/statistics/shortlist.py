@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor
+from torch import Tensor
 
 from metareplay.inference.statistics.combine import Combination, against_others
 from metareplay.inference.statistics.evidence import OF_OUTPUTS, Stored, TaskEvidence
@@ -17,8 +17,6 @@ AT_ONCE = 2**21
 """Comparisons that are held at once."""
 HIGHEST = 1e300
 """What an infinite cost counts for, so that differences stay numbers."""
-AT_RANDOM = 0.5
-"""The share of earlier tasks with which a new one is compared that are drawn at random, not the nearest ones."""
 
 
 def first_scores(combination: Combination, terms: Mapping[str, Tensor]) -> Tensor:
@@ -97,20 +95,16 @@ def pairwise(pooled: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return lost, lead / len(mean)
 
 
-def rivals(stored: Sequence[Stored], new: Stored, most: int, *, networks: int, generator: Generator) -> list[int]:
-    """The tasks, in order, with which a new one is compared when it ends: at most so many, and those of the networks.
+def rivals(stored: Sequence[Stored], new: Stored, most: int, *, networks: int) -> list[int]:
+    """The tasks, in order, with which a new one is compared when it ends: all, or at most so many.
 
-    The first ones, in whose networks all are described; then those with the nearest inputs, and others at random.
+    These are the first ones, in whose networks all are described, and those whose inputs are nearest to its own.
     """
     if len(stored) <= most:
         return list(range(len(stored)))
     always = min(networks, len(stored))
-    rest = torch.arange(always, len(stored))
-    wanted = max(1, most - always)
-    nearest = rest[distances(stored[always:], new).argsort(stable=True)]
-    near = wanted - int(AT_RANDOM * wanted)
-    drawn = nearest[near:][torch.randperm(len(rest) - near, generator=generator)[: wanted - near]]
-    return [*range(always), *torch.cat([nearest[:near], drawn]).sort().values.tolist()]
+    nearest = distances(stored[always:], new).argsort(stable=True)[: max(1, most - always)]
+    return [*range(always), *(nearest.sort().values + always).tolist()]
 
 
 def distances(stored: Sequence[Stored], new: Stored) -> Tensor:
