@@ -44,6 +44,8 @@ DRIFT_INPUTS = 2000
 """The most inputs by which a change of a network's features is measured."""
 CALIBRATION_INPUTS = 1000
 PART = 500
+WEIGHTS_AT_HAND = 2**22
+"""The most weights that are kept while inputs are compared with tasks several times."""
 IMAGINED, MOST_IMAGINED = 400, 64
 """Inputs drawn from the densities of earlier tasks, and the widest inputs for which densities are good enough."""
 
@@ -226,12 +228,14 @@ class StatisticsKeeper(StatisticsReader):
 
         Of these tasks, with what is stored about them; those of the imagined inputs are told by their place among them.
         """
-        gather, task, own = partial(self._gather, tasks=tasks), tasks[-1], len(tasks) - 1
+        task, own, many = tasks[-1], len(tasks) - 1, tasks[-1] >= self.settings.shortlist
+        gather = partial(self._gather, tasks=tasks, together=many)
         imagined, places = self._imagined(task, x.shape[1:], stored)
         if len(held_out):
-            together = gather(stored, torch.cat([held_out, imagined]), distances=[own])
-            count = len(held_out)
-            return part_of(together, slice(count)), by_task(part_of(together, slice(count, None)), places)
+            both, count = gather(stored, torch.cat([held_out, imagined]), distances=[own]), len(held_out)
+            return part_of(both, slice(count)), by_task(part_of(both, slice(count, None)), places)
+        if len(tasks) * self.model.spec.numel <= WEIGHTS_AT_HAND:
+            gather = partial(gather, weights=[self.model.central_weights(number) for number in tasks])
         of_others = by_task(gather(stored, imagined), places) if places else {}
         parts = []
         for fold in folds(len(x), generator_for(self.seed, "folds", self._number(task))):

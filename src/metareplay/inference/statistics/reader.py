@@ -82,15 +82,19 @@ class StatisticsReader:
         *,
         tasks: Sequence[int] | None = None,
         distances: Collection[int] = (),
+        weights: Sequence[Tensor] = (),
         outputs: bool = True,
         together: bool = False,
     ) -> TaskEvidence:
-        """Inputs compared with what is stored about these tasks; by default all from the first on."""
+        """Inputs compared with what is stored about these tasks; by default all from the first on.
+
+        ``weights`` are those that stand for their posteriors, if they are at hand.
+        """
         numbers = range(len(stored)) if tasks is None else tasks
         descriptions = ready or Descriptions.of(stored, self._layers())
 
         def run(index: int, inputs: Tensor, features: bool) -> Pass:
-            return self._pass(numbers[index], inputs, features)
+            return self._pass(numbers[index], inputs, features, weights=weights[index] if weights else None)
 
         heads = [self.model.heads[number] for number in numbers]
         return gather(
