@@ -152,6 +152,7 @@ def test_few_tasks_are_all_compared_and_of_many_a_bounded_number() -> None:
     chosen = rivals(stored[:-1], stored[20], 6, networks=2)
     assert chosen == [0, 1, 19, 20, 21, 22] or chosen == [0, 1, 18, 19, 20, 21]  # the networks', and the nearest
     assert len(rivals(stored, stored[0], 3, networks=8)) == 9  # networks are always among them
+    assert rivals(stored[:2], stored[2], 1, networks=2) == [0, 1]
 
 
 def test_distances_to_tasks_are_those_to_their_nearest_gaussians(monkeypatch: pytest.MonkeyPatch) -> None:

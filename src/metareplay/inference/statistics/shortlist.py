@@ -100,11 +100,10 @@ def rivals(stored: Sequence[Stored], new: Stored, most: int, *, networks: int) -
 
     These are the first ones, in whose networks all are described, and those whose inputs are nearest to its own.
     """
-    if len(stored) <= most:
+    if len(stored) <= max(most, networks):
         return list(range(len(stored)))
-    always = min(networks, len(stored))
-    nearest = distances(stored[always:], new).argsort(stable=True)[: max(1, most - always)]
-    return [*range(always), *(nearest.sort().values + always).tolist()]
+    nearest = distances(stored[networks:], new).argsort(stable=True)[: max(1, most - networks)]
+    return [*range(networks), *(nearest.sort().values + networks).tolist()]
 
 
 def distances(stored: Sequence[Stored], new: Stored) -> Tensor:
