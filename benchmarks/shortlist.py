@@ -1,6 +1,6 @@
 """What a short list of tasks costs and saves over a hundred tasks: beside all pairs, on the same networks.
 
-python -m benchmarks.shortlist permuted|split [--tasks 100] [--iterations 30] [--lists 16,32]
+python -m benchmarks.shortlist permuted|split [--tasks 100] [--iterations 30] [--lists 0,16,32]
 
 The streams and settings are those of ``benchmarks.statistics``, with fewer iterations. Everything is measured on a
 tenth of each task's training inputs, which neither training nor its calibration sees. CPU times of one thread.
@@ -44,8 +44,8 @@ class Way:
     """Seconds that each task's statistics took."""
 
     @classmethod
-    def of(cls, learner: ContinualLearner, most: int | None) -> "Way":
-        """For a learner without tasks; None: no list."""
+    def of(cls, learner: ContinualLearner, most: int) -> "Way":
+        """For a learner without tasks; 0: no list."""
         settings = learner.config.statistics.model_copy(update={"shortlist": most or 10**6})
         keeper = StatisticsKeeper(
             learner.model,
@@ -55,7 +55,7 @@ class Way:
             seed=0,
             batch_size=learner.config.inference.batch_size,
         )
-        return cls("all" if most is None else str(most), keeper)
+        return cls(str(most) if most else "all", keeper)
 
     def scores(self, x: Tensor, result: list[Tensor]) -> None:
         """Adds the scores of all tasks (T, N), and their probabilities (N, T)."""
@@ -94,7 +94,7 @@ def rows(name: str, tasks: int, iterations: int, lists: list[int]) -> list[list[
     benchmark, measured = STREAMS[name](tasks), []
     config = build_config({"benchmark": "custom"}, {**SETTINGS, "training.iterations": iterations}, "benchmarks")
     learner = ContinualLearner(config, benchmark.problem, benchmark.scenario, benchmark.input_shape)
-    ways, held_out = [Way.of(learner, most) for most in (None, *lists)], []
+    ways, held_out = [Way.of(learner, most) for most in lists], []
     for index, task in enumerate(benchmark):
         train, x = apart(task.train, index)
         held_out.append(x)
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("stream", choices=STREAMS)
     parser.add_argument("--tasks", type=int, default=100)
     parser.add_argument("--iterations", type=int, default=30)
-    parser.add_argument("--lists", type=lambda text: [int(part) for part in text.split(",")], default=[16, 32])
+    parser.add_argument("--lists", type=lambda text: [int(part) for part in text.split(",")], default=[0, 16, 32])
     given = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()

@@ -7,6 +7,7 @@ Bayesian logistic regression does, with the last estimate and its precision as t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 import torch
 import torch.nn.functional as F
@@ -131,12 +132,17 @@ def against_others(costs: Tensor, task: int) -> Tensor:
 
 
 def updated(
-    combination: Combination, evidence: TaskEvidence, imagined: Mapping[int, TaskEvidence] | None = None
+    combination: Combination,
+    evidence: TaskEvidence,
+    imagined: Mapping[int, TaskEvidence] | None = None,
+    *,
+    some: bool = False,
 ) -> Combination:
     """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one.
 
     ``imagined`` is, by task, the evidence on inputs drawn from densities of earlier tasks, where these are good enough:
-    it shows whether features still speak for old tasks. That the densities do is taken for granted.
+    it shows whether features still speak for old tasks. That the densities do is taken for granted. ``some``: the
+    evidence is of some of many tasks.
     """
     terms, newest = evidence.terms(), evidence.num_tasks - 1
     ones = torch.ones(len(combination.names), dtype=torch.float64)
@@ -158,7 +164,8 @@ def updated(
     weights, precision = _learn_weights(flat, share, combination.weights, combination.precision)
     seen, spreads = combination.seen + evidence.inputs.shape[1], torch.cat([combination.spread, spread.unsqueeze(0)])
     new = replace(combination, weights=weights, precision=precision, spread=spreads, seen=seen)
-    return replace(new, temperature=_learn_temperature(new.scores(evidence), newest, combination.temperature))
+    learn = _adjusted_temperature if some else _learn_temperature
+    return replace(new, temperature=learn(new.scores(evidence), newest, combination.temperature))
 
 
 def _imagined_rows(names: Sequence[str], evidence: TaskEvidence, task: int, spread: Tensor) -> Tensor:
@@ -203,3 +210,10 @@ def _learn_temperature(scores: Tensor, task: int, last: float) -> float:
     losses = torch.stack([-(-factor * scores).log_softmax(0)[task].mean() for factor in TEMPERATURES])
     best = float(TEMPERATURES[int(losses.argmin())])
     return best if task == 1 else (best * last) ** 0.5
+
+
+def _adjusted_temperature(scores: Tensor, task: int, last: float) -> float:
+    """The same, near the last one: among some of many tasks, many a task is told apart at any temperature."""
+    losses = torch.stack([-(-factor * scores).log_softmax(0)[task].mean() for factor in TEMPERATURES])
+    changes = TEMPERATURES.log() - log(last)
+    return float(TEMPERATURES[int((losses + 0.5 * changes.square()).argmin())])

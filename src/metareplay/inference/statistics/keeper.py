@@ -109,7 +109,7 @@ class StatisticsKeeper(StatisticsReader):
             [*others, task], train.x, labels, known[: bounded(len(others))], [*compared, described]
         )
         before = Combination.stored(list(evidence.terms()), compared, last=earlier[-1] if earlier else None)
-        combination = updated(before, evidence, imagined)
+        combination = updated(before, evidence, imagined, some=len(others) < len(earlier))
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else len(others))
         unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections)
