@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 DEMO := runs/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo browser test test-slow torture bench results docs tutorials reference lint format clean
+.PHONY: help install demo browser test test-slow torture bench results docs tutorials reference dist-check lint format clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,10 +51,13 @@ tutorials: $(VENV)/.installed-test  ## Execute the tutorials, and write what the
 reference: $(VENV)/.installed  ## Write docs/reference.md from the parts
 	$(BIN)/metareplay list all --markdown > docs/.reference.md && mv docs/.reference.md docs/reference.md
 
+dist-check:  ## Build wheel and source distribution, install each extra in an environment of its own, and use it: EXTRAS="onnx serve"
+	$(PYTHON) -m distribution $(EXTRAS)
+
 lint: $(VENV)/.installed-test  ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src torture website results
+	$(BIN)/mypy src torture website results distribution
 
 format: $(VENV)/.installed-test  ## Repair style and format where that can be done by machine
 	$(BIN)/ruff check --fix .

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 
 import benchmarks.fresh_sets
-import benchmarks.image_sets  # noqa: F401 (registers its streams)
+import benchmarks.image_sets
+import benchmarks.wide_sets  # noqa: F401 (they register their streams)
 from benchmarks.data_sets import Group, Kind, names, stream
 from benchmarks.own_ways import WAYS, Record
 from metareplay.errors import MetaReplayError

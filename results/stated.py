@@ -41,8 +41,13 @@ ASIDE = (
     re.compile(r"et al\.,? \d{4}"),
 )
 """Comments, tags, code, what pictures show in words, links, headings and citations."""
-SETTINGS = re.compile(r"\| *(?:setting|option)s? *\|")
-"""The beginning of a table of settings."""
+SETTINGS = re.compile(r"\| *(?:(?:setting|option|limit)s? *\||\w+ *\| *(?:what|what it is|content|meaning|tasks) *\|)")
+"""The beginning of a table of settings, or of one that says what things are."""
+CHECKED = (
+    *("index", "quickstart", "choosing", "concepts", "gallery", "results", "performance", "paper_map", "own_data"),
+    *("streams", "living_model", "backbones", "tuning", "integrations", "limits", "design"),
+)
+"""Pages of docs/ whose figures have to be in records, besides the tutorials and the appendix."""
 OF_PAPER = re.compile(r"\b(paper|published|supplement)", re.IGNORECASE)
 
 
@@ -63,12 +68,9 @@ class Stated:
 
 def checked_pages() -> list[Path]:
     """The pages whose figures have to be in records."""
-    named = ["README.md", "docs/results.md", "docs/performance.md", "docs/paper_map.md", "docs/choosing.md"]
-    named += [
-        f"docs/{name}.md" for name in ("quickstart", "own_data", "streams", "living_model", "backbones", "tuning")
-    ]
-    tutorials = sorted((ROOT / "docs" / "tutorials").rglob("*.md"))
-    return [path for path in (*(ROOT / name for name in named), *tutorials) if path.exists()]
+    named = ["README.md", *(f"docs/{name}.md" for name in CHECKED)]
+    folders = [path for name in ("tutorials", "appendix") for path in sorted((ROOT / "docs" / name).rglob("*.md"))]
+    return [path for path in (*(ROOT / name for name in named), *folders) if path.exists()]
 
 
 def unknown_figures(
@@ -89,7 +91,8 @@ def unknown_figures(
 
 def sections(text: str) -> Iterator[tuple[int, str]]:
     """Parts of a page from one heading of the second level to the next, each with its first line's number."""
-    starts = [0, *(match.start() for match in re.finditer(r"^## ", _without_fences(text), re.MULTILINE))]
+    plain = _without_fences(BLOCK.sub(_blank, text))  # a table of records may have headings of its own
+    starts = [0, *(match.start() for match in re.finditer(r"^## ", plain, re.MULTILINE))]
     for begin, end in zip(starts, [*starts[1:], len(text)], strict=True):
         yield text.count("\n", 0, begin) + 1, text[begin:end]
 

@@ -14,7 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 COMMANDS = """
 import json, sys
+import metareplay.experiments.curves
 from metareplay.cli.main import main
+metareplay.experiments.curves.FINEST = 21  # as the fixture small_maps
 for arguments in json.loads(sys.argv[1]):
     sys.argv = ["metareplay", *arguments]
     try:

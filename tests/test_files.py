@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from metareplay.errors import MetaReplayError
-from metareplay.files import refuse_special, write_answers, write_atomically
+from metareplay.files import real_path, refuse_special, write_answers, write_atomically
 
 
 def test_a_link_is_written_through(tmp_path: Path) -> None:
@@ -18,6 +18,15 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     write_answers(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "target").read_text() == "new"
+
+
+def test_links_in_a_circle_are_neither_replaced_nor_a_surprise(tmp_path: Path) -> None:
+    circle = tmp_path / "circle.csv"
+    circle.symlink_to(circle)
+    assert real_path(circle) == real_path(tmp_path) / "circle.csv"
+    with pytest.raises(MetaReplayError, match="leads in a circle"):
+        write_answers(circle, "x")
+    assert circle.is_symlink()
 
 
 def test_a_fifo_is_written_into(tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ def test_one_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(TaskTrainer, "_step", traced_step)
     settings = {"training.iterations": 2, "strategy.penalty": "mse", "posterior.local_reparametrisation": False}
+    settings |= {"hypernet.kind": "chunked"}
     model = ContinualClassifier("pr-bbb", "mlp-10-10", settings=settings)
     x = np.random.default_rng(0).normal(size=(20, 4))
     for name in ("first", "second"):

@@ -88,9 +88,19 @@ def _remove_abandoned(path: Path) -> None:
                     os.close(handle)
 
 
+def real_path(path: Path) -> Path:
+    """The absolute path without links. Links in a circle stay as they are: whoever opens them gets an ``OSError``.
+
+    ``Path.resolve`` raises errors of other kinds there, so that nothing else in the package calls it.
+    """
+    return Path(os.path.realpath(path))
+
+
 def write_answers(path: Path, content: Content) -> None:
     """Write to the file that a user named: into a device or a FIFO, through a link, and else in one step."""
-    target = path.resolve() if path.is_symlink() else path
+    target = real_path(path) if path.is_symlink() else path
+    if target.is_symlink():
+        raise MetaReplayError(f"cannot write {path}: it is a link that leads in a circle; name another file")
     around = {str(folder) for place in (path.absolute(), target) for folder in place.parents}
     device = around & {"/dev", "/proc"} and "/dev/shm" not in around
     if (target.is_file() or not target.exists()) and not device:

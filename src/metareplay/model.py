@@ -21,7 +21,7 @@ from metareplay.nets.registry import NetworkFactory, build_seeded
 from metareplay.nets.weights import Buffers, WeightSpec, run_flat, training_mode
 from metareplay.posteriors.base import Posterior, PosteriorFamily
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
-from metareplay.posteriors.families.mixture import MixtureFamily, members_of
+from metareplay.posteriors.families.mixture import member_family, members_of
 from metareplay.posteriors.local_reparametrisation import run_locally
 from metareplay.task_maps.base import Start, TaskMap
 from metareplay.task_maps.heads import HeadLayout
@@ -86,7 +86,7 @@ class ContinualModel:
     @property
     def members(self) -> int:
         """The number of networks in a task's ensemble; 1 without an ensemble."""
-        return self.family.members if isinstance(self.family, MixtureFamily) else 1
+        return member_family(self.family)[1]
 
     @property
     def fresh(self) -> Tensor:

@@ -58,6 +58,14 @@ def test_a_linked_folder_of_tables(tmp_path: Path) -> None:
         read(tmp_path / "data")
 
 
+@pytest.mark.parametrize("target", ["u.csv", "gone.csv"])
+def test_a_table_that_is_a_link_to_itself_or_to_nothing(target: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,label\n1,a\n2,b\n")
+    (tmp_path / "u.csv").symlink_to(tmp_path / target)
+    with pytest.raises(DataError, match=r"u\.csv is a link that leads nowhere"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("where", ["inside", "absolute", "above"])
 def test_images_that_a_parquet_file_names(where: str, tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")

@@ -45,7 +45,7 @@ def test_parameters_are_kept_as_given() -> None:
         "method": "sp-dirac", "network": None, "seed": None, "standardise": False, "settings": settings
     }  # fmt: skip
     assert model.get_params()["settings"] is settings
-    assert model.config.network == "mlp-100-100"
+    assert model.config.network == "mlp-64-64"
     again = clone(model)
     assert again.get_params() == model.get_params()
     assert again.config == model.config

@@ -48,7 +48,7 @@ class Counter(NullObserver):
     def step(self, step: Step) -> None:
         self.steps += 1
         np.random.rand(3)
-        torch.manual_seed(int(torch.randint(1000, (1,))))
+        torch.default_generator.manual_seed(int(torch.randint(1000, (1,))))  # in a fraction of torch.manual_seed's time
 
     def message(self, text: str) -> None:
         self.messages.append(text)
@@ -165,10 +165,10 @@ def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
     config = tiny_config(method)
     Run(Plan.of(config, tmp_path / "whole")).execute()
     # before its first step, within it, after its last
-    tuning = (24, 25, 30, 32) if METHODS[method].strategy == "coreset-replay" else ()
+    tuning = (24, 30, 32) if METHODS[method].strategy == "coreset-replay" else ()
     stored = build_config({}, flatten(yaml.safe_load((tmp_path / "whole" / "config.yaml").read_text())), "stored")
     assert stored == config
-    stop_at_each(stored, tmp_path / "broken", (2, 8, 13, 16, 23, *tuning))
+    stop_at_each(stored, tmp_path / "broken", (2, 8, 21, *tuning))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
@@ -178,7 +178,7 @@ def test_regression_resumes_exactly(
 ) -> None:
     config = tiny_config(method, benchmark="regression-1d")
     Run(Plan.of(config, tmp_path / "whole")).execute()
-    stop_at_each(config, tmp_path / "broken", (5, 8, 9, 20))
+    stop_at_each(config, tmp_path / "broken", (8, 13))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
@@ -221,7 +221,7 @@ def test_settings_that_keep_more_state_resume_exactly(
 ) -> None:
     config = tiny_config("pr-bbb", settings)
     Run(Plan.of(config, tmp_path / "whole")).execute()
-    stop_at_each(config, tmp_path / "broken", (3, 11, 20))
+    stop_at_each(config, tmp_path / "broken", (3, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
 
 
@@ -232,7 +232,7 @@ def test_the_fisher_penalty_resumes_exactly(
     config = tiny_config(method, {"strategy.penalty": "fisher", "strategy.age_discount": 0.5})
     Run(Plan.of(config, tmp_path / "whole")).execute()
     # also between the last step of a task and what is taken from it
-    stop_at_each(config, tmp_path / "broken", (3, 8, 16, 20))
+    stop_at_each(config, tmp_path / "broken", (3, 16, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
     memories = [load_model(folder).learner.strategy.state() for folder in (tmp_path / "whole", tmp_path / "broken")]
     assert memories[0].keys() == memories[1].keys() == (set() if method == "pr-bbb" else {"information"})

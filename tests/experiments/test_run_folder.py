@@ -267,7 +267,9 @@ class FullDisk:
         self.fsync(handle)
 
 
-@pytest.mark.parametrize("writes", [0, 1, 2, 4, 7, 11, 12])
+@pytest.mark.parametrize(
+    "writes", [0, 4, 12, *(pytest.param(writes, marks=pytest.mark.slow) for writes in (1, 2, 7, 11))]
+)
 def test_a_full_disk_is_one_clear_error_and_the_run_can_go_on(
     writes: int,
     tmp_path: Path,

@@ -28,10 +28,54 @@ def test_more_rows_take_more_steps_at_a_lower_rate() -> None:
 
 
 def test_the_network_follows_columns_and_classes() -> None:
-    assert network_for(Facts(100, (4,), 3)) == "mlp-100-100"
-    assert network_for(Facts(100, (30,), 3)) == "mlp-132-132"
+    assert network_for(Facts(100, (4,), 3)) == "mlp-64-64"
+    assert network_for(Facts(100, (64,), 10)) == "mlp-64-64"
+    assert network_for(Facts(100, (600,), 3)) == "mlp-160-160"  # too wide to be generated at once
     assert network_for(Facts(100, (1, 28, 28), 3)) == "mlp-160-160"
     assert network_for(Facts(100, (4,), 0, 0.3)) == "mlp-20-20"
+
+
+@pytest.mark.parametrize(
+    ("shape", "method", "network", "length"),
+    [
+        ((64,), "pr-bbb", "mlp-64-64", 32),
+        ((64,), "pr-bbb-cs", "mlp-100-100", 28),
+        ((300,), "pr-bbb", "mlp-64-64", 20),
+        ((600,), "pr-dirac", "mlp-64-64", 22),  # half as many numbers as a Gaussian
+        ((600,), "pr-bbb", "mlp-64-64", None),
+        ((8,), "pr-bbb", "mlp", 32),
+        ((64,), "pr-bbb", "mlp-400-400", None),
+        ((1, 8, 8), "pr-bbb", "mlp-64-64", None),
+        ((64,), "sp-tc-bbb", "mlp-64-64", None),
+        ((64,), "exp-replay", "mlp-64-64", None),
+        ((64,), "pr-bbb", "features:some/backbone", None),
+    ],
+)
+def test_weights_for_tables_are_generated_at_once_unless_they_are_many(
+    shape: tuple[int, ...], method: str, network: str, length: int | None
+) -> None:
+    settings = sizes_for(Facts(100, shape, 3), method, network)
+    assert settings.get("hypernet.task_embedding_size") == length
+    assert settings.get("hypernet.kind") == (None if length is None else "plain")
+
+
+def test_a_hypernetwork_of_ones_own_stays_as_it_is() -> None:
+    for given in ({"hypernet.hidden": [6]}, {"hypernet.chunk_size": 50}, {"hypernet.smaller_than_posterior": True}):
+        config = ContinualClassifier(settings=given).config
+        assert flatten(config.dump())["hypernet.kind"] == "chunked"
+    values = flatten(ContinualClassifier(settings={"hypernet.task_embedding_size": 5}).config.dump())
+    assert (values["hypernet.kind"], values["hypernet.task_embedding_size"]) == ("plain", 5)
+
+
+def test_a_later_task_is_learned_as_well_as_the_first() -> None:
+    """In chunks, the weights of two tasks differ by the same numbers in every chunk: too few for a task like this."""
+    random, short = np.random.default_rng(0), {"training.iterations": 150, "inference.samples": 10}
+    model = ContinualClassifier(settings={**short, "statistics.collect": False, "inference.calibrate": False})
+    for task in range(2):
+        centres, y = random.normal(size=(12, 16)), np.tile(np.arange(12), 15)
+        x = centres[y] + random.normal(size=(180, 16))
+        model.learn_task(x, y, name=str(task))
+        assert np.mean(model.predict(x, task=str(task)) == y) > 0.95  # in chunks half as many in the second task
 
 
 @pytest.mark.parametrize("method", ["pr-ssge", "pr-flow", "ewc-multihead"])
@@ -61,7 +105,7 @@ def test_an_estimator_is_sized_by_its_first_task(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(60, 3))
     model = ContinualClassifier(settings={"inference.samples": 5, "training.learning_rate": 0.01})
     model.learn_task(x, x[:, 0] > 0)
-    assert model.config.network == "mlp-100-100"
+    assert model.config.network == "mlp-64-64"
     assert model.config.training.reference_rows == 60
     assert model.config.training.learning_rate == 0.01
     model.save(tmp_path)
@@ -104,7 +148,7 @@ def test_a_run_says_what_was_chosen_and_can_be_repeated(tmp_path: Path, monkeypa
     (tmp_path / "rows.csv").write_text("\n".join(["p,q,kind,month", *rows]))
     options = {"data.path": "rows.csv", "data.label": "kind", "data.tasks_by": "month"}
     plan = make_plan(options)
-    assert plan.source.startswith("by rule for 16 rows, 2 columns, 2 classes (first task): mlp-100-100, steps 300,")
+    assert plan.source.startswith("by rule for 16 rows, 2 columns, 2 classes (first task): mlp-64-64, steps 300,")
     (tmp_path / "config.yaml").write_text(plan.config.to_yaml())
     assert yaml.safe_load(plan.config.to_yaml())["training"]["reference_rows"] == 16
     assert make_plan({}, file=tmp_path / "config.yaml").config == plan.config

@@ -26,7 +26,8 @@ def test_every_figure_is_in_a_record(page: Path) -> None:
 
 def test_the_main_pages_are_checked() -> None:
     assert {"README.md", "docs/results.md", "docs/performance.md", "docs/paper_map.md"} <= set(NAMES)
-    assert all(path in PAGES for path in (ROOT / "docs" / "tutorials").glob("*.md"))
+    for folder in ("tutorials", "appendix"):
+        assert all(path in PAGES for path in (ROOT / "docs" / folder).glob("*.md"))
 
 
 def test_exempt_fragments_stand_in_their_pages() -> None:
@@ -55,6 +56,8 @@ def test_no_line_begins_with_a_marker() -> None:
         ("# 97.1 %\n\n```text\n97.2 %\n```\n", []),
         ("| a | 3 |\n|---|---|\n| 12 | x 4 |\n", ["3", "12", "4"]),
         ("| setting | default |\n|---|---|\n| 12 | 0.4 |\n\nIt is 0.5.", ["0.5"]),
+        ("| limit | default |\n|---|---|\n| 3 | 0.4 |\n\n| name | what it is |\n|---|---|\n| a | 7 x 7 |\n", []),
+        ("| name | ours |\n|---|---|\n| a | 7 |\n", ["7"]),
         ("<!-- table: a -->\n| 97.1 |\n<!-- end --> <!--fig:a::b::.1f-->97.2<!--/--> %, 97.3 %", ["97.3"]),
         ("<!-- figures: a -->\n```text\nright 97.2\n```\n", ["97.2"]),
         ("<!-- no-run -->\n```text\nright 97.2\n```\n", []),
@@ -87,6 +90,11 @@ def test_a_figure_is_known_as_it_is_rounded_and_only_in_its_section() -> None:
     ]
     assert unknown(f"## One\n\n{TABLE}81.3 %\n\n## Two\n\n<!-- figures: b/* -->\n81.3 %, 72.6 %") == ["81.3", "72.6"]
     assert unknown("<!--fig:a/x::ent::.1f-->72.6<!--/--> %, that is 72.57.") == []
+
+
+def test_headings_inside_of_a_table_of_records_begin_no_section() -> None:
+    block = "<!-- table: t -->\n## Rows\n\n| 72.6 |\n<!-- end -->\n"
+    assert unknown(f"## One\n\n{block}It is 72.57 and 71.0 %.") == ["71.0"]
 
 
 def test_the_papers_figures_are_known_where_the_paper_is_spoken_of() -> None:

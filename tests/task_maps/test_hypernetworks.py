@@ -54,6 +54,16 @@ def test_shapes(kind: str, size: int, rng: Generator) -> None:
     assert not torch.allclose(thetas[0], thetas[1])
 
 
+def test_a_linear_hypernetwork_in_chunks_moves_every_chunk_alike(rng: Generator) -> None:
+    """Why the weights for tables are generated at once (``learner.sizes``): tasks differ by one chunk's elements."""
+    sizes = {"hidden": (), "task_embedding_size": 3, "generator": rng}
+    chunked = with_tasks(lambda size, _: ChunkedHypernetwork(size, chunk_size=4, **sizes), 12, 2, rng)
+    plain = with_tasks(lambda size, _: PlainHypernetwork(size, **sizes), 12, 2, rng)
+    of_chunked, of_plain = ((h.theta(1) - h.theta(0)).view(3, 4) for h in (chunked, plain))  # (12,) -> (L, R)
+    torch.testing.assert_close(of_chunked, of_chunked[:1].expand(3, 4))
+    assert not torch.allclose(of_plain, of_plain[:1].expand(3, 4))
+
+
 HIDDEN = (6 + 1) * 5
 
 

@@ -9,6 +9,7 @@ import typer
 from metareplay.cli.engine_options import ListCommands, On, Resources
 from metareplay.cli.recording import RecordTo, record_finished, refuse_file
 from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.files import real_path
 from metareplay.terminal import shown
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def reproduce(
     needs_data = benchmark_named(chosen.benchmark).needs_data
     settings.setdefault("threads", max(1, (os.cpu_count() or 1) // jobs) if needs_data else 1)
     if data_dir is not None:
-        settings["data_dir"] = str(data_dir.expanduser().resolve())
+        settings["data_dir"] = str(real_path(data_dir.expanduser()))
     folder = out or Path("runs") / "reproduce" / (chosen.name if budget == 1 else f"{chosen.name}-budget-{budget:g}")
     runs = planned_runs(chosen, wanted, range(seed, seed + seeds), folder, budget=budget, given=settings)
     console = Console()

@@ -10,6 +10,7 @@ from metareplay.cli.engine_options import WHERE, How, ListCommands, On, Resource
 from metareplay.cli.recording import RecordTo, has_finished, record_finished, refuse_file
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
+from metareplay.files import real_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,7 +171,7 @@ def run(
         "data.test_path": test_data,
         "data.split_by": split_by,
         "data.problem": problem,
-        "data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()),
+        "data_dir": None if data_dir is None else str(real_path(data_dir.expanduser())),
         "inference.batch_wise": batch_wise,
         "inference.predictive": predictive,
     }

@@ -8,6 +8,7 @@ import typer
 from metareplay.cli.engine_options import ListCommands, On, Resources
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
+from metareplay.files import real_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,7 +121,7 @@ def tune(
         "data.tasks_by": tasks_by,
         "data.label": label,
         "data.ignore": ignore,
-        "data_dir": None if data_dir is None else str(data_dir.expanduser().resolve()),
+        "data_dir": None if data_dir is None else str(real_path(data_dir.expanduser())),
         "tasks.first": first_tasks,
     }
     options = {key: value for key, value in options.items() if value is not None}

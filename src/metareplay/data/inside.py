@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metareplay.errors import DataError
+from metareplay.files import real_path
 from metareplay.texts import read_json_file
 
 VARIABLE = "METAREPLAY_FOLLOW_LINKS"
@@ -18,10 +19,12 @@ def refuse_outside(root: Path, files: Iterable[Path]) -> None:
     for file in files:
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise DataError(f"{file} is a FIFO or a device, not a file; remove it")
+        if file.is_symlink() and not file.exists():
+            raise DataError(f"{file} is a link that leads nowhere; remove it, or restore the file that it named")
         if _allowed() or not any(part.is_symlink() for part in (file, *_between(root, file))):
             continue
-        real = real or _whole(root.resolve())
-        if not file.resolve().is_relative_to(real):
+        real = real or _whole(real_path(root))
+        if not real_path(file).is_relative_to(real):
             raise DataError(
                 f"{file} is a link that leads out of {root}, which is not read without being asked; {ADVICE}"
             )
@@ -41,7 +44,7 @@ def _between(root: Path, file: Path) -> list[Path]:
 def path_inside(root: Path | None, name: str, where: str) -> Path:
     """The file that a table names, relative to the table's folder and inside it."""
     path = Path(name) if root is None else root / name
-    if root is not None and not _allowed() and not path.resolve().is_relative_to(root.resolve()):
+    if root is not None and not _allowed() and not real_path(path).is_relative_to(real_path(root)):
         raise DataError(f"{where} names the file {name}, which lies outside {root} and is not read; {ADVICE}")
     return path
 

@@ -29,6 +29,7 @@ from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.data.sources import DATA_VARIABLE
 from metareplay.data.tables import TASK_NAME, examples_of
 from metareplay.errors import ConfigError, DataError
+from metareplay.files import real_path
 
 KINDS = (
     "a CSV or parquet table, arrays (.npz), a folder of images by class (or by task and class), a folder of IDX files, "
@@ -97,7 +98,7 @@ def located(name: str) -> Path:
 
 def absolute(name: str) -> str:
     """A path that means the same from every folder; the hub's names stay as they are."""
-    return name if name.startswith(PREFIX) else str(located(name).resolve())
+    return name if name.startswith(PREFIX) else str(real_path(located(name)))
 
 
 def _source(path: Path, settings: DataSettings, known: Mapping[str, Any]) -> Source:

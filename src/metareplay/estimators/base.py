@@ -174,7 +174,7 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         finish: Callable[[TaskTrainer], Any],
     ) -> None:
         """Train to the end, and finish what was begun; if anything goes wrong, the learner is left unchanged."""
-        before = (learner.facts(), {key: tensor.clone() for key, tensor in self._tensors().items()})
+        before = (learner.facts(), {key: _copied(key, tensor) for key, tensor in self._tensors().items()})
         observer: Observer = _terminal_progress() if progress else NullObserver()
         try:
             trainer = begin()
@@ -300,6 +300,11 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
 
 
 _CLASSES = {"classification": "ContinualClassifier", "regression": "ContinualRegressor"}
+
+
+def _copied(key: str, tensor: Tensor) -> Tensor:
+    """A tensor that training does not change; statistics of tasks are replaced, never changed."""
+    return tensor if key.startswith("criteria.") else tensor.clone()
 
 
 def _warn(task: str, notice: Notice | None) -> None:

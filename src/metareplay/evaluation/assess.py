@@ -66,9 +66,9 @@ def _compared(predictor: AnyPredictor, x: Tensor, task: int | None, infers: bool
     contest = predictor.contests([CRITERIA[predictor.default_criterion]], x)[0]  # by statistics, or by a network
     scores, compared = contest.scores(), contest.evidence.comparison
     probabilities = contest.probabilities(scores)
-    evidence = predictor.keeper.evidence(x, distances=False) if compared is None else compared.evidence
+    evidence = predictor.keeper.evidence(x, distances=False, outputs=False) if compared is None else compared.evidence
     assert probabilities is not None
-    return predictor.keeper.strangeness(evidence, choose_tasks(scores)), probabilities
+    return predictor.keeper.strangeness(evidence, choose_tasks(scores), x), probabilities
 
 
 def _reliability(probabilities: Tensor, task: int) -> Tensor:

@@ -8,8 +8,7 @@ from metareplay.benchmarks.base import Benchmark
 from metareplay.inference.criteria import disagreement, single_entropies, total_entropy
 from metareplay.inference.predictive import log_likelihoods, log_predictive
 from metareplay.inference.predictor import AnyPredictor
-from metareplay.posteriors.families.flow import FlowFamily
-from metareplay.posteriors.families.implicit import ImplicitFamily
+from metareplay.posteriors.base import FAMILIES
 from metareplay.seeding import generator_for
 
 SINGLE_SAMPLES = 4
@@ -33,8 +32,7 @@ def predictive_picture(predictor: AnyPredictor, benchmark: Benchmark) -> dict[st
         tensors = _maps(predictor)
     else:
         return {}
-    # in other families weights are independent
-    if isinstance(predictor.model.family, ImplicitFamily | FlowFamily):
+    if FAMILIES[predictor.model.family.name].correlated:
         tensors |= weight_samples(predictor)
     for index, task in enumerate(benchmark):
         tensors |= {f"train_x_{index}": task.train.x, f"train_y_{index}": task.train.y}

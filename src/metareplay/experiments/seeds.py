@@ -19,7 +19,7 @@ from metareplay.experiments.results import Results
 from metareplay.experiments.run import Interrupted, Run
 from metareplay.experiments.run_folder import REQUEST, RunFolder, finished_results
 from metareplay.faults import fault_of
-from metareplay.files import write_atomically
+from metareplay.files import real_path, write_atomically
 from metareplay.learner.config import build_config
 from metareplay.permissions import permit
 from metareplay.settings import Settings, flatten
@@ -199,13 +199,13 @@ def _job(plan: Plan, tasks: Mapping[str, Path], *, resume: bool, tensorboard: bo
     request = Request(
         config=plan.config.dump(),
         source=plan.source,
-        tasks=None if shared is None else shared.resolve(),
+        tasks=None if shared is None else real_path(shared),
         resume=resume or repeatable,
         tensorboard=tensorboard,
         repeatable=repeatable,
     )
     write_atomically(plan.folder / REQUEST, request.model_dump_json())
-    command = (sys.executable, "-m", "metareplay.experiments.seeds", str(plan.folder.resolve()))
+    command = (sys.executable, "-m", "metareplay.experiments.seeds", str(real_path(plan.folder)))
     return Job(f"{plan.config.method} seed {plan.config.seed}", command, plan.folder, plan.config.threads)
 
 

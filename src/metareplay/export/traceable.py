@@ -8,7 +8,8 @@ from torch import Tensor
 
 from metareplay.inference.statistics.combine import Combination
 from metareplay.inference.statistics.density import PRECISE, InputDensity
-from metareplay.inference.statistics.evidence import Descriptions, Gaussian, Space, TaskEvidence
+from metareplay.inference.statistics.evidence import Descriptions, TaskEvidence
+from metareplay.inference.statistics.spaces import Gaussian, Space
 
 
 @dataclass(frozen=True)

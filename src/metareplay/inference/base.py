@@ -171,8 +171,8 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
         if not self.keeper.available:
             return None
         compared = None if contest is None else contest.evidence.comparison
-        evidence = self.keeper.evidence(x, distances=False) if compared is None else compared.evidence
-        return self.keeper.strangeness(evidence, tasks)
+        evidence = self.keeper.evidence(x, distances=False, outputs=False) if compared is None else compared.evidence
+        return self.keeper.strangeness(evidence, tasks, x)
 
     def scores(self, contest: Contest, statistics: Sequence[Statistics]) -> Tensor:
         """The scores of all tasks, the lowest wins: (T, N)."""

@@ -22,8 +22,8 @@ from metareplay.inference.criteria.base import (
 from metareplay.inference.criteria.network import TASK_NETWORK
 from metareplay.inference.networks import TaskNetworks
 from metareplay.inference.settings import InferenceSettings
-from metareplay.inference.statistics.keeper import NAME as STATISTICS
 from metareplay.inference.statistics.keeper import StatisticsKeeper
+from metareplay.inference.statistics.reader import NAME as STATISTICS
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel
@@ -114,12 +114,13 @@ class TaskChooser(TaskNetworks):
         """Criteria with what they need to judge these inputs; the comparison with statistics is made once."""
         reads = any(criterion.reads_statistics and not self.learned_without(criterion) for criterion in criteria)
         distances = any(criterion.reads_distances for criterion in criteria)
-        comparison = self.comparison(x, distances=distances) if reads else None
+        outputs = any(criterion.reads_statistics and criterion.reads_outputs for criterion in criteria)
+        comparison = self.comparison(x, distances=distances, outputs=outputs) if reads else None
         return [self._contest(criterion, x, comparison) for criterion in criteria]
 
-    def comparison(self, x: Tensor, *, distances: bool = False) -> Comparison:
+    def comparison(self, x: Tensor, *, distances: bool = False, outputs: bool = True) -> Comparison:
         """Inputs compared with the statistics of all tasks."""
-        evidence = self.keeper.evidence(x, distances=distances)
+        evidence = self.keeper.evidence(x, distances=distances, outputs=outputs)
         return Comparison(evidence, self.keeper.combination(evidence), self.keeper.stored())
 
     def _contest(self, criterion: Criterion, x: Tensor, comparison: Comparison | None) -> Contest:

@@ -114,10 +114,14 @@ class ClassPredictor(Predictor[ClassAnswer]):
     def _prior(self, context: Context) -> Tensor:
         """Class frequencies, known without looking at the inputs: of the task that answers, or of all (N, C)."""
         columns = self.columns()
-        prior = torch.zeros(len(columns), columns[-1].stop, dtype=torch.float64)  # (T, C)
-        for task, of_task in enumerate(columns):
-            prior[task, of_task] = self.calibration(task).prior
-        return prior[context.chosen] if context.alone else prior.mean(0, keepdim=True)
+        found, place = context.chosen.unique(return_inverse=True)
+        asked = found.tolist() if context.alone else range(len(columns))
+        stored = self.task_statistics.of(CALIBRATION, len(columns))
+        prior = torch.zeros(len(found) if context.alone else 1, columns[-1].stop, dtype=torch.float64)  # (t, C)
+        for row, task in enumerate(asked):
+            of_task = ClassCalibration.stored(stored[task]).prior
+            prior[row if context.alone else 0, columns[task]] = of_task if context.alone else of_task / len(columns)
+        return prior[place] if context.alone else prior
 
     def _one_softmax_answer(self, x: Tensor, labels: Tensor | None) -> ClassAnswer:
         last = self.model.num_tasks - 1  # the task is unknown: batch-norm statistics are those of the last one

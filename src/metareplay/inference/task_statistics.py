@@ -31,11 +31,13 @@ class TaskStatistics:
         return (*stored, *({} for _ in range(tasks - len(stored))))
 
     def put(self, criterion: str, stored: Sequence[Stored]) -> None:
-        """Replace what is stored about the first tasks; tensors are copied."""
+        """Replace what is stored about the first tasks; tensors are copied, but for those that are stored already."""
         self.version += 1
+        before = self._by_criterion.get(criterion, [])
+        missing = len(stored) - len(before)
         self._by_criterion[criterion] = [
-            {name: tensor.detach().cpu().clone().contiguous() for name, tensor in statistics.items()}
-            for statistics in stored
+            new if new is old else {name: _kept(tensor, old.get(name)) for name, tensor in new.items()}
+            for new, old in zip(stored, [*before, *({} for _ in range(missing))], strict=False)
         ]
 
     def drop(self, task: int) -> None:
@@ -67,3 +69,8 @@ class TaskStatistics:
             criterion: [of_tasks.get(task, {}) for task in range(max(of_tasks) + 1)]
             for criterion, of_tasks in by_criterion.items()
         }
+
+
+def _kept(tensor: Tensor, old: Tensor | None) -> Tensor:
+    """A copy, unless it is what was stored before: nobody changes that."""
+    return tensor if tensor is old else tensor.detach().cpu().clone().contiguous()

@@ -4,14 +4,16 @@ The rule sees the first task's rows, columns and classes; what a user sets wins.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
 from metareplay.benchmarks.base import Problem, TaskData
-from metareplay.learner.methods import default_network, method_named
+from metareplay.learner.methods import Method, default_network, method_named
 from metareplay.learner.noise import noise_level
 from metareplay.learner.recipe_book import OWN_DATA, START_OF_ADAPTERS, default_settings
 from metareplay.nets.backbones import is_adapted, is_features
+from metareplay.nets.registry import is_mlp
 
 FAMILIES = ("bbb", "dirac", "ensemble", "ensemble-bbb")
 """Posteriors that the rule was tried with; others keep the fixed defaults."""
@@ -21,8 +23,14 @@ MOST_STEPS = 3000
 FEW_ROWS = 1000
 """Up to this many rows the learning rate is highest."""
 RATE, RATE_OF_IMAGES = 0.005, 0.001
-WIDTHS, WIDTHS_OF_REGRESSION = (100, 160), (20, 20)
-"""The narrowest and the widest network. Narrower ones leave the hypernetwork too few parameters for later tasks."""
+WIDTHS, WIDTH_OF_REGRESSION = (100, 160), 20
+"""The narrowest and the widest network whose weights are generated in chunks; narrower ones leave the hypernetwork too
+few parameters for later tasks."""
+WIDTH = 64
+"""Of networks for tables, whose weights are generated at once."""
+GENERATED, EMBEDDING, SHORTEST_EMBEDDING = 1_000_000, 32, 16
+"""The most numbers of a hypernetwork that generates all weights at once, and the length of its task embeddings: it
+keeps about as many tasks apart. If only a shorter one fits, weights are generated in chunks."""
 CHECKS, PATIENCE = 25, 6
 """Steps between two checks of the held-out loss, and checks without progress after which a task ends."""
 WARM_UP = 50
@@ -74,13 +82,32 @@ TYPICAL: Mapping[Problem, Facts] = {
 
 
 def network_for(facts: Facts) -> str:
-    """An MLP with two hidden layers, four times as wide as there are columns and classes, within limits."""
-    narrowest, widest = WIDTHS if facts.classes else WIDTHS_OF_REGRESSION
+    """An MLP with two hidden layers; for images and very wide tables wider ones, by columns and classes."""
+    of_tables = f"mlp-{WIDTH}-{WIDTH}"
+    if not facts.classes:
+        return f"mlp-{WIDTH_OF_REGRESSION}-{WIDTH_OF_REGRESSION}"
+    if not facts.images and embedding_size(facts, "bbb", of_tables) is not None:
+        return of_tables
+    narrowest, widest = WIDTHS
     width = min(max(4 * (prod(facts.shape) + facts.classes), narrowest), widest)
     return f"mlp-{width}-{width}"
 
 
-def sizes_for(facts: Facts, method: str) -> dict[str, Any]:
+def embedding_size(facts: Facts, family: str, network: str) -> int | None:
+    """The length of task embeddings if a network's weights can all be generated at once, else None.
+
+    In chunks, a linear hypernetwork adds the same numbers to every chunk: W e + V c + b for the embeddings of a task
+    and of a chunk. So two tasks' posteriors differ by the elements of one chunk, too few for tasks unlike the first.
+    """
+    if facts.shape == FEATURES or is_features(network) or not is_mlp(network):
+        return None
+    widths = (prod(facts.shape), *map(int, network.split("-")[1:]), facts.classes)
+    weights = sum((a + 1) * b for a, b in pairwise(widths))
+    longest = GENERATED // (2 * weights if family.endswith("bbb") else weights) - 1  # a bias comes with the embedding
+    return None if longest < SHORTEST_EMBEDDING else min(longest, EMBEDDING)
+
+
+def sizes_for(facts: Facts, method: str, network: str = "") -> dict[str, Any]:
     """The settings that the rule chooses (dotted keys); none for methods with other posteriors or without steps."""
     kind = method_named(method)
     if kind.family not in FAMILIES or kind.closed_form:
@@ -100,9 +127,22 @@ def sizes_for(facts: Facts, method: str) -> dict[str, Any]:
         chosen |= {"training.warm_up": WARM_UP, **start}
     else:
         chosen["posterior.prior_scale"] = 0.3 if facts.noise is not None else 0.03
+        chosen |= _generated_at_once(facts, kind, network)
     if facts.noise is not None:
         chosen["posterior.likelihood_scale"] = float(f"{facts.noise:.3g}")
     return chosen
+
+
+def _generated_at_once(facts: Facts, method: Method, network: str) -> dict[str, Any]:
+    """For classes, if one hypernetwork for all tasks may generate all weights at once."""
+    task_map = method.task_map_part
+    if not (facts.classes and network and task_map.generated) or task_map.separate:
+        return {}
+    length = embedding_size(facts, method.family, network)
+    if length is None:
+        return {}
+    start = {"hypernet.initialisation": "gaussian", "posterior.keep_network_init": True}
+    return {"hypernet.kind": "plain", "hypernet.task_embedding_size": length, **start}
 
 
 def own_settings(
@@ -124,7 +164,7 @@ def own_settings(
     if is_features(chosen):
         facts = facts._replace(shape=FEATURES)
     defaults, source = default_settings(OWN_DATA[problem], method, chosen, published=published)
-    sizes = {} if published or repeated else _agreeing(sizes_for(facts, method), given)
+    sizes = {} if published or repeated else _agreeing(sizes_for(facts, method, chosen), given)
     if sizes and is_adapted(chosen):
         sizes |= START_OF_ADAPTERS
     if not sizes:
@@ -144,10 +184,14 @@ def own_settings(
 
 
 def _agreeing(sizes: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The rule's settings without what the user's exclude: a length is meant exactly, a schedule is complete."""
+    """The rule's settings without what the user's exclude: a length is meant exactly, a schedule
+    is complete, and a hypernetwork has the shape that was given."""
     dropped: set[str] = set()
     if given.get("training.iterations") is not None or given.get("training.epochs") is not None:
         dropped |= {f"training.{name}" for name in ("iterations", "reference_rows", "early_stopping", "patience")}
     if given.get("training.rate_steps") or given.get("training.plateau_patience") is not None:
         dropped |= {"training.cosine"}
+    shape = ("kind", "hidden", "chunk_", "smaller_than_")
+    if any(key.startswith(tuple(f"hypernet.{name}" for name in shape)) for key in given):
+        dropped |= {key for key in sizes if key.startswith("hypernet.")} | {"posterior.keep_network_init"}
     return {key: value for key, value in sizes.items() if key not in dropped}

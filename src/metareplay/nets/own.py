@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from metareplay.errors import ConfigError
+from metareplay.files import real_path
 from metareplay.nets.base import NetworkFactory, NetworkPart, register_network
 from metareplay.nets.weights import Buffers, WeightSpec
 from metareplay.permissions import is_permitted
@@ -95,7 +96,7 @@ def _refuse_stored_code(name: str, module_name: str, path: list[str]) -> None:
 
 def stored_folder(path: Path) -> Path | None:
     """The folder of a model or a run that a path lies in."""
-    for folder in (path := Path(path).resolve(), *path.parents):
+    for folder in (path := real_path(path), *path.parents):
         names = {name for name in STORED if (folder / name).exists()}
         if names & {"model.safetensors"} or names >= {"config.yaml", "metrics.jsonl"} or _is_first_format(folder):
             return folder

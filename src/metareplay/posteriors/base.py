@@ -150,6 +150,8 @@ class FamilyPart(Part):
     """Whether training steps use a point estimate, from which the posterior is built after the task."""
     members: str | None = None
     """Ensembles: the family of the members."""
+    correlated: bool = False
+    """Whether weights depend on each other under the posterior, so that a run keeps some samples to show how."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from metareplay.errors import DataError
 from metareplay.experiments.result_sizes import TrainingLine
 from metareplay.experiments.results import FILE, Results, first_problem, read_results
-from metareplay.files import refuse_waiting
+from metareplay.files import real_path, refuse_waiting
 from metareplay.texts import read_json, read_yaml
 
 _NOT_A_RUN = {"model", "checkpoint"}
@@ -118,7 +118,7 @@ def find_runs(folders: Sequence[Path]) -> FoundRuns:
         if not finished:
             results_in(folder)  # raises the error that says what is missing
         for path in finished:
-            runs.setdefault(path.resolve(), read_run(path))
+            runs.setdefault(real_path(path), read_run(path))
         if folder not in finished:
             unfinished += [path for path in _folders_with(folder, "config.yaml") if path not in finished]
     return FoundRuns(list(runs.values()), unfinished)

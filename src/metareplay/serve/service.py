@@ -9,6 +9,7 @@ from typing import Any
 from metareplay.errors import DataError
 from metareplay.estimators.classifier import ContinualClassifier
 from metareplay.estimators.loading import AnyEstimator
+from metareplay.files import real_path
 from metareplay.serve.answers import AUDIT_NOTE, as_json, describe_tasks
 from metareplay.serve.batching import Batcher, Question
 from metareplay.serve.columns import described_columns, typical_inputs
@@ -127,7 +128,7 @@ class Service:
         estimator, settings = generation.estimator, self.settings
         form = image_form(estimator, settings)
         return {
-            "name": self.live.folder.resolve().name,
+            "name": real_path(self.live.folder).name,
             "generation": generation.number,
             "problem": estimator.problem,
             "method": estimator.config.method,

@@ -17,16 +17,11 @@ from metareplay.benchmarks.base import TaskData
 from metareplay.model import ContinualModel
 from metareplay.nets.weights import WeightSpec, without_slowness_warning
 from metareplay.posteriors.base import HasFisher, HasLogProb, PosteriorFamily
-from metareplay.posteriors.families.mixture import MixtureFamily
+from metareplay.posteriors.families.mixture import member_family
 from metareplay.settings import Settings
 
 GRADIENT_NUMBERS = 20_000_000
 """Upper bound on the number of gradient elements per batch."""
-
-
-def _members(family: PosteriorFamily) -> tuple[PosteriorFamily, int]:
-    """The family of an ensemble's members and their number; any other family counts as its own single member."""
-    return (family.base, family.members) if isinstance(family, MixtureFamily) else (family, 1)
 
 
 class FisherSettings(Settings):
@@ -43,12 +38,12 @@ class FisherSettings(Settings):
 
 def is_known(family: PosteriorFamily) -> bool:
     """Whether the Fisher information has a closed form, so that it need not be estimated."""
-    return isinstance(_members(family)[0], HasFisher)
+    return isinstance(member_family(family)[0], HasFisher)
 
 
 def known_information(family: PosteriorFamily, theta: Tensor, spec: WeightSpec) -> Tensor:
     """The diagonal of R in closed form, for each theta: (..., P) -> (..., P)."""
-    base, members = _members(family)
+    base, members = member_family(family)
     information = cast(HasFisher, base).fisher(theta.unflatten(-1, (members, -1)), spec)  # (..., M P) -> (..., M, P)
     return information.flatten(-2) / members  # an ensemble's change is the mean over its members; (..., M P)
 
@@ -63,7 +58,7 @@ def posterior_information(
     generator: Generator,
 ) -> Tensor:
     """The diagonal of R^(t) for a task that was just learned: (P,)."""
-    family, members = _members(model.family)
+    family, members = member_family(model.family)
     samples, examples = settings.fisher_weight_samples, settings.fisher_samples
     information = []
     thetas = model.task_map.theta(task).detach().unflatten(-1, (members, -1))  # (M P,) -> (M, P)

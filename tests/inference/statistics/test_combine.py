@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.inference.statistics.combine import PRIOR_PRECISION, PRIOR_WEIGHT, Combination, differences, updated
+from metareplay.inference.statistics.combine import (
+    PRIOR_PRECISION,
+    PRIOR_WEIGHT,
+    Combination,
+    _adjusted_temperature,
+    differences,
+    updated,
+)
 from metareplay.inference.statistics.evidence import TaskEvidence
 
 LAYER = "layers.1"
@@ -133,3 +140,12 @@ def test_features_that_no_longer_speak_for_an_old_task_lose_weight(rng: Generato
     assert float(doubted[own]) < 0.5 * float(without[own])
     assert float(confirmed[own]) > 0.9 * float(without[own])
     assert float(doubted[0]) > float(without[0])
+
+
+def test_among_some_of_many_tasks_the_temperature_changes_only_where_inputs_ask_for_it() -> None:
+    clear = torch.zeros(4, 50, dtype=torch.float64)
+    clear[:-1] = 100.0  # the last task wins at any temperature
+    assert _adjusted_temperature(clear, 3, 1.0) == pytest.approx(1.0)
+    wrong = torch.zeros(4, 50, dtype=torch.float64)
+    wrong[-1, :25], wrong[:-1, 25:] = 4.0, 4.0  # half of the inputs are taken for others'
+    assert 0.1 < _adjusted_temperature(wrong, 3, 1.0) < 0.9

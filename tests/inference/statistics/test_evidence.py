@@ -10,9 +10,7 @@ from torch.distributions import MultivariateNormal
 
 from metareplay.inference.statistics.density import InputDensity, PrincipalDirections
 from metareplay.inference.statistics.evidence import (
-    LEAST_SHARE,
     Descriptions,
-    Space,
     Stored,
     TaskEvidence,
     gather,
@@ -23,6 +21,7 @@ from metareplay.inference.statistics.evidence import (
 from metareplay.inference.statistics.moments import LEAST_SHRINKAGE, Moments, MomentSums, with_sphere
 from metareplay.inference.statistics.passes import INPUTS as NARROW
 from metareplay.inference.statistics.passes import Pass
+from metareplay.inference.statistics.spaces import LEAST_SHARE, Space
 
 INPUTS, FEATURES, CLASSES, LAYER = 3, 4, 2, "layers.1"
 

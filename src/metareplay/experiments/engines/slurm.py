@@ -8,7 +8,7 @@ from typing import final
 
 from metareplay.errors import ConfigError
 from metareplay.experiments.engines.base import ANYTHING, Job, Report, Resources
-from metareplay.files import write_atomically
+from metareplay.files import real_path, write_atomically
 
 SCRIPT, LOGS = "slurm.sh", "slurm-logs"
 WARNING = 120
@@ -67,7 +67,7 @@ def _word(name: str) -> str:
 
 def _log(out: Path) -> str:
     """Where an element's messages go; Slurm reads % as the beginning of a pattern."""
-    path = str(out.resolve() / LOGS)
+    path = str(real_path(out) / LOGS)
     if any(letter.isspace() or letter == "%" for letter in path):
         raise ConfigError(f"{path} has a space or % in it, which Slurm does not take in --output; choose another --out")
     return f"{path}/%A_%a.txt"

@@ -16,6 +16,7 @@ from metareplay.experiments.run import Interrupted, Run
 from metareplay.experiments.run_folder import finished_results
 from metareplay.experiments.seeds import should_end
 from metareplay.experiments.tuning.study import Study, deadline_after
+from metareplay.files import real_path
 from metareplay.training.progress import NullObserver, Stage
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _results(study: Study, trial: "optuna.trial.Trial", place: Path, over: Calla
 
 def worker_jobs(folder: Path, trials: int, hours: float | None, count: int, threads: int) -> list[Job]:
     """So many workers, for any engine."""
-    command = [sys.executable, "-m", "metareplay.experiments.tuning.worker", str(folder.resolve()), str(trials)]
+    command = [sys.executable, "-m", "metareplay.experiments.tuning.worker", str(real_path(folder)), str(trials)]
     command += [] if hours is None else ["--hours", f"{hours:g}"]
     return [Job(f"worker {index}", tuple(command), folder, threads) for index in range(count)]
 

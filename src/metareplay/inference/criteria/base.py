@@ -124,6 +124,9 @@ class Criterion(Part):
     """Whether it compares inputs with the statistics that every model stores about its tasks."""
     reads_distances: bool = False
     """Whether it also needs distances by single tasks' covariances of features, which take longer."""
+    reads_outputs: bool = True
+    """Whether, of the statistics, it needs the costs of all tasks' outputs; otherwise, with many tasks, those of tasks
+    that are not short-listed for an input are NaN."""
     probabilities: Callable[[Evidence, Tensor], Tensor] | None = None
     """Evidence and scores (T, B) -> calibrated probabilities of the tasks (B, T), if it has any."""
     fit: Callable[[LearnedTask], Sequence[Stored]] | None = None

@@ -8,6 +8,7 @@ from torch import Tensor
 from metareplay.inference.criteria.base import Criterion, Evidence, register_criterion
 from metareplay.inference.statistics.combine import differences
 from metareplay.inference.statistics.evidence import Stored
+from metareplay.inference.statistics.shortlist import listed_scores, pairwise
 
 
 def _standardised(by_layer: Mapping[str, Tensor], kind: str, stored: Sequence[Stored]) -> Tensor:
@@ -45,12 +46,13 @@ def pairs(evidence: Evidence) -> Tensor:
     compared = evidence.compared.evidence
     if not compared.pooled:
         return pca(evidence)
-    wins = torch.stack([differences(values) for values in compared.pooled.values()]).mean(
-        0
-    )  # (L, T, T, B) -> (T, T, B)
-    lost = (wins < 0).double().sum(1)  # (T, T, B) -> (T, B)
-    by_how_much = -wins.mean(1)  # (T, T, B) -> (T, B)
-    return lost + 0.5 * by_how_much / (1 + by_how_much.abs())
+    layers = list(compared.pooled.values())
+    if compared.listed is None:
+        wins = torch.stack([differences(values) for values in layers]).mean(0)  # (L, T, T, B) -> (T, T, B)
+        lost, lead = (wins < 0).double().sum(1), wins.mean(1)  # (T, T, B) -> (T, B)
+    else:
+        lost, lead = pairwise(layers)
+    return lost - 0.5 * lead / (1 + lead.abs())
 
 
 def pca(evidence: Evidence) -> Tensor:
@@ -60,7 +62,10 @@ def pca(evidence: Evidence) -> Tensor:
 
 def stats(evidence: Evidence) -> Tensor:
     """All evidence, weighted as the held-out inputs of each new task told it from the earlier ones (T, B)."""
-    return evidence.compared.combination.scores(evidence.compared.evidence)
+    compared = evidence.compared
+    if compared.evidence.listed is None:
+        return compared.combination.scores(compared.evidence)
+    return listed_scores(compared.combination, compared.evidence)
 
 
 def stats_probabilities(evidence: Evidence, scores: Tensor) -> Tensor:
@@ -87,6 +92,7 @@ for _name, _description, _compare in (
             logarithmic=False,
             reads_statistics=True,
             reads_distances=_name in ("mahalanobis", "relative"),
+            reads_outputs=False,
         )
     )
 register_criterion(
@@ -97,5 +103,6 @@ register_criterion(
         probabilities=stats_probabilities,
         problems=("classification", "regression"),
         reads_statistics=True,
+        reads_outputs=False,
     )
 )

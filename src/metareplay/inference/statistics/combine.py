@@ -7,6 +7,7 @@ Bayesian logistic regression does, with the last estimate and its precision as t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 import torch
 import torch.nn.functional as F
@@ -41,9 +42,10 @@ class Combination:
     """Held-out inputs that the weights were learned from: the fewer, the less certain is any probability."""
 
     @classmethod
-    def stored(cls, names: Sequence[str], stored: Sequence[Stored]) -> "Combination":
-        """As the last task left it."""
-        last, ones = stored[-1] if stored else {}, torch.ones(len(names), dtype=torch.float64)
+    def stored(cls, names: Sequence[str], stored: Sequence[Stored], *, last: Stored | None = None) -> "Combination":
+        """For these tasks, as the last one of all left it; by default the last of these."""
+        ones = torch.ones(len(names), dtype=torch.float64)
+        last = last or (stored[-1] if stored else {})
         spread = [task.get("pairs.spread", ones) for task in stored]
         return cls(
             names,
@@ -68,25 +70,30 @@ class Combination:
         """-sum over other tasks of log p(this one rather than that): (T, N), the lowest wins."""
         terms = evidence.terms()
         parts = [
-            self._scores({name: values[..., start : start + AT_ONCE] for name, values in terms.items()})
+            self.lost({name: values[..., start : start + AT_ONCE] for name, values in terms.items()})
             for start in range(0, evidence.inputs.shape[1], AT_ONCE)
         ]
         return torch.cat(parts, dim=1) if parts else evidence.inputs[:, :0]
 
-    def _scores(self, terms: Mapping[str, Tensor]) -> Tensor:
-        odds = self.log_odds(terms)  # (T, T, B)
+    def lost(self, terms: Mapping[str, Tensor], tasks: Tensor | None = None) -> Tensor:
+        """The scores of tasks among each other: (K, T, B) -> (T, B); as in ``log_odds``."""
+        odds = self.log_odds(terms, tasks)  # (T, T, B)
         lost = -F.logsigmoid(odds)
         lost.diagonal().zero_()  # (B, T)
         return lost.sum(1)  # (T, T, B) -> (T, B)
 
-    def log_odds(self, terms: Mapping[str, Tensor]) -> Tensor:
-        """For each pair, the evidence for the first task against the second: (T, T, B)."""
-        tasks = next(iter(terms.values())).shape[1]
-        later = torch.maximum(torch.arange(tasks).unsqueeze(0), torch.arange(tasks).unsqueeze(1))  # (T, T)
+    def log_odds(self, terms: Mapping[str, Tensor], tasks: Tensor | None = None) -> Tensor:
+        """For each pair, the evidence for the first task against the second: (T, T, B).
+
+        Of all tasks, or of those that are named for each input (T, B).
+        """
+        numbers = torch.arange(next(iter(terms.values())).shape[1]).unsqueeze(1) if tasks is None else tasks
+        later = torch.maximum(numbers.unsqueeze(0), numbers.unsqueeze(1))  # (T, T, 1) or (T, T, B)
         total: Tensor | None = None
         for index, name in enumerate(self.names):
-            scale = self.spread[:, index][later].unsqueeze(-1)  # (T, T, 1)
-            part = self.weights[index] * self.compressed(differences(terms[name]) / scale)  # (T, T, B)
+            scale = self.spread[:, index][later]
+            gaps = differences(terms[name], alike=tasks is None)  # (T, T, B)
+            part = self.weights[index] * self.compressed(gaps / scale)
             total = part if total is None else total + part
         assert total is not None
         return total
@@ -101,20 +108,21 @@ class Combination:
         return ((1 - doubt) * (-self.temperature * scores).softmax(0) + doubt / len(scores)).T
 
 
-def differences(costs: Tensor) -> Tensor:
+def differences(costs: Tensor, *, alike: bool = True) -> Tensor:
     """How much better each task fits than each other one, on average over the networks that know both.
 
-    (K, T, B) -> (T, T, B); entry [a, b] is cost_b - cost_a, zero where no network knows both.
+    (K, T, B) -> (T, T, B); entry [a, b] is cost_b - cost_a, zero where no network knows both. ``alike``: the tasks are
+    the same for all inputs.
     """
     if len(costs) == 1:
         return (costs[0].unsqueeze(0) - costs[0].unsqueeze(1)).nan_to_num_(0.0, torch.inf, -torch.inf)
-    known = ~costs[:, :, :1].isnan().squeeze(2)  # (K, T)
+    known = ~(costs[:, :, :1] if alike else costs).isnan()  # (K, T, 1) or (K, T, B)
     filled = costs.nan_to_num(0.0)
     total = torch.zeros(costs.shape[1], *costs.shape[1:], dtype=costs.dtype)  # (T, T, B)
-    both = (known.unsqueeze(1) & known.unsqueeze(2)).double()  # (K, T, T)
+    both = (known.unsqueeze(1) & known.unsqueeze(2)).double()  # (K, T, T, 1) or (K, T, T, B)
     for network, of_network in zip(both, filled, strict=True):
-        total += network.unsqueeze(-1) * (of_network.unsqueeze(0) - of_network.unsqueeze(1))
-    return total / both.sum(0).clamp_min(1.0).unsqueeze(-1)
+        total += network * (of_network.unsqueeze(0) - of_network.unsqueeze(1))
+    return total / both.sum(0).clamp_min(1.0)
 
 
 def against_others(costs: Tensor, task: int) -> Tensor:
@@ -124,12 +132,17 @@ def against_others(costs: Tensor, task: int) -> Tensor:
 
 
 def updated(
-    combination: Combination, evidence: TaskEvidence, imagined: Mapping[int, TaskEvidence] | None = None
+    combination: Combination,
+    evidence: TaskEvidence,
+    imagined: Mapping[int, TaskEvidence] | None = None,
+    *,
+    some: bool = False,
 ) -> Combination:
     """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one.
 
     ``imagined`` is, by task, the evidence on inputs drawn from densities of earlier tasks, where these are good enough:
-    it shows whether features still speak for old tasks. That the densities do is taken for granted.
+    it shows whether features still speak for old tasks. That the densities do is taken for granted. ``some``: the
+    evidence is of some of many tasks.
     """
     terms, newest = evidence.terms(), evidence.num_tasks - 1
     ones = torch.ones(len(combination.names), dtype=torch.float64)
@@ -151,7 +164,8 @@ def updated(
     weights, precision = _learn_weights(flat, share, combination.weights, combination.precision)
     seen, spreads = combination.seen + evidence.inputs.shape[1], torch.cat([combination.spread, spread.unsqueeze(0)])
     new = replace(combination, weights=weights, precision=precision, spread=spreads, seen=seen)
-    return replace(new, temperature=_learn_temperature(new.scores(evidence), newest, combination.temperature))
+    learn = _adjusted_temperature if some else _learn_temperature
+    return replace(new, temperature=learn(new.scores(evidence), newest, combination.temperature))
 
 
 def _imagined_rows(names: Sequence[str], evidence: TaskEvidence, task: int, spread: Tensor) -> Tensor:
@@ -196,3 +210,10 @@ def _learn_temperature(scores: Tensor, task: int, last: float) -> float:
     losses = torch.stack([-(-factor * scores).log_softmax(0)[task].mean() for factor in TEMPERATURES])
     best = float(TEMPERATURES[int(losses.argmin())])
     return best if task == 1 else (best * last) ** 0.5
+
+
+def _adjusted_temperature(scores: Tensor, task: int, last: float) -> float:
+    """The same, near the last one: among some of many tasks, many a task is told apart at any temperature."""
+    losses = torch.stack([-(-factor * scores).log_softmax(0)[task].mean() for factor in TEMPERATURES])
+    changes = TEMPERATURES.log() - log(last)
+    return float(TEMPERATURES[int((losses + 0.5 * changes.square()).argmin())])

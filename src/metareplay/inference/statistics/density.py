@@ -4,7 +4,7 @@ The data stream through in parts: memory does not grow with their number. The va
 is spread evenly over all other directions [Tipping and Bishop 1999].
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import log, pi
 
@@ -18,6 +18,8 @@ PRECISE = 256
 """Wider inputs are compared in float32: their costs are large."""
 AT_ONCE = 500
 """Inputs that are compared with the densities together."""
+NUMBERS_AT_ONCE = 2**19
+"""Differences of inputs and means that are held at once."""
 FIRST_EXAMPLES = 1000
 """Examples of a class by which it is divided into groups."""
 SMALLEST_GROUP = 20
@@ -165,6 +167,12 @@ class InputDensity:
 
     def _costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """For inputs (B, F) of the density's own precision."""
+        log_densities, residuals = self.by_gaussian(x)
+        cost = -log_densities.logsumexp(0)  # (G, B) -> (B,)
+        return cost, residuals.amin(0).clamp_min(SMALLEST_SQUARE).log()
+
+    def by_gaussian(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each Gaussian, log share times density, and the squared distance to its subspace: (B, F) -> (G, B)."""
         features, directions = x.shape[1], self.directions.shape[1]
         half = features // 2  # the residual needs directions that are left over
         squares, along = self._squares_and_directions(x)  # (G, B), (G, B, q)
@@ -173,8 +181,7 @@ class InputDensity:
         volume = self.variances.log().sum(1) + (features - directions) * self.noise.log() + features * log(2 * pi)
         log_densities = (self.share.log() - 0.5 * volume).unsqueeze(1) - 0.5 * distance  # (G, B)
         residuals = rest + along[..., half:].square().sum(2)  # (G, B)
-        cost = -log_densities.double().logsumexp(0)  # (G, B) -> (B,)
-        return cost, residuals.double().amin(0).clamp_min(SMALLEST_SQUARE).log()
+        return log_densities.double(), residuals.double()
 
     def _squares_and_directions(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Squared distances to the means, and coordinates along the directions: (B, F) -> (G, B), (G, B, q)."""
@@ -187,6 +194,29 @@ class InputDensity:
         offsets = (self.directions @ means.unsqueeze(2)).squeeze(2)  # (G, q)
         along = (x @ self.directions.flatten(0, 1).T).unflatten(1, offsets.shape) - offsets  # (B, G, q)
         return squares, along.transpose(0, 1)
+
+
+def costs_together(densities: Sequence[InputDensity], x: Tensor) -> tuple[Tensor, Tensor]:
+    """``InputDensity.costs`` of many densities, of which those of one shape are compared together: (N, F) -> (T, N)."""
+    if x.shape[1:].numel() > PRECISE:  # of wide inputs, each takes long enough
+        costs, residuals = zip(*(density.costs(x) for density in densities), strict=True)
+        return torch.stack(costs), torch.stack(residuals)
+    result = torch.zeros(2, len(densities), len(x), dtype=torch.float64)  # (2, T, N)
+    by_shape: dict[torch.Size, list[int]] = {}
+    for index, density in enumerate(densities):
+        by_shape.setdefault(density.directions.shape, []).append(index)
+    for shape, indices in by_shape.items():
+        size = max(1, NUMBERS_AT_ONCE // max(shape[0] * shape[2] * min(len(x), AT_ONCE), 1))
+        for part in torch.tensor(indices).split(size):
+            few = [densities[index] for index in part.tolist()]
+            merged = InputDensity(*(torch.cat([getattr(each, entry.name) for each in few]) for entry in fields(few[0])))
+            for start in range(0, len(x), AT_ONCE):
+                values = x[start : start + AT_ONCE].flatten(1).double()
+                log_densities, residuals = (each.unflatten(0, (len(few), -1)) for each in merged.by_gaussian(values))
+                stop = start + len(values)
+                result[0, part, start:stop] = -log_densities.logsumexp(1)  # (t, G, B) -> (t, B)
+                result[1, part, start:stop] = residuals.amin(1).clamp_min(SMALLEST_SQUARE).log()
+    return result[0], result[1]
 
 
 def input_density(

@@ -5,19 +5,19 @@ tasks. In network k only the tasks from k on are described; the costs of others 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from metareplay.inference.statistics.density import InputDensity
-from metareplay.inference.statistics.moments import LEAST_SHRINKAGE, Moments, with_sphere
+from metareplay.inference.statistics.density import InputDensity, costs_together
+from metareplay.inference.statistics.moments import Moments
 from metareplay.inference.statistics.passes import INPUTS, Pass
+from metareplay.inference.statistics.spaces import Space, homes
 
 Stored = Mapping[str, Tensor]
-LEAST_SHARE = 0.01
-"""Every task varies in every direction by at least this share of what is typical of the space: features of a task may
-have collapsed to almost a point."""
+OF_OUTPUTS = ("entropy", "energy")
+"""Evidence for which every task's own network has to be asked."""
 RunNetwork = Callable[[int, Tensor, bool], Pass]
 """The pass of some inputs through a task's network; features of its layers only if asked for."""
 
@@ -32,88 +32,6 @@ def spaces_of(stored: Stored) -> list[tuple[int, str]]:
     names = [key.removesuffix(".covariance") for key in stored if key.endswith(".covariance")]
     parts = [name.removeprefix("network").partition(".") for name in names]
     return [(int(network), layer) for network, _, layer in parts]
-
-
-@dataclass(frozen=True)
-class Gaussian:
-    """Class means with a shared covariance, ready to be compared with features."""
-
-    factor: Tensor
-    """Whitens features: x -> x A; (F, F)."""
-    means: Tensor
-    """Whitened (C, F)."""
-    log_volume: float
-    """Half the log-determinant of the covariance."""
-
-    @classmethod
-    def of(cls, mean: Tensor, covariance: Tensor) -> "Gaussian":
-        """With a covariance that is not singular."""
-        lower = torch.linalg.cholesky(covariance)  # C = L L'
-        factor = torch.linalg.solve_triangular(lower, torch.eye(len(lower), dtype=lower.dtype), upper=False).T
-        volume = float(lower.diagonal().log().sum())
-        return cls(factor.float().contiguous(), (mean @ factor).float(), volume)
-
-    def distances(self, features: Tensor) -> Tensor:
-        """Half the squared Mahalanobis distance to every class mean: (N, F) -> (N, C)."""
-        white = features.float() @ self.factor  # (N, F)
-        return 0.5 * squared_distances(white, self.means)
-
-
-def squared_distances(x: Tensor, means: Tensor) -> Tensor:
-    """(N, F), (C, F) -> (N, C), in float64."""
-    return torch.stack([(x - mean).square().sum(1, dtype=torch.float64) for mean in means], dim=1)
-
-
-@dataclass(frozen=True)
-class Space:
-    """A layer of one network, with the tasks described there."""
-
-    network: int
-    layer: str
-    tasks: range
-    described: Sequence[Moments]
-    """Of these tasks."""
-    floor: Tensor
-    """What is added to every covariance (F, F)."""
-    pooled: Gaussian
-    """The class means of all tasks with the covariance that all tasks share."""
-    classes: Sequence[slice]
-    """Each task's means among them."""
-
-    @classmethod
-    def of(cls, network: int, layer: str, described: Sequence[Moments]) -> "Space":
-        """From the moments of the tasks from ``network`` on."""
-        total = sum(moments.count for moments in described)
-        shared = sum(
-            (moments.count / total * moments.covariance for moments in described),
-            start=torch.zeros_like(described[0].covariance),
-        )
-        means = torch.cat([moments.mean for moments in described])  # (C of all tasks, F)
-        typical = float(shared.diagonal().mean() + means.var(0, correction=0).mean())
-        floor = LEAST_SHARE * max(typical, 1e-12) * torch.eye(len(shared), dtype=shared.dtype)
-        stops = torch.tensor([len(moments.mean) for moments in described]).cumsum(0).tolist()
-        return cls(
-            network,
-            layer,
-            range(network, network + len(described)),
-            described,
-            floor,
-            Gaussian.of(means, with_sphere(shared, LEAST_SHRINKAGE) + floor),
-            [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)],
-        )
-
-    def own(self, task: int) -> Gaussian:
-        """A task with its own covariance."""
-        moments = self.described[task - self.network]
-        return Gaussian.of(moments.mean, moments.shrunk() + self.floor)
-
-    def background(self, task: int) -> Gaussian:
-        """A task without its classes: one mean and the covariance of all its examples."""
-        moments = self.described[task - self.network]
-        centred = moments.mean - moments.mean.mean(0)
-        between = centred.T @ centred / len(centred)  # (C, F) -> (F, F)
-        covariance = with_sphere(moments.shrunk() + between, LEAST_SHRINKAGE) + self.floor
-        return Gaussian.of(moments.mean.mean(0, keepdim=True), covariance)
 
 
 @dataclass(frozen=True)
@@ -164,6 +82,11 @@ class TaskEvidence:
     """Whether the outputs are classes, not regression targets."""
     lone: tuple[int, ...] = ()
     """Tasks with a single class, of which their networks are certain for every input."""
+    first: Tensor | None = None
+    """A score of each task by what needs no network of its own (T, N), where there are many tasks."""
+    listed: Tensor | None = None
+    """The tasks that are short-listed by it for each input (M, N), in order; None: all. Costs of outputs may be NaN
+    for others."""
 
     @property
     def num_tasks(self) -> int:
@@ -178,7 +101,8 @@ class TaskEvidence:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
         if self.classes:
-            terms |= {"entropy": self._of_several(self.entropies), "energy": self._of_several(self.energies)}
+            of_outputs = (self._of_several(self.entropies), self._of_several(self.energies))
+            terms |= dict(zip(OF_OUTPUTS, of_outputs, strict=True))
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
         of_layers = {f"own {layer}": values for layer, values in self.own.items()}
         return {**named, **of_layers, **{f"pooled {layer}": values for layer, values in self.pooled.items()}}
@@ -192,10 +116,20 @@ def gather(
     *,
     classes: bool,
     distances: Collection[int] = (),
+    outputs: bool = True,
+    together: bool = False,
 ) -> TaskEvidence:
-    """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked."""
+    """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked.
+
+    Without ``outputs``, only one in each network whose features are described; costs of other tasks' outputs are NaN.
+    ``together`` is faster with many tasks, and differs by rounding.
+    """
     tasks, count = len(descriptions.inputs), x.shape[0]
-    input_costs, residuals = zip(*(density.costs(x) for density in descriptions.inputs), strict=True)
+    if together:
+        input_costs, residuals = costs_together(descriptions.inputs, x)  # (T, N) each
+    else:
+        alone = zip(*(density.costs(x) for density in descriptions.inputs), strict=True)
+        input_costs, residuals = map(torch.stack, alone)
     networks = {space.network for space in descriptions.spaces}
     layers = list(dict.fromkeys(space.layer for space in descriptions.spaces))
     empty = torch.full((len(networks), tasks, count), torch.nan, dtype=torch.float64)  # (K, T, N)
@@ -204,9 +138,9 @@ def gather(
     measured = layers if distances else []
     nearest = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in measured}
     relative = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in measured}
-    of_outputs = torch.zeros(3, tasks, count, dtype=torch.float64)
+    of_outputs = torch.full((3, tasks, count), torch.nan if classes else 0.0, dtype=torch.float64)
     for task, head in enumerate(heads):
-        if not (classes or task in networks):
+        if not ((classes and outputs) or task in networks):
             continue
         run_of_task = run(task, x, task in networks)
         if classes:
@@ -214,15 +148,15 @@ def gather(
         for space in (space for space in descriptions.spaces if space.network == task):
             features = run_of_task.features[space.layer]
             own_costs = own[space.layer][task] if space.layer in own else None
-            _compare(space, features, own_costs, pooled[space.layer][task])
-            for home in (task for task in _homes(space, descriptions.spaces) if task in distances):
+            (space.compare_together if together else space.compare)(features, own_costs, pooled[space.layer][task])
+            for home in (task for task in homes(space, descriptions.spaces) if task in distances):
                 to_classes = space.own(home).distances(features).amin(1)  # (N, C) -> (N,)
                 nearest[space.layer][home] = to_classes
                 relative[space.layer][home] = to_classes - space.background(home).distances(features)[:, 0]
     entropies, energies, margins = of_outputs
     return TaskEvidence(
-        inputs=torch.stack(input_costs),
-        residuals=torch.stack(residuals),
+        inputs=input_costs,
+        residuals=residuals,
         entropies=entropies,
         energies=energies,
         margins=margins,
@@ -235,25 +169,25 @@ def gather(
     )
 
 
+def with_outputs(
+    evidence: TaskEvidence, asked: Tensor, x: Tensor, heads: Sequence[slice], run: RunNetwork
+) -> TaskEvidence:
+    """With the costs of some tasks' outputs (M, N) for each input, where they are missing."""
+    missing = torch.zeros_like(evidence.entropies, dtype=torch.bool).scatter_(0, asked, True)
+    missing &= evidence.entropies.isnan()  # (T, N)
+    if not missing.any():
+        return evidence
+    costs = torch.stack([evidence.entropies, evidence.energies, evidence.margins])  # (3, T, N)
+    for task in missing.any(1).nonzero().squeeze(1).tolist():
+        rows = missing[task].nonzero().squeeze(1)
+        costs[:, task, rows] = output_costs(run(task, x[rows], False).outputs[:, heads[task]])
+    entropies, energies, margins = costs
+    return replace(evidence, entropies=entropies, energies=energies, margins=margins)
+
+
 def lone_tasks(heads: Sequence[slice]) -> tuple[int, ...]:
     """The tasks with a single output."""
     return tuple(task for task, head in enumerate(heads) if head.stop - head.start == 1)
-
-
-def _homes(space: Space, spaces: Sequence[Space]) -> list[int]:
-    """The tasks whose home is this network: its own, and for the last one with this layer all later ones."""
-    last = max(other.network for other in spaces if other.layer == space.layer)
-    return list(space.tasks) if space.network == last else [space.network]
-
-
-def _compare(space: Space, features: Tensor, own: Tensor | None, pooled: Tensor) -> None:
-    """Write the costs of the tasks described in a space (T, N)."""
-    to_all = space.pooled.distances(features)  # (N, C of all tasks)
-    for task, classes in zip(space.tasks, space.classes, strict=True):
-        pooled[task] = -(-to_all[:, classes]).logsumexp(1)  # (N, C) -> (N,)
-        if own is not None:
-            gaussian = space.own(task)
-            own[task] = gaussian.log_volume - (-gaussian.distances(features)).logsumexp(1)  # (N, C) -> (N,)
 
 
 def output_costs(outputs: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The keeper of task statistics: takes them when a task has been learned, and lets them follow later changes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 
@@ -10,19 +10,11 @@ from torch import Tensor
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.inference.statistics.combine import Combination, updated
 from metareplay.inference.statistics.density import InputDensity, input_density
-from metareplay.inference.statistics.evidence import (
-    Descriptions,
-    Stored,
-    TaskEvidence,
-    gather,
-    output_costs,
-    space_name,
-    spaces_of,
-)
+from metareplay.inference.statistics.evidence import Stored, TaskEvidence, space_name, spaces_of
 from metareplay.inference.statistics.moments import AffineMap, MomentSums
-from metareplay.inference.statistics.passes import INPUTS, Pass, chosen_layers, in_parts, run_pass, total_bytes
+from metareplay.inference.statistics.passes import INPUTS, in_parts
+from metareplay.inference.statistics.reader import NAME, StatisticsReader
 from metareplay.inference.statistics.revise import (
-    drift_by_task,
     examples_of,
     follow_change,
     merged,
@@ -41,23 +33,24 @@ from metareplay.inference.statistics.rows import (
     part_of,
 )
 from metareplay.inference.statistics.settings import StatisticsSettings
-from metareplay.inference.statistics.unknown import calibrated, measures, strangeness
+from metareplay.inference.statistics.shortlist import rivals
+from metareplay.inference.statistics.unknown import calibrated, measures
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel
 from metareplay.seeding import generator_for
 from metareplay.task_maps.base import TaskMap
 
-NAME = "statistics"
-"""The name under which they are stored."""
 DRIFT_INPUTS = 2000
 """The most inputs by which a change of a network's features is measured."""
 CALIBRATION_INPUTS = 1000
 PART = 500
+WEIGHTS_AT_HAND = 2**22
+"""The most weights that are kept while inputs are compared with tasks several times."""
 IMAGINED, MOST_IMAGINED = 400, 64
 """Inputs drawn from the densities of earlier tasks, and the widest inputs for which densities are good enough."""
 
 
-class StatisticsKeeper:
+class StatisticsKeeper(StatisticsReader):
     """Takes statistics of tasks, and compares inputs with them."""
 
     def __init__(
@@ -70,11 +63,10 @@ class StatisticsKeeper:
         seed: int,
         batch_size: int,
     ) -> None:
-        self.model, self.settings, self.store = model, settings, store
-        self.classes, self.seed, self.batch_size = problem == "classification", seed, batch_size
+        super().__init__(model, settings, store, problem=problem, batch_size=batch_size)
+        self.seed = seed
         self.earlier: TaskMap | None = None
         """The task map as it was before the training that is under way."""
-        self._ready: tuple[int, int, Descriptions] | None = None
 
     # While a task is learned.
 
@@ -111,15 +103,17 @@ class StatisticsKeeper:
         earlier = self._compensated(self._sample(train.x, DRIFT_INPUTS, self._number(task)))
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
         described = self._described(task, train.x, labels)
-        known = held_out.x[:CALIBRATION_INPUTS]
+        others = self._rivals(task, earlier, described)
+        compared, known = [earlier[other] for other in others], held_out.x[:CALIBRATION_INPUTS]
         evidence, imagined = self._calibration_evidence(
-            task, train.x, labels, known[: bounded(task)], earlier, described
+            [*others, task], train.x, labels, known[: bounded(len(others))], [*compared, described]
         )
-        combination = updated(Combination.stored(list(evidence.terms()), earlier), evidence, imagined)
+        before = Combination.stored(list(evidence.terms()), compared, last=earlier[-1] if earlier else None)
+        combination = updated(before, evidence, imagined, some=len(others) < len(earlier))
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
-        own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else task)
+        own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else len(others))
         unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections)
-        own = own_scales(task, evidence)
+        own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
 
     def after_revision(self, task: int, train: TaskData, held_out: TaskData) -> None:
@@ -139,7 +133,7 @@ class StatisticsKeeper:
         alone = measures(self._evidence_alone(described, task, known), torch.zeros(len(known), dtype=torch.int64))
         described |= widened(old, alone, self.settings.false_rejections, share)
         others = [*stored[:task], described, *stored[task + 1 :]]
-        evidence = self._gather(others, known, distances=[task])
+        evidence = self._gather(others, known, distances=[task], outputs=False)
         described |= mixed_scales(old, own_scales(task, evidence), share)
         self.store.put(NAME, [*stored[:task], described, *stored[task + 1 :]])
 
@@ -182,7 +176,8 @@ class StatisticsKeeper:
             for layer, old in old_pass.features.items():
                 if layer == INPUTS:
                     continue  # inputs do not change
-                follow_change(stored, network, layer, AffineMap.between(old, new_pass.features[layer]))
+                change, many = AffineMap.between(old, new_pass.features[layer]), len(stored) > self.settings.shortlist
+                follow_change(stored, network, layer, change, together=many)
         return list(stored)
 
     # Statistics of one task.
@@ -221,128 +216,47 @@ class StatisticsKeeper:
         """Whether a new task's own network becomes one of those in which later tasks are described."""
         return task >= len(self.stored()) and task < self.settings.networks
 
-    def width(self) -> int:
-        """Features per layer, as many as the other half of the permitted size allows."""
-        layers = len(self._layers())
-        spaces = max(1, layers * self.settings.networks)
-        fitting = int((0.5 * self.settings.megabytes * 2**20 / 4 / spaces * 2) ** 0.5)
-        return max(2, min(self.settings.width, fitting))
-
-    def _pass(self, task: int, x: Tensor, features: bool, *, weights: Tensor | None = None) -> Pass:
-        weights = self.model.central_weights(task) if weights is None else weights
-        return run_pass(
-            self.model,
-            weights,
-            task,
-            x,
-            self.settings,
-            width=self.width(),
-            features=features,
-            batch_size=self.batch_size,
-        )
+    def _rivals(self, task: int, earlier: Sequence[Stored], described: Stored) -> list[int]:
+        """The earlier tasks with which a new one is compared: all, or as many as are short-listed for an input."""
+        networks = 1 + max((network for network, _ in self._spaces(task)), default=-1)
+        return rivals(earlier, described, self.settings.shortlist - 1, networks=networks)
 
     def _calibration_evidence(
-        self, task: int, x: Tensor, labels: Tensor, held_out: Tensor, earlier: Sequence[Stored], described: Stored
+        self, tasks: Sequence[int], x: Tensor, labels: Tensor, held_out: Tensor, stored: Sequence[Stored]
     ) -> tuple[TaskEvidence, dict[int, TaskEvidence]]:
-        """Evidence on inputs of the task that its statistics were not taken from, and on imagined ones of others."""
-        stored = [*earlier, described]
-        imagined, tasks = self._imagined(task, x.shape[1:], stored)
+        """Evidence on inputs of the last task that its statistics were not taken from, and on imagined ones of others.
+
+        Of these tasks, with what is stored about them; those of the imagined inputs are told by their place among them.
+        """
+        task, own, many = tasks[-1], len(tasks) - 1, tasks[-1] >= self.settings.shortlist
+        gather = partial(self._gather, tasks=tasks, together=many)
+        imagined, places = self._imagined(task, x.shape[1:], stored)
         if len(held_out):
-            together = self._gather(stored, torch.cat([held_out, imagined]), distances=[task])
-            count = len(held_out)
-            return part_of(together, slice(count)), by_task(part_of(together, slice(count, None)), tasks)
-        of_others = by_task(self._gather(stored, imagined), tasks) if tasks else {}
+            both, count = gather(stored, torch.cat([held_out, imagined]), distances=[own]), len(held_out)
+            return part_of(both, slice(count)), by_task(part_of(both, slice(count, None)), places)
+        if len(tasks) * self.model.spec.numel <= WEIGHTS_AT_HAND:
+            gather = partial(gather, weights=[self.model.central_weights(number) for number in tasks])
+        of_others = by_task(gather(stored, imagined), places) if places else {}
         parts = []
         for fold in folds(len(x), generator_for(self.seed, "folds", self._number(task))):
             rest = torch.ones(len(x), dtype=torch.bool)
             rest[fold] = False
             if not len(fold) or not rest.any():
                 continue
-            part = self._described(task, x[rest], labels[rest]) if len(x) > FOLDS else described
-            parts.append(self._gather([*earlier, part], x[fold], distances=[task]))
-        return joined(parts) if parts else self._gather(stored, x, distances=[task]), of_others
+            part = self._described(task, x[rest], labels[rest]) if len(x) > FOLDS else stored[-1]
+            parts.append(gather([*stored[:-1], part], x[fold], distances=[own]))
+        return joined(parts) if parts else gather(stored, x, distances=[own]), of_others
 
     def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> tuple[Tensor, list[int]]:
-        """Inputs (n, ...) drawn from the densities of earlier tasks, and these tasks, each of as many in a row.
+        """Inputs (n, ...) drawn from the densities of earlier tasks, and their places, each of as many in a row.
 
         None where inputs are too wide for that.
         """
-        if shape.numel() > MOST_IMAGINED or task == 0:
+        others = len(stored) - 1
+        if shape.numel() > MOST_IMAGINED or others == 0:
             return torch.zeros(0, *shape), []
-        generator, total = generator_for(self.seed, "imagined", self._number(task)), min(IMAGINED, bounded(task))
-        chosen = torch.randperm(task, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
+        generator, total = generator_for(self.seed, "imagined", self._number(task)), min(IMAGINED, bounded(others))
+        chosen = torch.randperm(others, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
         count = max(1, total // len(chosen))
         drawn = [InputDensity.stored(stored[index]).draw(count, generator=generator) for index in chosen]
         return torch.cat(drawn).float().reshape(-1, *shape), chosen
-
-    # Inputs compared with all tasks.
-
-    def stored(self) -> tuple[Stored, ...]:
-        """What is stored about the tasks that have statistics; all of them or none."""
-        return self.store.known(NAME)
-
-    @property
-    def available(self) -> bool:
-        """Whether all tasks have statistics."""
-        return self.model.num_tasks > 0 and len(self.stored()) == self.model.num_tasks
-
-    def evidence(self, x: Tensor, *, distances: bool = True) -> TaskEvidence:
-        """How well inputs (N, ...) fit each task; with ``distances`` also by single tasks' covariances of features."""
-        tasks = range(self.model.num_tasks) if distances else ()
-        return self._gather(self.stored(), x, self._descriptions(), distances=tasks)
-
-    def _gather(
-        self, stored: Sequence[Stored], x: Tensor, ready: Descriptions | None = None, *, distances: Collection[int] = ()
-    ) -> TaskEvidence:
-        heads = self.model.heads[: len(stored)]
-        descriptions = ready or Descriptions.of(stored, self._layers())
-        return gather(descriptions, x, heads, self._pass, classes=self.classes, distances=distances)
-
-    def _layers(self) -> Sequence[str]:
-        """The layers whose features are described, in the network's order."""
-        return self.settings.layers or chosen_layers(self.model.network)
-
-    def _descriptions(self) -> Descriptions:
-        """Prepared once for every state of the store."""
-        key = (self.store.version, self.model.num_tasks)
-        if self._ready is None or self._ready[:2] != key:
-            self._ready = (*key, Descriptions.of(self.stored(), self._layers()))
-        return self._ready[2]
-
-    def combination(self, evidence: TaskEvidence) -> Combination:
-        """The weights of all evidence, as the last task left them."""
-        return Combination.stored(list(evidence.terms()), self.stored())
-
-    def strangeness(self, evidence: TaskEvidence, tasks: Tensor) -> Tensor:
-        """How strange inputs are to these tasks (N,): above 1, unknown."""
-        return strangeness(evidence, tasks, list(self.stored()))
-
-    def strangeness_to(self, task: int, x: Tensor) -> Tensor:
-        """How strange inputs are to one task (N,), without asking the others."""
-        stored = self.stored()[task]
-        alone = self._evidence_alone(stored, task, x)
-        return strangeness(alone, torch.zeros(len(x), dtype=torch.int64), [stored])
-
-    def _evidence_alone(self, stored: Stored, task: int, x: Tensor) -> TaskEvidence:
-        """How well inputs fit one task, as if it were the only one (1, N); without its features."""
-        costs, residuals = InputDensity.stored(stored).costs(x)
-        of_outputs = torch.zeros(3, len(x), dtype=torch.float64)
-        if self.classes:
-            of_outputs = output_costs(self._pass(task, x, False).outputs[:, self.model.heads[task]])
-        entropies, energies, margins = of_outputs.unsqueeze(1)
-        return TaskEvidence(
-            inputs=costs.unsqueeze(0),
-            residuals=residuals.unsqueeze(0),
-            entropies=entropies,
-            energies=energies,
-            margins=margins,
-            classes=self.classes,
-        )
-
-    def sizes(self) -> list[int]:
-        """Bytes of each task's statistics."""
-        return [total_bytes(list(task.values())) for task in self.stored()]
-
-    def drift(self) -> list[dict[str, tuple[float, float]]]:
-        """For each task whose network is followed: how far its layers moved in all, and what the maps left open."""
-        return drift_by_task(self.stored())

@@ -1,6 +1,6 @@
 """Moments of features: each class's mean and the covariance that a task's classes share, in the space of one layer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,10 @@ LEAST_SHRINKAGE = 0.02
 """Of the mean variance: units that hardly vary are not infinitely informative."""
 RIDGE = 0.01
 """How strongly the map from old to new features is drawn to the identity, relative to the mean variance."""
+
+AT_ONCE = 2**22
+"""Numbers of covariances that are mapped together."""
+Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,26 @@ class Moments:
         weights, shift = drift.weights, drift.shift
         covariance = weights.T @ self.covariance @ weights + drift.residual
         return Moments(self.mean @ weights + shift, covariance, self.count)
+
+    @staticmethod
+    def mapped_together(stored: Sequence[Mapping[str, Tensor]], prefix: str, drift: "AffineMap") -> Iterator[Tensors]:
+        """What ``tensors`` stores of ``mapped`` moments, of many tasks in a few products; equal up to rounding."""
+        features, weights = len(drift.weights), drift.weights
+        row, column = torch.tril_indices(features, features)
+        size = max(1, AT_ONCE // features**2)
+        for start in range(0, len(stored), size):
+            part = stored[start : start + size]
+            means = [tensors[f"{prefix}.mean"] for tensors in part]
+            moved = (torch.cat(means).double() @ weights + drift.shift).float()  # (C of all, F)
+            half = torch.stack([tensors[f"{prefix}.covariance"] for tensors in part]).double()  # (T, F (F + 1) / 2)
+            whole = half.new_zeros(len(part), features, features)  # (T, F, F)
+            whole[:, row, column] = half
+            whole[:, column, row] = half
+            once = (whole @ weights).mT.reshape(-1, features)  # W' C, one below the other; (T F, F)
+            changed = (once @ weights).unflatten(0, (len(part), features)) + drift.residual  # (T, F, F)
+            halves = changed[:, row, column].float()
+            for mean, covariance in zip(moved.split([len(mean) for mean in means]), halves, strict=True):
+                yield {f"{prefix}.mean": mean, f"{prefix}.covariance": covariance}
 
     def shrunk(self) -> Tensor:
         """The covariance, drawn to a sphere as far as the number of examples asks for; (F, F)."""

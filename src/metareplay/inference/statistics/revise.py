@@ -12,11 +12,19 @@ from metareplay.inference.statistics.passes import INPUTS
 from metareplay.inference.statistics.unknown import calibrated, summed
 
 
-def follow_change(stored: Sequence[dict[str, Tensor]], network: int, layer: str, change: AffineMap) -> None:
-    """Map the moments of all tasks in a network's layer along with its change, which is added up as drift."""
+def follow_change(
+    stored: Sequence[dict[str, Tensor]], network: int, layer: str, change: AffineMap, *, together: bool = False
+) -> None:
+    """Map the moments of all tasks in a network's layer along with its change, which is added up as drift.
+
+    ``together`` is faster with many tasks, and differs by rounding.
+    """
     name = space_name(network, layer)
-    for task in (task for task in stored[network:] if f"{name}.mean" in task):
-        task |= Moments.stored(task, name).mapped(change).tensors(name)
+    tasks = [task for task in stored[network:] if f"{name}.mean" in task]
+    alone = (Moments.stored(task, name).mapped(change).tensors(name) for task in tasks)
+    mapped = Moments.mapped_together(tasks, name, change) if together else alone
+    for task, tensors in zip(tasks, mapped, strict=True):
+        task |= tensors
     so_far = stored[network].get(f"drift.{layer}", torch.zeros(2, dtype=torch.float64))
     step = torch.tensor([change.moved, change.unexplained], dtype=torch.float64)
     stored[network][f"drift.{layer}"] = so_far + step

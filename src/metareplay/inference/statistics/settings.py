@@ -27,6 +27,12 @@ class StatisticsSettings(Settings):
     width: int = Field(
         256, ge=2, description="features per layer; wider layers are averaged over positions, then projected"
     )
+    shortlist: int = Field(
+        32,
+        ge=2,
+        description="tasks that are compared pair by pair: of more than that, those which fit an input best by what "
+        "needs no network of their own; a new task is compared with as many earlier ones when it ends",
+    )
     components: int = Field(
         4, ge=1, description="Gaussians by which the inputs of a class are described; fewer for fewer than 40 examples"
     )

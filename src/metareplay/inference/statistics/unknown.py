@@ -7,7 +7,7 @@ none counts for more than a fixed number of units, and they are summed. Inputs d
 while later tasks are learned.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 
 import torch
@@ -46,11 +46,15 @@ def calibrated(of_task: Tensor, false_rejections: float) -> dict[str, Tensor]:
     }
 
 
-def strangeness(evidence: TaskEvidence, tasks: Tensor, stored: list[Mapping[str, Tensor]]) -> Tensor:
+def strangeness(evidence: TaskEvidence, tasks: Tensor, stored: Sequence[Mapping[str, Tensor]]) -> Tensor:
     """How strange inputs are to the tasks they were assigned to, relative to the threshold: above 1, unknown; (N,)."""
-    middle = torch.stack([task["unknown.middle"] for task in stored])[tasks].T  # (N, J) -> (J, N)
-    unit = torch.stack([task["unknown.unit"] for task in stored])[tasks].T
-    threshold = torch.stack([task["unknown.threshold"] for task in stored])[tasks]  # (N,)
+    if not len(tasks):
+        return torch.zeros(0, dtype=torch.float64)
+    found, place = tasks.unique(return_inverse=True)
+    few = [stored[task] for task in found.tolist()]
+    middle = torch.stack([task["unknown.middle"] for task in few])[place].T  # (N, J) -> (J, N)
+    unit = torch.stack([task["unknown.unit"] for task in few])[place].T
+    threshold = torch.stack([task["unknown.threshold"] for task in few])[place]  # (N,)
     return summed(measures(evidence, tasks), middle, unit) / threshold.clamp_min(1e-9)
 
 

@@ -208,5 +208,6 @@ register_family(
         settings=(FlowSettings,),
         build=lambda parts: FlowFamily(parts.get(FlowSettings)),
         posterior=Flow,
+        correlated=True,
     )
 )

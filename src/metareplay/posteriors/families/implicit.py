@@ -287,5 +287,6 @@ register_family(
         build=lambda parts: ImplicitFamily(parts.get(ImplicitSettings)),
         posterior=Implicit,
         matching="ssge",
+        correlated=True,
     )
 )

@@ -98,6 +98,11 @@ class MixtureFamily:
         return (self.base.positions_in(spec, larger) + offsets).flatten()  # (M, P) -> (M P,)
 
 
+def member_family(family: PosteriorFamily) -> tuple[PosteriorFamily, int]:
+    """The family of an ensemble's members and their number; any other family counts as its own single member."""
+    return (family.base, family.members) if isinstance(family, MixtureFamily) else (family, 1)
+
+
 def redrawn(network: nn.Module, generator: Generator) -> nn.Module:
     """A copy with new random weights: each tensor uniform, with the mean and variance of its elements."""
     copy = deepcopy(network)
@@ -119,6 +124,7 @@ def ensemble_of(name: str, members: FamilyPart, phrase: str) -> FamilyPart:
         point=members.point,
         point_in_training=members.point_in_training,
         members=members.name,
+        correlated=members.correlated,
     )
 
 
