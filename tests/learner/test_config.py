@@ -646,6 +646,7 @@ OTHER_VALUES: dict[str, Any] = {
     "statistics.collect": False,
     "statistics.layers": ["layers.0"],
     "statistics.networks": 3,
+    "statistics.shortlist": 5,
     "statistics.width": 9,
     "statistics.directions": 3,
     "statistics.components": 3,

@@ -133,7 +133,8 @@ def _facts(path: Path, entries: Mapping[str, Any]) -> dict[str, Any] | None:
     text, checksum = metadata.get(KEY), metadata.get(FACTS_CHECKSUM)  # the first models of this format had none
     if text is None:
         return None
-    if checksum is not None and checksum != sha256(str(text).encode(errors="replace")).hexdigest():
+    unnamed = checksum is None and set(metadata) != {KEY}  # the name of the checksum is what was damaged
+    if unnamed or (checksum is not None and checksum != sha256(str(text).encode(errors="replace")).hexdigest()):
         raise CheckpointError(f"{path} is damaged: the checksum of its facts does not match")
     try:
         facts = read_json(text)
