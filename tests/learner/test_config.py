@@ -607,6 +607,10 @@ OTHER_VALUES: dict[str, Any] = {
     "features.size": 32,
     "features.mean": [0.5],
     "features.std": [0.5],
+    "features.power": 0.5,
+    "features.mirror": True,
+    "features.autocast": True,
+    "statistics.outputs": False,
     "training.iterations": 11,
     "training.epochs": 2,
     "training.batch_size": 3,
@@ -688,7 +692,10 @@ NEEDED: dict[str, dict[str, Any]] = {
     "training.plateau_factor": {"training.plateau_patience": 2},
     "training.plateau_floor": {"training.plateau_patience": 2},
     "training.patience": {"training.early_stopping": 5},
-    **{key: {"network": "features:efficientnet-lite0"} for key in ("features.size", "features.mean", "features.std")},
+    **{
+        f"features.{key}": {"network": "features:efficientnet-lite0"}
+        for key in ("size", "mean", "std", "power", "mirror", "autocast")
+    },
 }
 """What has to be chosen so that a setting has an effect; all others have one with the first method that has them."""
 

@@ -40,6 +40,8 @@ class Extractor:
     """The value of a white pixel before that."""
     scaling: Scaling
     """Of the features, by those of the first task."""
+    power: float = 1.0
+    """To which features are raised before that."""
 
     @classmethod
     def of(cls, backbone: Backbone, first: Tensor, undo: Scaling, *, standardise: bool = True) -> "Extractor":
@@ -48,7 +50,12 @@ class Extractor:
         shape = tuple(first.shape[1:])
         raw = _undone(undo, first)
         full = 255.0 if len(shape) == 3 and float(raw.max()) > BRIGHTEST else 1.0
-        plain = cls(backbone, shape, backbone.features(raw[:2] / full).shape[1], undo, full, Scaling({}))
+        if backbone.mirror and len(shape) != 3:
+            raise ConfigError(
+                f"features.mirror=true needs images of shape (C, H, W), but inputs have shape {shape}; leave it out"
+            )
+        width, power = backbone.features(raw[:2] / full).shape[1], backbone.loaded.power
+        plain = cls(backbone, shape, width, undo, full, Scaling({}), power)
         if not standardise:
             return plain
         features = plain.features(first)
@@ -58,11 +65,16 @@ class Extractor:
         """Features (N, F) of inputs (N, ...); with ``keep`` they are read from the cache, or written to it."""
         if tuple(x.shape[1:]) != self.input_shape:
             raise DataError(f"inputs have shape {tuple(x.shape[1:])}, but this model learned {self.input_shape}")
-        if not keep:
-            return self.scaling.x(self._compute(x))
-        parts = []
+        views = (x, x.flip(-1)) if self.backbone.mirror else (x,)  # (N, C, H, W), left and right exchanged
+        of_views = [self._cached(view) if keep else self._compute(view) for view in views]
+        mean = sum(of_views[1:], start=of_views[0]) / len(views)  # (N, F)
+        return self.scaling.x(mean if self.power == 1 else mean.sign() * mean.abs().pow(self.power))
+
+    def _cached(self, x: Tensor) -> Tensor:
+        """Read or written block by block; mirror images are inputs as any others."""
+        parts: list[Tensor] = []
         for part in cached_features(self._key(), x.float(), self._compute):
-            parts.append(self.scaling.x(part))
+            parts.append(part)
             _tell(self.backbone.name, sum(map(len, parts)), len(x))
         return torch.cat(parts)
 
@@ -82,6 +94,7 @@ class Extractor:
             "input_shape": list(self.input_shape),
             "width": self.width,
             "full": self.full,
+            "power": self.power,
             "checksum": self.backbone.checksum,
         }
 
@@ -108,7 +121,8 @@ def stored_extractor(config: RunConfig, inputs: Mapping[str, Any], tensors: Mapp
         )
     undo, scaling = (_under(f"{FACTS}.{kind}.", tensors) for kind in ("undo", "scaling"))
     shape = tuple(int(size) for size in facts["input_shape"])
-    return Extractor(backbone, shape, int(facts["width"]), undo, float(facts["full"]), scaling)
+    power = float(facts.get("power", 1.0))  # models of version 0.2 have none
+    return Extractor(backbone, shape, int(facts["width"]), undo, float(facts["full"]), scaling, power)
 
 
 def without_features(inputs: Mapping[str, Any]) -> dict[str, Any]:

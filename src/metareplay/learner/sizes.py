@@ -12,6 +12,7 @@ from metareplay.learner.methods import default_network, method_named
 from metareplay.learner.noise import noise_level
 from metareplay.learner.recipe_book import OWN_DATA, default_settings
 from metareplay.nets.backbones import is_features
+from metareplay.nets.registry import is_linear
 
 FAMILIES = ("bbb", "dirac", "ensemble", "ensemble-bbb")
 """Posteriors that the rule was tried with; others keep the fixed defaults."""
@@ -125,6 +126,8 @@ def own_settings(
         facts = facts._replace(shape=FEATURES)
     defaults, source = default_settings(OWN_DATA[problem], method, chosen, published=published)
     sizes = {} if published or repeated else _agreeing(sizes_for(facts, method), given)
+    if is_features(chosen) and is_linear(chosen):
+        sizes.pop("posterior.prior_scale", None)  # it has a prior of its own
     if not sizes:
         return defaults, source
     values = {**defaults, **sizes, **given}

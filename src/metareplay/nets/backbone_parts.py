@@ -17,6 +17,8 @@ class Loaded(NamedTuple):
     size: int | None = None
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    power: float = 1.0
+    """To which its features are raised, with their signs: a half where they are sparse and skewed."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,9 @@ from metareplay.nets.transformers_backbone import TextEncoder, load_transformer
 from metareplay.settings import Composition, Settings
 
 PREFIX = "features:"
-AT_ONCE = 10
-"""Images that run through a backbone together: few enough for the activations to stay in the processor's cache."""
+AT_ONCE, PIXELS_AT_ONCE = 10, 250_000
+"""Inputs that run through a backbone together, and the most pixels of images: few enough for the activations to stay in
+the processor's cache and in memory that is used again."""
 OWN = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
 """package.module:function"""
 
@@ -44,6 +45,19 @@ class BackboneSettings(Settings):
     std: tuple[float, ...] = Field(
         (), description="standard deviation of each colour channel; empty: what the backbone is known for"
     )
+    power: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="power to which features are raised, with their signs, before they are standardised: 0.5 suits "
+        "those that are mostly near zero, as averages of rectified units; null: what the backbone is known for",
+    )
+    mirror: bool = Field(
+        False, description="average the features of an image and of its mirror image, left and right; twice the time"
+    )
+    autocast: bool = Field(
+        False, description="run the backbone in bfloat16: half the time on processors that have it, features less exact"
+    )
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,9 @@ class Backbone:
     loaded: Loaded
     checksum: str
     """Of the weights and of how images are prepared."""
+    mirror: bool = False
+    """Whether the features of an image are means over it and its mirror image; for whoever asks for features."""
+    autocast: bool = False
 
     @property
     def reads_texts(self) -> bool:
@@ -63,12 +80,20 @@ class Backbone:
     @torch.inference_mode()
     def features(self, x: Tensor) -> Tensor:
         """Features (N, F), float32, of images (N, C, H, W) in [0, 1] or of inputs of any other shape as they are."""
-        parts = [self._run(part) for part in x.split(AT_ONCE)]
+        parts = [self._run(part) for part in x.split(self._at_once(x))]
         return torch.cat(parts).clone()
+
+    def _at_once(self, x: Tensor) -> int:
+        """How many of these inputs (N, ...) run together."""
+        if x.ndim != 4:
+            return AT_ONCE
+        pixels = self.loaded.size**2 if self.loaded.size is not None else x.shape[2] * x.shape[3]
+        return max(1, min(AT_ONCE, PIXELS_AT_ONCE // max(pixels, 1)))
 
     def _run(self, x: Tensor) -> Tensor:
         try:
-            features = self.loaded.module(self._prepared(x))
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+                features = self.loaded.module(self._prepared(x))
         except DataError:
             raise
         except Exception as error:  # whatever the module does
@@ -87,7 +112,7 @@ class Backbone:
 
     def _prepared(self, x: Tensor) -> Tensor:
         """Images with the channels, the size and the scale that the backbone was trained with."""
-        _, size, mean, std = self.loaded
+        _, size, mean, std, _ = self.loaded
         if x.ndim != 4:
             return x
         if x.shape[1] == 1 and len(mean) == 3:
@@ -130,8 +155,9 @@ def find_backbone(network: str, settings: BackboneSettings | None = None) -> Bac
         raise ConfigError(f"features.mean has {len(mean)} values, but features.std {len(std)}; give one per channel")
     if any(value <= 0 for value in std):
         raise ConfigError(f"features.std={list(std)}: every standard deviation must be positive")
-    loaded = Loaded(loaded.module.eval().requires_grad_(False), settings.size or loaded.size, mean, std)
-    return Backbone(name, loaded, _checksum(loaded))
+    size, power = settings.size or loaded.size, settings.power or loaded.power
+    loaded = Loaded(loaded.module.eval().requires_grad_(False), size, mean, std, power)
+    return Backbone(name, loaded, _checksum(loaded, settings.autocast), settings.mirror, settings.autocast)
 
 
 def _load(name: str) -> Loaded:
@@ -165,9 +191,13 @@ def _own(name: str) -> nn.Module:
     return module
 
 
-def _checksum(loaded: Loaded) -> str:
-    """SHA-256 of all tensors and of how images are prepared."""
-    digest = hashlib.sha256(repr((type(loaded.module).__qualname__, *loaded[1:])).encode())
+def _checksum(loaded: Loaded, autocast: bool) -> str:
+    """SHA-256 of all tensors, of how images are prepared, and of a precision that is not the usual one.
+
+    What happens to features afterwards is no part of it: they are cached as they are.
+    """
+    known = ("bfloat16",) if autocast else ()
+    digest = hashlib.sha256(repr((type(loaded.module).__qualname__, *loaded[1:4], *known)).encode())
     for name, tensor in loaded.module.state_dict().items():
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)

@@ -162,6 +162,8 @@ class TaskEvidence:
     """The same, minus the distance to the task as a whole."""
     classes: bool = True
     """Whether the outputs are classes, not regression targets."""
+    outputs: bool = True
+    """Whether tasks are compared by their outputs, if these are classes."""
     lone: tuple[int, ...] = ()
     """Tasks with a single class, of which their networks are certain for every input."""
 
@@ -177,7 +179,7 @@ class TaskEvidence:
     def terms(self) -> dict[str, Tensor]:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
-        if self.classes:
+        if self.classes and self.outputs:
             terms |= {"entropy": self._of_several(self.entropies), "energy": self._of_several(self.energies)}
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
         of_layers = {f"own {layer}": values for layer, values in self.own.items()}
@@ -191,6 +193,7 @@ def gather(
     run: RunNetwork,
     *,
     classes: bool,
+    outputs: bool = True,
     distances: Collection[int] = (),
 ) -> TaskEvidence:
     """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked."""
@@ -231,6 +234,7 @@ def gather(
         nearest=nearest,
         relative=relative,
         classes=classes,
+        outputs=outputs,
         lone=lone_tasks(heads) if classes else (),
     )
 

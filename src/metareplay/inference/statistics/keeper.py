@@ -296,7 +296,8 @@ class StatisticsKeeper:
     ) -> TaskEvidence:
         heads = self.model.heads[: len(stored)]
         descriptions = ready or Descriptions.of(stored, self._layers())
-        return gather(descriptions, x, heads, self._pass, classes=self.classes, distances=distances)
+        run, outputs = self._pass, self.settings.outputs
+        return gather(descriptions, x, heads, run, classes=self.classes, outputs=outputs, distances=distances)
 
     def _layers(self) -> Sequence[str]:
         """The layers whose features are described, in the network's order."""
