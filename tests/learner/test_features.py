@@ -95,7 +95,7 @@ def test_the_backbone_sees_pixels_whatever_the_benchmark_made_of_them() -> None:
 def test_mirror_images_are_cached_as_inputs_of_their_own() -> None:
     plain, mirrored = ({"network": NETWORK, "features.mirror": mirror} for mirror in (False, True))
     alone = with_features(digits(), build_config(plain, {}, "test"))
-    count = len(alone[0].train.x)
+    count = len(alone[0].train.x) + len(alone[0].test.x)
     seen = Patches.seen
     both = with_features(digits(), build_config(mirrored, {}, "test"))
     x = both[0].train.x
@@ -134,7 +134,7 @@ def test_a_model_without_a_stored_power_keeps_its_features(tmp_path: Path, monke
     monkeypatch.setattr(Extractor, "facts", lambda self: {k: v for k, v in facts(self).items() if k != "power"})
     model = ContinualClassifier("nmc", NETWORK).learn_task(*images(0))
     model.save(tmp_path)
-    monkeypatch.setattr(backbones, "Loaded", lambda *parts: Loaded(*parts[:4], 0.5))
+    monkeypatch.setattr(backbones, "Loaded", lambda *parts: Loaded(*parts[:4])._replace(power=0.5))
     again, x = ContinualClassifier.load(tmp_path), images(0)[0]
     assert again.extractor is not None
     assert again.extractor.backbone.loaded.power == 0.5
