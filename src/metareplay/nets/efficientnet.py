@@ -54,7 +54,7 @@ def _folded(network: Any) -> Any:
                 setattr(block, convolution, fuse_conv_bn_eval(getattr(block, convolution), getattr(block, norm)))
                 setattr(block, norm, nn.Identity())
     for module in network.modules():
-        sides = getattr(getattr(module, "static_padding", None), "padding", ())
+        sides: tuple[int, ...] = getattr(getattr(module, "static_padding", None), "padding", ())
         if len(set(sides)) == 1:
             module.padding, module.static_padding = (sides[0], sides[0]), nn.Identity()
         if isinstance(module, nn.ReLU6):
