@@ -610,6 +610,10 @@ OTHER_VALUES: dict[str, Any] = {
     "adapters.rank": 3,
     "adapters.alpha": 2.5,
     "adapters.layers": ["query"],
+    "features.power": 0.5,
+    "features.mirror": True,
+    "features.autocast": True,
+    "statistics.outputs": False,
     "training.iterations": 11,
     "training.epochs": 2,
     "training.batch_size": 3,
@@ -692,7 +696,10 @@ NEEDED: dict[str, dict[str, Any]] = {
     "training.plateau_factor": {"training.plateau_patience": 2},
     "training.plateau_floor": {"training.plateau_patience": 2},
     "training.patience": {"training.early_stopping": 5},
-    **{key: {"network": "features:efficientnet-lite0"} for key in ("features.size", "features.mean", "features.std")},
+    **{
+        f"features.{key}": {"network": "features:efficientnet-lite0"}
+        for key in ("size", "mean", "std", "power", "mirror", "autocast")
+    },
     **{f"adapters.{key}": {"network": "adapters:efficientnet-lite0"} for key in ("rank", "alpha", "layers")},
 }
 """What has to be chosen so that a setting has an effect; all others have one with the first method that has them."""

@@ -18,7 +18,9 @@ from metareplay.experiments.plan import Plan, make_plan
 from metareplay.experiments.run import Run
 from metareplay.experiments.run_benchmark import run_benchmark
 from metareplay.learner.config import build_config
-from metareplay.learner.features import with_features
+from metareplay.learner.features import Extractor, with_features
+from metareplay.nets import backbones
+from metareplay.nets.backbone_parts import Loaded
 
 NETWORK = "features:my_backbones:patches"
 QUICK = {"training.iterations": 120, "training.learning_rate": 0.01, "inference.samples": 4}
@@ -88,6 +90,55 @@ def test_the_backbone_sees_pixels_whatever_the_benchmark_made_of_them() -> None:
     assert len(prepared[0].train.x) == int((y < 2).sum())
     assert abs(float(plain[0].train.x.mean())) < 1e-4  # standardised by the first task
     assert float(plain[0].train.x.std()) == pytest.approx(1, abs=0.05)
+
+
+def test_mirror_images_are_cached_as_inputs_of_their_own() -> None:
+    plain, mirrored = ({"network": NETWORK, "features.mirror": mirror} for mirror in (False, True))
+    alone = with_features(digits(), build_config(plain, {}, "test"))
+    count = len(alone[0].train.x) + len(alone[0].test.x)
+    seen = Patches.seen
+    both = with_features(digits(), build_config(mirrored, {}, "test"))
+    x = both[0].train.x
+    assert Patches.seen <= seen + count + 4  # the images themselves are from the cache
+    grid = (
+        x * both.scaling.tensors["features.scaling.x_scale"] + both.scaling.tensors["features.scaling.x_mean"]
+    ).view(-1, 4, 4)
+    torch.testing.assert_close(grid, grid.flip(-1))  # left and right are alike now
+    assert not torch.allclose(x, alone[0].train.x)
+
+
+def test_mirror_images_need_images() -> None:
+    table = np.random.default_rng(0).normal(size=(20, 5))
+    model = ContinualClassifier("nmc", NETWORK, settings={"features.mirror": True})
+    with pytest.raises(ConfigError, match=r"features.mirror=true needs images of shape \(C, H, W\), but inputs have"):
+        model.learn_task(table, np.arange(20) % 2)
+
+
+def test_features_are_raised_to_a_power_with_their_signs() -> None:
+    whole, root = (
+        with_features(digits(), build_config({"network": NETWORK, "features.power": power}, {}, "test"))
+        for power in (1.0, 0.5)
+    )
+
+    def raw(benchmark: Benchmark) -> Tensor:
+        scale, mean = (benchmark.scaling.tensors[f"features.scaling.{name}"] for name in ("x_scale", "x_mean"))
+        return benchmark[0].train.x * scale + mean
+
+    torch.testing.assert_close(raw(root).square(), raw(whole), atol=1e-4, rtol=1e-3)
+    assert root.inputs["features"]["power"] == 0.5
+
+
+def test_a_model_without_a_stored_power_keeps_its_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a backbone is known for may change between versions; models keep what they learned from."""
+    facts = Extractor.facts
+    monkeypatch.setattr(Extractor, "facts", lambda self: {k: v for k, v in facts(self).items() if k != "power"})
+    model = ContinualClassifier("nmc", NETWORK).learn_task(*images(0))
+    model.save(tmp_path)
+    monkeypatch.setattr(backbones, "Loaded", lambda *parts: Loaded(*parts[:4])._replace(power=0.5))
+    again, x = ContinualClassifier.load(tmp_path), images(0)[0]
+    assert again.extractor is not None
+    assert again.extractor.backbone.loaded.power == 0.5
+    np.testing.assert_array_equal(again.predict_full(x).probabilities, model.predict_full(x).probabilities)
 
 
 def images(task: int, scale: float = 255.0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,4 +11,5 @@ def test_groups_name_every_setting_of_exactly_the_methods_that_have_it() -> None
     assert {fact.key for group in groups for fact in group.settings} == set(setting_descriptions())
     for method in METHODS:
         listed = {fact.key for group in groups if method in group.methods() for fact in group.settings}
-        assert listed == set(flatten(config_class(method, "adapters:efficientnet-lite0+mlp-10")().model_dump())), method
+        found = [config_class(method, f"{kind}:efficientnet-lite0+mlp-10")() for kind in ("adapters", "features")]
+        assert listed == {key for config in found for key in flatten(config.model_dump())}, method

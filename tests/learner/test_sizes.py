@@ -78,6 +78,16 @@ def test_a_later_task_is_learned_as_well_as_the_first() -> None:
         assert np.mean(model.predict(x, task=str(task)) == y) > 0.95  # in chunks half as many in the second task
 
 
+def test_a_linear_layer_on_features_has_a_prior_of_its_own() -> None:
+    """Also where the rule chooses the length of training."""
+    facts, name = Facts(80, (3, 16, 16), 2), "features:efficientnet-lite0"
+    linear, deep = (own_settings(facts, "classification", "pr-bbb", net, {})[0] for net in (name, f"{name}+mlp-20"))
+    assert linear["training.iterations"] == deep["training.iterations"] == 325
+    assert (linear["posterior.prior_scale"], deep["posterior.prior_scale"]) == (1.0, 0.03)
+    assert linear["posterior.prior_variance"] < 0.1
+    assert not {"posterior.prior_variance", "statistics.outputs"} & set(deep)
+
+
 @pytest.mark.parametrize("method", ["pr-ssge", "pr-flow", "ewc-multihead"])
 def test_other_posteriors_keep_the_fixed_defaults(method: str) -> None:
     settings, source = own_settings(Facts(100, (4,), 3), "classification", method, "mlp-20", {})

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from metareplay import permissions
 from metareplay.errors import ConfigError, DataError
-from metareplay.nets.backbones import BackboneSettings, find_backbone, split_name
+from metareplay.nets.backbones import BackboneSettings, FeatureSettings, find_backbone, split_name
 from metareplay.nets.registry import is_linear, is_mlp, is_own, network_factory, network_kind
 
 
@@ -88,6 +88,29 @@ def test_the_checksum_sees_weights_and_preparation(monkeypatch: pytest.MonkeyPat
     assert find_backbone(name).checksum != first.checksum
 
 
+def test_half_precision_rounds_and_is_part_of_the_checksum() -> None:
+    x = torch.rand(3, 3, 2, 2, generator=torch.Generator().manual_seed(0))
+    exact, rounded = features("random", x), features("random", x, autocast=True)
+    assert rounded.dtype == torch.float32
+    assert torch.equal(rounded, rounded.bfloat16().float())
+    torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0.02)
+    assert not torch.equal(rounded, exact)
+    name = "features:my_backbones:random"
+    full, half = find_backbone(name), find_backbone(name, features=FeatureSettings(autocast=True))
+    assert full.checksum != half.checksum
+    later = FeatureSettings(power=0.5, mirror=True)  # happens to features, not in the backbone
+    assert find_backbone(name, features=later).checksum == full.checksum
+
+
+def test_large_images_run_in_smaller_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(Means, "forward", lambda self, x: sizes.append(len(x)) or x.mean((2, 3)))
+    features("means", torch.rand(12, 3, 2, 2))
+    features("means", torch.rand(12, 3, 2, 2), size=224)
+    features("means", torch.rand(2, 3, 2, 2), size=600)
+    assert sizes == [10, 2, 4, 4, 4, 1, 1]
+
+
 def test_weights_drawn_by_the_function_are_the_same_every_time() -> None:
     x = torch.rand(2, 3, 2, 2)
     torch.manual_seed(5)
@@ -157,7 +180,7 @@ def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_image_encoder_of_transformers_is_read_from_its_folder(vit: Path) -> None:
     backbone, x = find_backbone(f"features:{vit}"), torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(1))
-    assert backbone.loaded[1:] == (16, (0.5,) * 3, (0.5,) * 3)
+    assert backbone.loaded[1:] == (16, (0.5,) * 3, (0.5,) * 3, 1.0)
     assert backbone.features(x).shape == (3, 8)
     assert torch.equal(backbone.features(x), find_backbone(f"features:{vit}").features(x))
     (vit / "preprocessor_config.json").write_text(

@@ -21,6 +21,7 @@ from metareplay.learner.config import RunConfig
 from metareplay.nets.backbones import (
     Backbone,
     BackboneSettings,
+    FeatureSettings,
     find_backbone,
     has_backbone,
     is_adapted,
@@ -50,6 +51,8 @@ class Extractor:
     """The value of a white pixel before that."""
     scaling: Scaling
     """Of the features, by those of the first task."""
+    power: float = 1.0
+    """To which features are raised before that."""
 
     @classmethod
     def of(
@@ -60,8 +63,12 @@ class Extractor:
         shape = tuple(first.shape[1:])
         raw = _undone(undo, first)
         full = 255.0 if len(shape) == 3 and float(raw.max()) > BRIGHTEST else 1.0
-        width = 0 if adapted else backbone.features(raw[:2] / full).shape[1]
-        plain = cls(backbone, shape, width, undo, full, Scaling({}))
+        if backbone.mirror and len(shape) != 3:
+            raise ConfigError(
+                f"features.mirror=true needs images of shape (C, H, W), but inputs have shape {shape}; leave it out"
+            )
+        width, power = 0 if adapted else backbone.features(raw[:2] / full).shape[1], backbone.loaded.power
+        plain = cls(backbone, shape, width, undo, full, Scaling({}), power)
         if adapted or not standardise:
             return plain
         features = plain.features(first)
@@ -81,11 +88,16 @@ class Extractor:
             if self.backbone.reads_texts:
                 as_texts(raw)  # refuses what is none
             return raw
-        if not keep:
-            return self.scaling.x(self._compute(x))
-        parts = []
+        views = (x, x.flip(-1)) if self.backbone.mirror else (x,)  # (N, C, H, W), left and right exchanged
+        of_views = [self._cached(view) if keep else self._compute(view) for view in views]
+        mean = sum(of_views[1:], start=of_views[0]) / len(views)  # (N, F)
+        return self.scaling.x(mean if self.power == 1 else mean.sign() * mean.abs().pow(self.power))
+
+    def _cached(self, x: Tensor) -> Tensor:
+        """Read or written block by block; mirror images are inputs as any others."""
+        parts: list[Tensor] = []
         for part in cached_features(self._key(), x.float(), self._compute):
-            parts.append(self.scaling.x(part))
+            parts.append(part)
             _tell(self.backbone.name, sum(map(len, parts)), len(x))
         return torch.cat(parts)
 
@@ -105,6 +117,7 @@ class Extractor:
             "input_shape": list(self.input_shape),
             "width": self.width,
             "full": self.full,
+            "power": self.power,
             "checksum": self.backbone.checksum,
         }
 
@@ -133,7 +146,8 @@ def stored_extractor(config: RunConfig, inputs: Mapping[str, Any], tensors: Mapp
     shape, width = tuple(int(size) for size in facts["input_shape"]), int(facts["width"])
     if is_adapted(config.network) != (width == 0):
         raise CheckpointError(f"the model is damaged: what it stores about features does not fit {config.network}")
-    return Extractor(backbone, shape, width, undo, float(facts["full"]), scaling)
+    power = float(facts.get("power", 1.0))  # models of version 0.2 have none
+    return Extractor(backbone, shape, width, undo, float(facts["full"]), scaling, power)
 
 
 def without_features(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,8 +167,10 @@ def refuse_texts(inputs: Mapping[str, Any], network: str | None) -> None:
 
 def backbone_of(config: RunConfig) -> Backbone:
     """The backbone of a network; one that is part of the main network is the same object there."""
-    find = shared_backbone if is_adapted(config.network) else find_backbone
-    return find(config.network, config.get(BackboneSettings))
+    settings = config.get(BackboneSettings)
+    if is_adapted(config.network):
+        return shared_backbone(config.network, settings)
+    return find_backbone(config.network, settings, config.get(FeatureSettings))
 
 
 def backbone_for(inputs: Mapping[str, Any], config: RunConfig) -> Backbone:

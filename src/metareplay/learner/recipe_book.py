@@ -32,8 +32,14 @@ OF_FEATURES: dict[str, Any] = {
 }
 """Of the features of a backbone all are described, with their covariance: they tell tasks apart by themselves.
 Training is as the rule for a user's own data has it for 10,000 rows."""
-OF_LINEAR_FEATURES = {"hypernet.kind": "plain"}
-"""A linear layer is small enough to be generated at once; in chunks it is forgotten."""
+OF_LINEAR_FEATURES: dict[str, Any] = {
+    "hypernet.kind": "plain",
+    "posterior.prior_scale": 1.0,
+    "posterior.prior_variance": 0.005,
+    "statistics.outputs": False,
+}
+"""A linear layer is small enough to be generated at once; in chunks it is forgotten. It has about a thousand
+inputs of variance one, so weights of this variance give outputs of a few units; such a prior needs no tempering."""
 START_OF_ADAPTERS: dict[str, Any] = {
     "training.learning_rate": 0.003,
     "training.warm_up": 50,

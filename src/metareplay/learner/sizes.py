@@ -13,7 +13,7 @@ from metareplay.learner.methods import Method, default_network, method_named
 from metareplay.learner.noise import noise_level
 from metareplay.learner.recipe_book import OWN_DATA, START_OF_ADAPTERS, default_settings
 from metareplay.nets.backbones import is_adapted, is_features
-from metareplay.nets.registry import is_mlp
+from metareplay.nets.registry import is_linear, is_mlp
 
 FAMILIES = ("bbb", "dirac", "ensemble", "ensemble-bbb")
 """Posteriors that the rule was tried with; others keep the fixed defaults."""
@@ -167,6 +167,8 @@ def own_settings(
     sizes = {} if published or repeated else _agreeing(sizes_for(facts, method, chosen), given)
     if sizes and is_adapted(chosen):
         sizes |= START_OF_ADAPTERS
+    if is_features(chosen) and is_linear(chosen):
+        sizes.pop("posterior.prior_scale", None)  # it has a prior of its own
     if not sizes:
         return defaults, source
     values = {**defaults, **sizes, **given}

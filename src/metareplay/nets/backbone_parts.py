@@ -20,6 +20,8 @@ class Loaded(NamedTuple):
     size: int | None = None
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    power: float = 1.0
+    """To which its features are raised, with their signs: a half where they are sparse and skewed."""
 
 
 class Preparation(NamedTuple):

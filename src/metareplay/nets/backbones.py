@@ -28,8 +28,9 @@ from metareplay.settings import Composition, Settings
 
 PREFIX, ADAPTED = "features:", "adapters:"
 """A small network on a backbone's features, or one that is trained together with adapters in the backbone."""
-AT_ONCE = 10
-"""Images that run through a backbone together: few enough for the activations to stay in the processor's cache."""
+AT_ONCE, PIXELS_AT_ONCE = 10, 250_000
+"""Inputs that run through a backbone together, and the most pixels of images: few enough for the activations to stay in
+the processor's cache and in memory that is used again."""
 OWN = re.compile(r"([^\W\d]\w*)(\.[^\W\d]\w*)*:[^\W\d]\w*")
 """package.module:function"""
 
@@ -49,6 +50,25 @@ class BackboneSettings(Settings):
     )
 
 
+class FeatureSettings(Settings):
+    """How features are computed before a network learns from them."""
+
+    group: ClassVar[str] = "features"
+    power: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="power to which features are raised, with their signs, before they are standardised: 0.5 suits "
+        "those that are mostly near zero, as averages of rectified units; null: what the backbone is known for",
+    )
+    mirror: bool = Field(
+        False, description="average the features of an image and of its mirror image, left and right; twice the time"
+    )
+    autocast: bool = Field(
+        False, description="run the backbone in bfloat16: half the time on processors that have it, features less exact"
+    )
+
+
 @dataclass(frozen=True)
 class Backbone:
     """A frozen network, with all that decides its features."""
@@ -57,6 +77,9 @@ class Backbone:
     loaded: Loaded
     checksum: str
     """Of the weights and of how images are prepared."""
+    mirror: bool = False
+    """Whether the features of an image are means over it and its mirror image; for whoever asks for features."""
+    autocast: bool = False
 
     @property
     def reads_texts(self) -> bool:
@@ -66,12 +89,12 @@ class Backbone:
     @property
     def preparation(self) -> Preparation:
         """How it wants its inputs."""
-        return Preparation(self.name, *self.loaded[1:])
+        return Preparation(self.name, *self.loaded[1:4])
 
     @torch.inference_mode()
     def features(self, x: Tensor) -> Tensor:
         """Features (N, F), float32, of images (N, C, H, W) in [0, 1] or of inputs of any other shape as they are."""
-        parts = [self._run(part) for part in x.split(AT_ONCE)]
+        parts = [self._run(part) for part in x.split(self._at_once(x))]
         return torch.cat(parts).clone()
 
     @torch.inference_mode()
@@ -79,9 +102,17 @@ class Backbone:
         """The number of features of inputs of this shape."""
         return self._run(torch.zeros(2, *input_shape), finite=False).shape[1]
 
+    def _at_once(self, x: Tensor) -> int:
+        """How many of these inputs (N, ...) run together."""
+        if x.ndim != 4:
+            return AT_ONCE
+        pixels = self.loaded.size**2 if self.loaded.size is not None else x.shape[2] * x.shape[3]
+        return max(1, min(AT_ONCE, PIXELS_AT_ONCE // max(pixels, 1)))
+
     def _run(self, x: Tensor, *, finite: bool = True) -> Tensor:
         try:
-            features = self.loaded.module(self.preparation(x))
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+                features = self.loaded.module(self.preparation(x))
         except DataError:
             raise
         except Exception as error:  # whatever the module does
@@ -140,17 +171,20 @@ def refuse_stored_name(network: str) -> None:
         refuse_unpermitted(name)
 
 
-def find_backbone(network: str, settings: BackboneSettings | None = None) -> Backbone:
+def find_backbone(
+    network: str, settings: BackboneSettings | None = None, features: FeatureSettings | None = None
+) -> Backbone:
     """The backbone in a network's name, by what it is: a registered name, ``module:function``, or ``transformers``."""
-    name, settings = split_name(network)[0], settings or BackboneSettings()
+    name, settings, features = split_name(network)[0], settings or BackboneSettings(), features or FeatureSettings()
     loaded = _load(name)
     mean, std = settings.mean or loaded.mean, settings.std or loaded.std
     if len(mean) != len(std):
         raise ConfigError(f"features.mean has {len(mean)} values, but features.std {len(std)}; give one per channel")
     if any(value <= 0 for value in std):
         raise ConfigError(f"features.std={list(std)}: every standard deviation must be positive")
-    loaded = Loaded(loaded.module.eval().requires_grad_(False), settings.size or loaded.size, mean, std)
-    return Backbone(name, loaded, _checksum(loaded))
+    size, power = settings.size or loaded.size, features.power or loaded.power
+    loaded = Loaded(loaded.module.eval().requires_grad_(False), size, mean, std, power)
+    return Backbone(name, loaded, _checksum(loaded, features.autocast), features.mirror, features.autocast)
 
 
 _IN_USE: WeakValueDictionary[tuple[object, ...], Backbone] = WeakValueDictionary()
@@ -196,9 +230,13 @@ def _own(name: str) -> nn.Module:
     return module
 
 
-def _checksum(loaded: Loaded) -> str:
-    """SHA-256 of all tensors and of how images are prepared."""
-    digest = hashlib.sha256(repr((type(loaded.module).__qualname__, *loaded[1:])).encode())
+def _checksum(loaded: Loaded, autocast: bool) -> str:
+    """SHA-256 of all tensors, of how images are prepared, and of a precision that is not the usual one.
+
+    What happens to features afterwards is no part of it: they are cached as they are.
+    """
+    known = ("bfloat16",) if autocast else ()
+    digest = hashlib.sha256(repr((type(loaded.module).__qualname__, *loaded[1:4], *known)).encode())
     for name, tensor in loaded.module.state_dict().items():
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
@@ -215,7 +253,7 @@ register_network(
     NetworkPart(
         name="features",
         phrase="a pretrained backbone",
-        settings=(ActivationSettings, BackboneSettings),
+        settings=(ActivationSettings, BackboneSettings, FeatureSettings),
         pattern=f"{PREFIX}.+",
         title="features:NAME+mlp-WIDTH-...",
         description="a linear layer (features:NAME) or an MLP on the features of a frozen pretrained network: a name, "

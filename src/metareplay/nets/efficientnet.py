@@ -17,6 +17,8 @@ NAME = "efficientnet-lite0"
 SIZE = 112
 CENTRE, SPREAD = 127 / 255, 128 / 255
 """The scale of its original training; with the usual constants of ImageNet its features are worse."""
+POWER = 0.5
+"""Its features are means of activations that are mostly zero; their roots are nearer to normal."""
 PAIRS = (
     ("_conv_stem", "_bn0"),
     ("_expand_conv", "_bn0"),
@@ -41,12 +43,22 @@ class PooledFeatures(nn.Module):
 
 
 def _folded(network: Any) -> Any:
-    """With every normalisation folded into the convolution before it: the same function in half the time."""
+    """With every normalisation folded into the convolution before it: the same function in half the time.
+
+    Nothing is copied that need not be: where all sides are padded alike, convolutions pad by themselves, and
+    activations replace their inputs, bit for bit the same in half the time again.
+    """
     for block in (network, *network._blocks):
         for convolution, norm in PAIRS:
             if hasattr(block, convolution) and hasattr(block, norm):
                 setattr(block, convolution, fuse_conv_bn_eval(getattr(block, convolution), getattr(block, norm)))
                 setattr(block, norm, nn.Identity())
+    for module in network.modules():
+        sides: tuple[int, ...] = getattr(getattr(module, "static_padding", None), "padding", ())
+        if len(set(sides)) == 1:
+            module.padding, module.static_padding = (sides[0], sides[0]), nn.Identity()
+        if isinstance(module, nn.ReLU6):
+            module.inplace = True
     return network
 
 
@@ -63,7 +75,7 @@ def _load() -> Loaded:
     network = package.EfficientNet.from_name(NAME)
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     folded = _folded(network.eval()).to(memory_format=torch.channels_last)
-    return Loaded(PooledFeatures(folded), SIZE, (CENTRE,) * 3, (SPREAD,) * 3)
+    return Loaded(PooledFeatures(folded), SIZE, (CENTRE,) * 3, (SPREAD,) * 3, POWER)
 
 
 register_backbone(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from metareplay.inference.statistics.evidence import (
 from metareplay.inference.statistics.moments import LEAST_SHRINKAGE, Moments, MomentSums, with_sphere
 from metareplay.inference.statistics.passes import INPUTS as NARROW
 from metareplay.inference.statistics.passes import Pass
+from metareplay.inference.statistics.rows import joined, part_of
 from metareplay.inference.statistics.spaces import LEAST_SHARE, Space
 
 INPUTS, FEATURES, CLASSES, LAYER = 3, 4, 2, "layers.1"
@@ -168,6 +170,13 @@ def test_what_tasks_are_compared_by_does_not_depend_on_the_inputs(x: Tensor) -> 
     assert list(evidence.terms()) == names
     assert list(evidence_of(2, 2, 1e4 * x).terms()) == names  # however confident the networks are
     assert [values.shape for values in evidence.terms().values()] == [(1, 2, 9)] * 4 + [(2, 2, 9)]
+
+
+def test_outputs_may_be_left_out_of_the_comparison(x: Tensor) -> None:
+    without = replace(evidence_of(2, 2, x), outputs=False)
+    names = ["inputs", "residuals", f"pooled {LAYER}"]
+    assert list(without.terms()) == names
+    assert list(part_of(without, slice(3)).terms()) == list(joined([without, without]).terms()) == names
 
 
 def test_a_task_of_many_examples_decides_the_shared_covariance() -> None:

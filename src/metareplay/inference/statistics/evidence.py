@@ -80,6 +80,8 @@ class TaskEvidence:
     """The same, minus the distance to the task as a whole."""
     classes: bool = True
     """Whether the outputs are classes, not regression targets."""
+    outputs: bool = True
+    """Whether tasks are compared by their outputs, if these are classes."""
     lone: tuple[int, ...] = ()
     """Tasks with a single class, of which their networks are certain for every input."""
     first: Tensor | None = None
@@ -100,7 +102,7 @@ class TaskEvidence:
     def terms(self) -> dict[str, Tensor]:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
-        if self.classes:
+        if self.classes and self.outputs:
             of_outputs = (self._of_several(self.entropies), self._of_several(self.energies))
             terms |= dict(zip(OF_OUTPUTS, of_outputs, strict=True))
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
@@ -115,12 +117,14 @@ def gather(
     run: RunNetwork,
     *,
     classes: bool,
+    by_outputs: bool = True,
     distances: Collection[int] = (),
     outputs: bool = True,
     together: bool = False,
 ) -> TaskEvidence:
     """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked.
 
+    Without ``by_outputs``, the outputs are no evidence.
     Without ``outputs``, only one in each network whose features are described; costs of other tasks' outputs are NaN.
     ``together`` is faster with many tasks, and differs by rounding.
     """
@@ -165,6 +169,7 @@ def gather(
         nearest=nearest,
         relative=relative,
         classes=classes,
+        outputs=by_outputs,
         lone=lone_tasks(heads) if classes else (),
     )
 

@@ -103,6 +103,7 @@ class StatisticsReader:
             heads,
             run,
             classes=self.classes,
+            by_outputs=self.settings.outputs,
             distances=distances,
             outputs=outputs,
             together=together,

@@ -32,6 +32,7 @@ def part_of(evidence: TaskEvidence, rows: slice) -> TaskEvidence:
         nearest=by_layer(evidence.nearest),
         relative=by_layer(evidence.relative),
         classes=evidence.classes,
+        outputs=evidence.outputs,
         lone=evidence.lone,
     )
 
@@ -62,6 +63,7 @@ def joined(parts: Sequence[TaskEvidence]) -> TaskEvidence:
         nearest=by_layer([part.nearest for part in parts]),
         relative=by_layer([part.relative for part in parts]),
         classes=parts[0].classes,
+        outputs=parts[0].outputs,
         lone=parts[0].lone,
     )
 

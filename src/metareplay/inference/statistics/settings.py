@@ -42,6 +42,11 @@ class StatisticsSettings(Settings):
         gt=0,
         description="most that one task's statistics may take; components, directions and width are lowered to fit",
     )
+    outputs: bool = Field(
+        True,
+        description="entropy and energy of a task's outputs are evidence for it; those of one linear layer say nothing "
+        "that statistics of its inputs do not say better",
+    )
     compensate: bool = Field(
         True, description="map the statistics in a network along when later tasks change that network"
     )
