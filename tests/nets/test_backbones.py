@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from metareplay import permissions
 from metareplay.errors import ConfigError, DataError
-from metareplay.nets.backbones import BackboneSettings, FeatureSettings, find_backbone, split_name
+from metareplay.nets.backbones import Backbone, BackboneSettings, FeatureSettings, find_backbone, split_name
 from metareplay.nets.registry import is_linear, is_mlp, is_own, network_factory, network_kind
 
 
@@ -88,15 +88,19 @@ def test_the_checksum_sees_weights_and_preparation(monkeypatch: pytest.MonkeyPat
     assert find_backbone(name).checksum != first.checksum
 
 
+def half_precise(name: str) -> Backbone:
+    return find_backbone(f"features:my_backbones:{name}", features=FeatureSettings(autocast=True))
+
+
 def test_half_precision_rounds_and_is_part_of_the_checksum() -> None:
     x = torch.rand(3, 3, 2, 2, generator=torch.Generator().manual_seed(0))
-    exact, rounded = features("random", x), features("random", x, autocast=True)
+    exact, rounded = features("random", x), half_precise("random").features(x)
     assert rounded.dtype == torch.float32
     assert torch.equal(rounded, rounded.bfloat16().float())
     torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0.02)
     assert not torch.equal(rounded, exact)
     name = "features:my_backbones:random"
-    full, half = find_backbone(name), find_backbone(name, features=FeatureSettings(autocast=True))
+    full, half = find_backbone(name), half_precise("random")
     assert full.checksum != half.checksum
     later = FeatureSettings(power=0.5, mirror=True)  # happens to features, not in the backbone
     assert find_backbone(name, features=later).checksum == full.checksum

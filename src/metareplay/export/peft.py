@@ -117,7 +117,7 @@ def _targets(backbone: Backbone, names: list[str]) -> list[str] | str:
 
 def _preparation(backbone: Backbone, activation: str) -> Mapping[str, Any]:
     """How inputs are prepared, and what is between the layers of the head."""
-    _, size, mean, std = backbone.loaded
+    _, size, mean, std, _ = backbone.loaded
     return {
         "backbone": {"name": backbone.name, "checksum": backbone.checksum, "size": size, "mean": mean, "std": std},
         "activation": activation,
