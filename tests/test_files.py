@@ -29,6 +29,12 @@ def test_links_in_a_circle_are_neither_replaced_nor_a_surprise(tmp_path: Path) -
     assert circle.is_symlink()
 
 
+def test_half_a_character_is_replaced(tmp_path: Path) -> None:
+    """JSON can name one that no encoding has; a page that shows it is still written."""
+    write_atomically(tmp_path / "page.html", "task \ud800 of two")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "task ? of two"
+
+
 def test_a_fifo_is_written_into(tmp_path: Path) -> None:
     fifo, read = tmp_path / "fifo", []
     os.mkfifo(fifo)

@@ -127,7 +127,8 @@ def refuse_special(path: Path) -> None:
 
 def _parts(content: Content) -> Iterable[bytes | memoryview]:
     if isinstance(content, str | bytes):
-        return (content.encode() if isinstance(content, str) else content,)
+        # data may hold half a character (a lone surrogate), which no encoding has
+        return (content.encode("utf-8", "replace") if isinstance(content, str) else content,)
     return content
 
 

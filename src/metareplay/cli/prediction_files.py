@@ -43,7 +43,7 @@ def as_csv(columns: Columns, first: bool = True) -> bytes:
     cells = [values if exact else [_cell(value) for value in values] for _, values, exact in columns]
     header = [[column.name for column in columns]] if first else []
     csv.writer(text, lineterminator="\n").writerows([*header, *zip(*cells, strict=True)])
-    return text.getvalue().encode()
+    return text.getvalue().encode("utf-8", "replace")
 
 
 def as_json_lines(columns: Columns, first: bool = True) -> bytes:
@@ -51,7 +51,7 @@ def as_json_lines(columns: Columns, first: bool = True) -> bytes:
     names = [column.name for column in columns]
     rows = zip(*(column.values for column in columns), strict=True)
     lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, default=str) for row in rows]
-    return "".join(f"{line}\n" for line in lines).encode()
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
 def as_parquet(columns: Columns, first: bool = True) -> bytes:

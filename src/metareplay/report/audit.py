@@ -40,7 +40,7 @@ def write_audit(tasks: Sequence[Mapping[str, Any]], out: Path, *, model: str, li
     rows = [_row(task, limit, now) for task in tasks]
     table = html.table([*_HEADERS, *(["Now"] if now else [])], rows, sortable=True)
     page = html.document(title, header, f"{_headline(tasks, limit)}<h2>Tasks</h2>{table}{_NOTE}", escape(_FOOTER))
-    return write_atomically(out / "audit.html" if out.is_dir() else out, page.encode("utf-8"))
+    return write_atomically(out / "audit.html" if out.is_dir() else out, page)
 
 
 _NOTE = (

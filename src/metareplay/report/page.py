@@ -43,7 +43,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Path:
     header = f'<div class="tag">metareplay report</div><h1>{escape(title)}</h1><p class="lead">{lead}</p>{warning}'
     page = html.document(title, header, main, escape(_FOOTER))
     path = out / "report.html" if out.is_dir() else out
-    return write_atomically(path, page.encode("utf-8"))
+    return write_atomically(path, page)
 
 
 def _single(group: Group) -> tuple[str, str, str]:

@@ -56,6 +56,6 @@ def predictive_pictures(groups: Sequence[Group], prefix: str) -> str:
 
 
 def _picture(drawing: Drawing, prefix: str) -> str:
-    name = f"{prefix}-{drawing.name.encode().hex()}"  # a criterion may be called anything
+    name = f"{prefix}-{drawing.name.encode('utf-8', 'surrogatepass').hex()}"  # a criterion may be called anything
     svg = inline_svg(drawing.figure, name, escape(f"{drawing.title}. {drawing.caption}"))
     return html.figure(svg, drawing.title, drawing.caption, wide=drawing.wide)

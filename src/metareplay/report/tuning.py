@@ -34,7 +34,7 @@ def write_study_page(content: Content, out: Path) -> Path:
         _how(content),
     )
     page = html.document(title, header, "\n".join(parts), escape(_FOOTER))
-    return write_atomically(out, page.encode("utf-8"))
+    return write_atomically(out, page)
 
 
 def _best(content: Content) -> Mapping[str, Any] | None:

@@ -42,7 +42,7 @@ def _values(values: Any) -> Sequence[Any] | None:
 
 def as_json(content: Any) -> bytes:
     """JSON as bytes; labels that are no plain values are written as text."""
-    return json.dumps(content, ensure_ascii=False, default=str, separators=(",", ":")).encode()
+    return json.dumps(content, ensure_ascii=False, default=str, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def describe_tasks(estimator: AnyEstimator) -> list[Mapping[str, Any]]:
