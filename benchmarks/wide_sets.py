@@ -1,6 +1,6 @@
 """More tables for development: wide ones, pixels and counts as columns, many classes, many months.
 
-By these it was chosen how the weights for tables are generated (``metareplay.learner.sizes``). As those of
+By tables of these kinds it was chosen how weights are generated (``metareplay.learner.sizes``). As those of
 ``benchmarks.data_sets``, they are not for figures that are reported: these are measured on ``benchmarks.fresh_sets``.
 """
 
