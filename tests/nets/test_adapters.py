@@ -18,7 +18,7 @@ from metareplay.learner.recipe_book import default_settings
 from metareplay.nets.adapters import AdaptedFactory, AdaptedNetwork
 from metareplay.nets.backbones import find_backbone, shared_backbone, split_name
 from metareplay.nets.frozen import frozen_weights, own_buffers
-from metareplay.nets.low_rank import LowRankLayer, chosen_names, factors_of, matches
+from metareplay.nets.low_rank import LowRankLayer, chosen_names, factors_of, is_adaptable, matches
 from metareplay.nets.registry import is_linear, is_mlp, is_own, network_kind
 from metareplay.nets.weights import WeightSpec, run_flat, training_mode
 
@@ -286,3 +286,13 @@ def test_encoders_of_transformers_have_adapters_on_queries_and_values(image_enco
         single = torch.cat([run_flat(built, spec, flat.unsqueeze(0), x) for flat in weights])
         torch.testing.assert_close(together, single, rtol=1e-4, atol=1e-5)
         assert not torch.allclose(single[0], single[1])
+
+
+def test_a_convolution_that_pads_in_its_own_way_has_no_adapter() -> None:
+    class Padded(nn.Conv2d):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(nn.functional.pad(x, (0, 1, 0, 1)))
+
+    assert is_adaptable(nn.Conv2d(3, 4, 3))
+    assert is_adaptable(Padded(3, 4, 1))  # one pixel at a time
+    assert not is_adaptable(Padded(3, 4, 3))

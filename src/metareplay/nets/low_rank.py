@@ -76,9 +76,13 @@ def _factors(base: Layer, rank: int) -> tuple[Layer, Layer]:
 
 
 def is_adaptable(layer: nn.Module) -> bool:
-    """Whether a layer can have an adapter: a linear layer, or a plain two-dimensional convolution of all channels."""
+    """Whether a layer can have an adapter: a linear layer, or a plain two-dimensional convolution of all channels.
+
+    A convolution with a ``forward`` of its own may pad in its own way, unless it looks at one pixel at a time.
+    """
     if isinstance(layer, nn.Conv2d):
-        return layer.groups == 1 and set(layer.dilation) == {1} and layer.padding_mode == "zeros"
+        padded = set(layer.kernel_size) != {1} and type(layer).forward is not nn.Conv2d.forward
+        return not padded and layer.groups == 1 and set(layer.dilation) == {1} and layer.padding_mode == "zeros"
     return isinstance(layer, nn.Linear)
 
 
