@@ -143,8 +143,10 @@ def test_an_onnx_graph_of_weight_samples(model: ContinualClassifier, inputs: Arr
         np.testing.assert_allclose(outputs[name], getattr(answer, name), atol=CLOSE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("criterion", [None, "energy", "margin", "pca", "pairs", "mahalanobis", "relative"])
+OTHER_CRITERIA = ("energy", "margin", "pca", "pairs", "mahalanobis", "relative")
+
+
+@pytest.mark.parametrize("criterion", [None, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHER_CRITERIA)])
 def test_a_graph_of_all_tasks_chooses_as_predictions_do(
     model: ContinualClassifier, inputs: Array, criterion: str | None, tmp_path: Path
 ) -> None:

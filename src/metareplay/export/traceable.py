@@ -22,6 +22,16 @@ class WholeDensity(InputDensity):
 
 
 @dataclass(frozen=True)
+class WholeGaussian(Gaussian):
+    """Compares all features with all means together."""
+
+    def distances(self, features: Tensor) -> Tensor:
+        """As ``Gaussian.distances``: (N, F) -> (N, C)."""
+        white = features.float() @ self.factor  # (N, F)
+        return 0.5 * (white.unsqueeze(1) - self.means).square().sum(2, dtype=torch.float64)  # (N, C, F) -> (N, C)
+
+
+@dataclass(frozen=True)
 class ReadySpace(Space):
     """Has the Gaussians of single tasks at hand."""
 
@@ -73,5 +83,11 @@ def _density(density: InputDensity) -> WholeDensity:
 
 def _ready(space: Space) -> ReadySpace:
     values = {entry.name: getattr(space, entry.name) for entry in fields(Space)}
-    owns, backgrounds = ({task: make(task) for task in space.tasks} for make in (space.own, space.background))
-    return ReadySpace(**values, owns=owns, backgrounds=backgrounds)
+    owns, backgrounds = (
+        {task: _whole_gaussian(make(task)) for task in space.tasks} for make in (space.own, space.background)
+    )
+    return ReadySpace(**values | {"pooled": _whole_gaussian(space.pooled)}, owns=owns, backgrounds=backgrounds)
+
+
+def _whole_gaussian(gaussian: Gaussian) -> WholeGaussian:
+    return WholeGaussian(*(getattr(gaussian, entry.name) for entry in fields(Gaussian)))
