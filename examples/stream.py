@@ -1,4 +1,4 @@
-"""A stream without boundaries: a machine changes its mode now and then, and nobody says when.
+"""A stream without boundaries: a machine changes its mode now and then, and the model is not told when.
 
 Run it with: python examples/stream.py
 """

@@ -17,7 +17,7 @@ def test_what_exceeds_a_limit_is_told_how_to_raise_it(monkeypatch: pytest.Monkey
 
 def test_a_limit_must_be_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("METAREPLAY_MAX_YAML_MB", "lots")
-    with pytest.raises(ConfigError, match="METAREPLAY_MAX_YAML_MB='lots' is no limit"):
+    with pytest.raises(ConfigError, match="METAREPLAY_MAX_YAML_MB='lots' is not a valid limit"):
         limits()
 
 

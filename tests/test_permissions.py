@@ -81,7 +81,7 @@ def test_nor_does_any_command_even_with_permission_if_the_model_brings_the_code(
 ) -> None:
     trust = ["--trust-network", "shared.notes:build"] if trusted else []
     assert called(monkeypatch, *command, *trust) == 2
-    words = "lies in" if trusted else "--trust-network shared.notes:build"
+    words = "is imported" if trusted else "--trust-network shared.notes:build"
     assert words in capsys.readouterr().err.replace("\n", " ")
     assert not (shared / "ran").exists()
 
@@ -89,7 +89,7 @@ def test_nor_does_any_command_even_with_permission_if_the_model_brings_the_code(
 def test_nor_from_inside_the_models_folder(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shared)
     permissions.permit("notes:build")
-    with pytest.raises(ConfigError, match="where no code is searched"):
+    with pytest.raises(ConfigError, match="from which no code is imported"):
         ContinualClassifier("sp-dirac", "notes:build", settings=QUICK)
     assert str(shared) not in sys.path
     assert not (shared / "ran").exists()

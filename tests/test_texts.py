@@ -34,7 +34,7 @@ BAD_JSON = {
     "digits": ("1" * 5000, "digits"),
     "twice": ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
     "cut": ('{"a": ', "Expecting value"),
-    "not a number": ('{"a": NaN}', "NaN is no number"),
+    "not a number": ('{"a": NaN}', "NaN is not a number"),
 }
 
 

@@ -80,7 +80,7 @@ def unpack(dataset: Any) -> Unpacked:
         odd = next(index for index, part in enumerate(inputs) if part.shape != inputs[0].shape)
         listed = ", ".join(map(str, sorted(shapes)[:3]))
         raise DataError(
-            f"the dataset's inputs have different shapes ({listed}); they must all be equal, "
+            f"the dataset's inputs have different shapes ({listed}); they must all be the same, "
             f"and item {odd} is the first that differs"
         )
     extra = [_plain(item[2]) for item in items] if all(len(item) > 2 for item in items) else None

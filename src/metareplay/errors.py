@@ -32,7 +32,7 @@ class MetaReplayWarning(UserWarning):
 
 
 class TrainingWarning(MetaReplayWarning):
-    """A task was learned badly: its loss jumped or did not fall, or it is answered no better than by chance."""
+    """A task was learned poorly: its loss jumped or did not fall, or it does no better than chance."""
 
 
 class DataWarning(MetaReplayWarning):

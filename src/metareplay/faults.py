@@ -1,4 +1,4 @@
-"""The last line of defence: an error that nobody expected, as one sentence, with its traceback in a file."""
+"""The last line of defence: an unexpected error, as one sentence, with its traceback in a file."""
 
 import os
 import secrets
@@ -27,24 +27,24 @@ class Fault(NamedTuple):
 
 
 def fault_of(error: BaseException) -> Fault:
-    """One sentence for any error: files and memory are the user's to mend (code 2), all else is a bug of ours (1)."""
+    """One sentence for any error: files and memory are for the user to fix (code 2), everything else is our bug (1)."""
     number = secrets.token_hex(4)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else error.filename
         return Fault(f"{_shortened(str(name))} cannot be read or written: {error.strerror}", 2, number)
     kept = _kept(error, number)
     if isinstance(error, MemoryError) or any(words in str(error) for words in _MEMORY):
-        advice = "use smaller data, a smaller network or batch, or a machine with more"
+        advice = "use less data, a smaller network or batch, or a machine with more memory"
         return Fault(f"there is not enough memory; {advice} ({kept})", 2, number)
     if isinstance(error, ValueError) and "null byte" in str(error):
-        return Fault("a path contains a zero byte, which no file's name can; correct it", 2, number)
+        return Fault("a path contains a zero byte, which no file name can contain; correct it", 2, number)
     text = (str(error).strip().splitlines() or [""])[0]
     what = f"{type(error).__name__}: {_shortened(text)}" if text else type(error).__name__
     return Fault(f"an unexpected error ({what}); please report it as a bug, with {kept}", 1, number)
 
 
 def _kept(error: BaseException, number: str) -> str:
-    """Write the traceback to a file; says where it lies."""
+    """Write the traceback to a file; says where it is."""
     global _written
     text = "".join(traceback.format_exception(error))
     if os.environ.get(SHOW, "").lower() in {"1", "on", "yes", "true"}:

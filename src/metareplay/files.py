@@ -62,7 +62,7 @@ class _Temporary(NamedTuple):
 
 
 def _temporary(path: Path) -> _Temporary:
-    """A new file beside a path."""
+    """A new file next to a path."""
     while True:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         with suppress(OSError):  # some file systems have no locks
@@ -89,7 +89,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def real_path(path: Path) -> Path:
-    """The absolute path without links. Links in a circle stay as they are: whoever opens them gets an ``OSError``.
+    """The absolute path without links. Circular links stay as they are: whoever opens them gets an ``OSError``.
 
     ``Path.resolve`` raises errors of other kinds there, so that nothing else in the package calls it.
     """
@@ -100,7 +100,7 @@ def write_answers(path: Path, content: Content) -> None:
     """Write to the file that a user named: into a device or a FIFO, through a link, and else in one step."""
     target = real_path(path) if path.is_symlink() else path
     if target.is_symlink():
-        raise MetaReplayError(f"cannot write {path}: it is a link that leads in a circle; name another file")
+        raise MetaReplayError(f"cannot write {path}: it is a circular link; name another file")
     around = {str(folder) for place in (path.absolute(), target) for folder in place.parents}
     device = around & {"/dev", "/proc"} and "/dev/shm" not in around
     if (target.is_file() or not target.exists()) and not device:
@@ -127,7 +127,7 @@ def refuse_special(path: Path) -> None:
 
 def _parts(content: Content) -> Iterable[bytes | memoryview]:
     if isinstance(content, str | bytes):
-        # data may hold half a character (a lone surrogate), which no encoding has
+        # data may hold an incomplete character (a lone surrogate), which no encoding has
         return (content.encode("utf-8", "replace") if isinstance(content, str) else content,)
     return content
 

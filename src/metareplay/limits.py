@@ -39,21 +39,21 @@ def machine_gb() -> float:
 
 
 class Limits(BaseModel):
-    """The limits; each is named in the error of whoever exceeds it."""
+    """The limits; the error for exceeding a limit names it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     memory_gb: float = Field(
         default_factory=machine_gb,
         gt=0,
-        description="memory that one array, archive, network or batch may be estimated to need; "
-        "default: that of the machine or container",
+        description="estimated memory of one array, archive, network or batch; "
+        "default: the memory of the machine or container",
     )
     yaml_mb: float = Field(0.25, gt=0, description="size of a YAML text: configurations")
-    json_mb: float = Field(256.0, gt=0, description="size of a JSON text: results, facts of models")
+    json_mb: float = Field(256.0, gt=0, description="size of a JSON text: results, metadata of models")
     nesting: int = Field(100, ge=1, description="levels of lists and mappings in YAML and JSON")
-    values: int = Field(1_000_000, ge=1, description="values of a YAML text once its aliases are written out")
-    image_megapixels: float = Field(89.0, gt=0, description="pixels of one image, in millions")
+    values: int = Field(1_000_000, ge=1, description="number of values in a YAML text once its aliases are expanded")
+    image_megapixels: float = Field(89.0, gt=0, description="number of pixels in one image, in millions")
     threads: int = Field(1024, ge=1, description="processor threads of a run")
 
 
@@ -74,7 +74,7 @@ def _checked(given: tuple[tuple[str, str], ...]) -> Limits:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        words = f"the environment variable {PREFIX}{name.upper()}={values[name]!r} is no limit"
+        words = f"the environment variable {PREFIX}{name.upper()}={values[name]!r} is not a valid limit"
         raise ConfigError(f"{words}: {first['msg'][0].lower()}{first['msg'][1:]}") from error
 
 
@@ -83,8 +83,8 @@ def refuse_beyond(name: str, amount: float, what: str, kind: type[Exception] = D
     limit = float(getattr(limits(), name))
     if not amount <= limit:
         raise kind(
-            f"{what}: {_number(amount)} is beyond the limit of {_number(limit)} ({name}); if it is meant, raise the "
-            f"limit with the environment variable {PREFIX}{name.upper()}"
+            f"{what}: {_number(amount)} is beyond the limit of {_number(limit)} ({name}); if this is intended, raise "
+            f"the limit with the environment variable {PREFIX}{name.upper()}"
         )
 
 

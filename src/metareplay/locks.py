@@ -27,7 +27,7 @@ OPEN = (
 def only_writer(
     folder: Path, *, wait: float = 0.0, advice: str = "wait for it, stop it, or choose another --out"
 ) -> Iterator[None]:
-    """Lock a folder, which is made if need be; a second writer waits so many seconds, and is then refused."""
+    """Lock a folder, created if necessary; a second writer waits this many seconds, and is then refused."""
     path = folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)

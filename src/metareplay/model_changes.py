@@ -1,4 +1,4 @@
-"""Changes of a model's tasks after they were learned: more classes for one, or one task less."""
+"""Changes of a model's tasks after they were learned: more classes for one, or one task fewer."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

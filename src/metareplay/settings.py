@@ -33,7 +33,7 @@ class Settings(BaseModel):
     @classmethod
     def _countable(cls, value: Any) -> Any:
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
-            raise ValueError(f"whole numbers must lie within {LARGEST_INTEGER}")
+            raise ValueError(f"integers must be at most {LARGEST_INTEGER} in absolute value")
         return value
 
     group: ClassVar[str] = ""

@@ -52,7 +52,7 @@ def read_json_file(path: Path, *, nan: bool = True) -> Any:
 
 
 def read_json(text: str | bytes, *, nan: bool = True) -> Any:
-    """The content of a JSON text. Refused: keys given twice, deep nesting, endless numbers, and NaN unless allowed."""
+    """The content of a JSON text. Refused: duplicate keys, deep nesting, endless numbers, and NaN unless allowed."""
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     _refuse_large(len(content), "json_mb")
     _refuse_deep(content)
@@ -74,7 +74,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise TextError(f"{name} is no number")
+    raise TextError(f"{name} is not a number")
 
 
 def _refuse_large(size: int, limit: str) -> None:
@@ -97,7 +97,8 @@ def read_yaml_file(path: Path) -> Any:
 
 
 def read_yaml(text: str) -> Any:
-    """The content of a YAML text. Refused: keys given twice, cycles, deep nesting, and aliases that explode."""
+    """The content of a YAML text. Refused: duplicate keys, cycles, deep nesting, and aliases that expand without
+    limit."""
     _refuse_large(len(text), "yaml_mb")
     try:
         loader = _Loader(text)

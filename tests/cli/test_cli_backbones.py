@@ -93,6 +93,6 @@ def test_a_model_with_adapters_lives_and_is_exported(
     assert exported.code == 0, exported.err
     files = {"adapter_config.json", "adapter_model.safetensors", "head.safetensors"}
     assert {path.name for path in (photos / "adapter").iterdir()} == files
-    assert "adapters are of one task; add --task: may, june" in command(*export).err
+    assert "adapters belong to one task; add --task: may, june" in command(*export).err
     assert "remove --criterion" in command(*export, "--task", "may", "--criterion", "ent").err
     assert "--format peft" in command("export", shop, "--out", photos / "all.onnx", *TRUST).err

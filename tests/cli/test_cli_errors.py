@@ -30,7 +30,7 @@ USER_ERRORS: list[tuple[list[str], str]] = [
     ),
     (["run", "--set", "hypernet.hidden=[1"], "'hypernet.hidden=[1': the value is not valid YAML: at the end: "),
     (["run", "--set", "training.iterations=5", "--set", "training.epochs=2"], "give either iterations or epochs"),
-    (["run", "--method", "sp-bbb", "--set", "strategy.strength=1"], "sp-bbb uses no measure against forgetting"),
+    (["run", "--method", "sp-bbb", "--set", "strategy.strength=1"], "sp-bbb uses no measures against forgetting"),
     (["run", "--method", "pr-dirac", "--set", "posterior.prior_scale=1"], "pr-dirac has point estimates"),
     (["run", "--seed", "-1"], "error: seed=-1: must be a non-negative integer"),
     (["run", "--config", "OUT/none.yaml"], "cannot be read: No such file or directory"),

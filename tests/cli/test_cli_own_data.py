@@ -212,7 +212,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["split-digits", "--data", "DIR/plants.csv"], "give either the benchmark split-digits or your own --data"),
     (
         ["--tasks-by", "season"],
-        "data.tasks_by has no effect with pr-bbb: no data of your own is given; give it with --data",
+        "data.tasks_by has no effect with pr-bbb: no data of your own are given; pass them with --data",
     ),
     (["custom"], "give them with --data"),
     (

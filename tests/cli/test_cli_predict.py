@@ -130,7 +130,7 @@ def test_what_cannot_be_done_is_refused(model: Path, new: Path, command: Command
     mistakes = {
         ("nowhere", new, "--out", tmp_path / "answers.xlsx"): "the extension '.xlsx' is unknown; choose .csv, .jsonl",
         ("nowhere", new, "--probabilities", "some"): "--probabilities 'some' is unknown. Choose one of best, all",
-        ("nowhere", new, "--label", "kind"): "--label names the labels that --score compares with; add --score",
+        ("nowhere", new, "--label", "kind"): "--label names the column that --score compares with; add --score",
         (model, new, "--keep", "name"): "has no column 'name' (--keep names it)",
         (model, new, "--score", "--label", "name"): "has no column 'name' (--label names it)",
         (model, tmp_path / "x.npy", "--keep", "id"): "--keep names a column, but",

@@ -282,7 +282,7 @@ MISTAKES: list[tuple[str, Callable[[ContinualClassifier], object], type[MetaRepl
         "name taken",
         lambda m: m.learn_task(*blobs(), name="spring"),
         ConfigError,
-        "a task named 'spring' was learned already",
+        "a task named 'spring' has already been learned",
     ),
     ("unhashable", lambda m: m.learn_task(np.zeros((2, 3)), [["a"], ["b"]]), DataError, "not hashable"),
     (

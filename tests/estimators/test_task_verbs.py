@@ -54,7 +54,7 @@ def test_a_task_is_renamed_and_removed(folder: str) -> None:
     model = ContinualClassifier.load(folder)
     x = blobs(["a", "c"], 7, 2.0)[0]
     before = model.predict_proba(x, task="two")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         model.rename_task("one", "two")
     model.rename_task("one", "first").remove_task("first")
     assert model.task_names == ["two"]

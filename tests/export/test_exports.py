@@ -208,7 +208,9 @@ def test_a_regressors_graphs_answer_in_the_users_units(inputs: Array, tmp_path: 
     answer = model.predict_full(inputs, "march")
     np.testing.assert_allclose(outputs["target_mean"][:, 0], answer.mean, rtol=CLOSE, atol=1e-3)
     np.testing.assert_allclose(outputs["target_std"][:, 0], answer.std, rtol=CLOSE, atol=1e-3)
-    with pytest.raises(ConfigError, match="is for classifiers; export the tasks of a regressor one by one"):
+    with pytest.raises(
+        ConfigError, match="only graphs of classifiers can choose the task; export the tasks of a regressor one by one"
+    ):
         model.export_onnx(tmp_path / "all.onnx")
 
 
@@ -227,7 +229,7 @@ MISTAKES: list[tuple[dict[str, Any], type[MetaReplayError], str]] = [
     ({"task": "may"}, DataError, "'may' is unknown; the model has learned 'march', 'april'"),
     ({"task": "march", "content": "all"}, ConfigError, "choose one of mean, samples"),
     ({"content": "samples"}, ConfigError, "holds mean networks only; name a task"),
-    ({"task": "march", "criterion": "ent"}, ConfigError, "the graph is of one task"),
+    ({"task": "march", "criterion": "ent"}, ConfigError, "the graph holds one task"),
     ({"task": "march", "samples": 3}, ConfigError, "has no weight samples"),
     ({"criterion": "ku"}, ConfigError, "choose ent, conf, .*stats"),
     ({"criterion": "luck"}, ConfigError, "Choose one of"),

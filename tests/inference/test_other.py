@@ -64,5 +64,5 @@ def test_it_applies_only_to_models_with_auxiliary_outputs(trained: ContinualClas
     assert trained.learner is not None
     assert CRITERIA["other"] in trained.learner.predictor.criteria()
     assert "other" not in {criterion.name for criterion in criteria_for("classification")}
-    with pytest.raises(ConfigError, match=r"needs outputs .* trained without; choose ent, .*training.other=1"):
+    with pytest.raises(ConfigError, match=r"needs outputs .* trained without them; choose ent, .*training.other=1"):
         criterion_named("other")

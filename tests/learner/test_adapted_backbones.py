@@ -82,7 +82,7 @@ def test_a_backbone_with_other_weights_is_refused(
     stored: tuple[ContinualClassifier, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["my_nets"], "net", lambda: net(2.0))
-    with pytest.raises(CheckpointError, match="the backbone my_nets:net has other weights"):
+    with pytest.raises(CheckpointError, match="the backbone my_nets:net has different weights"):
         ContinualClassifier.load(stored[1])
 
 

@@ -1,4 +1,4 @@
-"""Tasks that are answered no better than by chance are warned about: by estimators, and in the results of runs."""
+"""Tasks that do no better than chance are warned about: by estimators, and in the results of runs."""
 
 import json
 import warnings
@@ -35,7 +35,7 @@ def test_a_classifier_that_learns_nothing_warns(count: int) -> None:
         ContinualClassifier("pr-dirac", "mlp-4", settings=NEVER).learn_task(x, striped(x), name="may")
     texts = [str(warning.message) for warning in found]
     where = "training" if count < 200 else "held-out"
-    assert any("task 'may'" in text and "no better than by chance" in text and where in text for text in texts)
+    assert any("task 'may'" in text and "no better than chance" in text and where in text for text in texts)
     assert issubclass(found[0].category, MetaReplayWarning)
     assert found[0].filename == __file__  # it points to the user's call
 
@@ -53,7 +53,7 @@ def test_what_is_learned_is_not_warned_about() -> None:
 
 def test_a_regressor_no_better_than_the_mean_warns() -> None:
     x = points()
-    with pytest.warns(TrainingWarning, match="no better than by the mean: R² is"):
+    with pytest.warns(TrainingWarning, match="no better than the mean: R² is"):
         ContinualRegressor("pr-dirac", "mlp-4", settings=NEVER).learn_task(x, -x[:, 0])
 
 

@@ -173,7 +173,7 @@ def test_an_unknown_method_is_refused_with_the_closest() -> None:
 FOREIGN: list[tuple[str, str, Any, str, str]] = [
     ("sp-bbb", "hypernet.hidden", [5], "a hypernetwork", "stores theta in separate parameters for every task"),
     ("fine-tuning", "hypernet.kind", "plain", "a hypernetwork", "stores theta in parameters that all tasks share"),
-    ("sp-tc-bbb", "strategy.strength", 0.1, "posterior replay", "uses no measure against forgetting"),
+    ("sp-tc-bbb", "strategy.strength", 0.1, "posterior replay", "uses no measures against forgetting"),
     ("joint", "strategy.penalty", "mse", "posterior replay", "uses the data of all tasks so far"),
     ("exp-replay", "strategy.penalty", "mse", "posterior replay", "uses experience replay"),
     ("ewc-multihead", "strategy.task_strengths", [1.0], "posterior replay", "uses online EWC"),
@@ -316,8 +316,8 @@ UNUSED: list[tuple[str, dict[str, Any], str, Any, str]] = [
         0.5,
         "the learning rate is not reduced on a plateau; set training.plateau_",
     ),
-    ("pr-bbb", {}, "data.label", "kind", "no data of your own is given; give it with --data"),
-    ("pr-bbb", {"data.path": "/plants.csv"}, "data_dir", "/data", "your own data is read from --data"),
+    ("pr-bbb", {}, "data.label", "kind", "no data of your own are given; pass them with --data"),
+    ("pr-bbb", {"data.path": "/plants.csv"}, "data_dir", "/data", "your own data are read from --data"),
 ]
 
 

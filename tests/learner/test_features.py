@@ -173,7 +173,7 @@ def test_a_backbone_with_other_weights_is_refused(tmp_path: Path, monkeypatch: p
     model = ContinualClassifier("nmc", NETWORK)
     model.learn_task(*images(0)).save(tmp_path)
     monkeypatch.setattr(sys.modules["my_backbones"], "patches", lambda: Patches(2.0))
-    with pytest.raises(CheckpointError, match="the backbone my_backbones:patches has other weights"):
+    with pytest.raises(CheckpointError, match="the backbone my_backbones:patches has different weights"):
         ContinualClassifier.load(tmp_path)
 
 

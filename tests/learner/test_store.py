@@ -206,7 +206,7 @@ def test_facts_that_were_changed_are_refused_without_a_config_too(one: Continual
     before, name = path.read_bytes(), load_model(tmp_path).tasks[0].name.encode()
     assert before.count(name) > 0
     path.write_bytes(before.replace(name, name[:-1] + b"~", 1))
-    with pytest.raises(CheckpointError, match="the checksum of its facts does not match"):
+    with pytest.raises(CheckpointError, match="the checksum of its metadata does not match"):
         load_model(tmp_path)
 
 
@@ -274,7 +274,7 @@ def test_any_changed_byte_of_the_weights_is_noticed(one: ContinualClassifier, tm
 def test_files_of_something_else_are_left_alone(name: str, one: ContinualClassifier, tmp_path: Path) -> None:
     content = b'{"name": "my web page"}' if name == "config.json" else b"".join((b"\2\0\0\0\0\0\0\0", b"{}"))
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ConfigError, match=f"{name} is not of a metareplay model; choose another folder"):
+    with pytest.raises(ConfigError, match=f"{name} does not belong to a metareplay model; choose another folder"):
         one.save(tmp_path)
     assert (tmp_path / name).read_bytes() == content
     assert names(tmp_path) == {name}

@@ -74,7 +74,7 @@ def test_wrong_names_are_refused(shop: Path) -> None:
             rename_task(shop, "january", name)
     with pytest.raises(DataError, match="its tasks are 'january', 'february'"):
         remove_task(shop, "april")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         rename_task(shop, "january", "february")
     remove_task(shop, "january")
     with pytest.raises(ConfigError, match="only task"):

@@ -138,7 +138,7 @@ def test_without_attention_all_linear_layers_else_all_convolutions() -> None:
 
 
 def test_what_cannot_be_adapted_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"adapters.layers: 'grouped' fits none of the layers .*first, query"):
+    with pytest.raises(ConfigError, match=r"adapters.layers: 'grouped' matches none of the layers .*first, query"):
         learner("pr-bbb", adapters__layers=("grouped",))
     with pytest.raises(ConfigError, match="runs no linear layer"):
         learner("pr-bbb", network="adapters:my_nets:none")

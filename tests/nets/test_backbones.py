@@ -202,7 +202,7 @@ def test_other_models_of_transformers_are_refused(vit: Path, tmp_path: Path) -> 
 
     config = transformers.T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, vocab_size=20)
     transformers.T5Model(config).save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="is a T5Model, whose inputs are input_ids; choose an encoder of images"):
+    with pytest.raises(ConfigError, match="is a T5Model, whose inputs are input_ids; choose an image encoder"):
         find_backbone(f"features:{tmp_path}")
 
 

@@ -100,7 +100,7 @@ def test_frozen_weights_stay_while_tasks_are_learned_and_are_stored_once(method:
 
 def test_what_does_not_fit_is_refused() -> None:
     first, weights = Tuned(SHAPE, 2), dict(Tuned(SHAPE, 2).body.named_parameters(prefix="body"))
-    with pytest.raises(ConfigError, match=r"'body.0.weight' is frozen at times only"):
+    with pytest.raises(ConfigError, match=r"'body.0.weight' is not frozen all the time"):
         share_frozen(Unfrozen(SHAPE, 2), weights)
     wide = SimpleNamespace(shape=torch.Size((9,)))
     with pytest.raises(

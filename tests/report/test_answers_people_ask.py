@@ -54,7 +54,7 @@ def test_a_good_run_is_called_good_in_one_sentence(make_known: Make) -> None:
     assert '<p class="verdict good">' in found
     assert words(group_of(make_known())) == (
         "Learned 5 tasks: 99.3 % right if the task is known; 98.0 % if it is inferred (guessing: 10.0 %, random forest "
-        "of all tasks at once: 97.6 %); nothing was forgotten; strangers are recognised (AUROC at least 0.99)."
+        "of all tasks at once: 97.6 %); nothing was forgotten; unknown inputs are recognised (AUROC at least 0.99)."
     )
 
 
@@ -180,5 +180,5 @@ def test_intervals_are_shown_and_judged(make_regression_results: Make) -> None:
     chance = {"inferred": 0.0111, "known": 0.01, "by_task": []}
     for inside, grade in ((94.0, "good"), (10.0, "mixed")):
         found = verdict(group_of(make_regression_results(chance=chance, answers={"coverage": inside})))
-        assert f"95 % intervals hold {inside:.0f} % of the targets" in found
+        assert f"95 % intervals contain {inside:.0f} % of the targets" in found
         assert grade == "good" or f'class="verdict {grade}"' in found

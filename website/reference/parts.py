@@ -51,7 +51,10 @@ def _part(kind: str, part: Part) -> str:
 
 def parts_page() -> str:
     """What methods are made of."""
-    blocks = ["# Parts", "What methods are made of. A package can add more: [add a method](../add_a_method.md)."]
+    blocks = [
+        "# Parts",
+        "The parts that methods are built from. A package can add more: [add a method](../add_a_method.md).",
+    ]
     for registry in KINDS:
         if registry.kind in ABOUT:
             blocks += [f"## {registry.kind.capitalize()}", f"{ABOUT[registry.kind]}."]

@@ -1,4 +1,4 @@
-"""Training with auxiliary outputs: rotations as classes of their own, and an output for "none of these classes".
+"""Training with auxiliary outputs: rotations as separate classes, and an output for "none of these classes".
 
 The outputs of a task with C classes are, in this order: its classes; the classes rotated by 90, 180 and 270 degrees
 (C outputs each); "other". Those after the first C serve training, and criteria that ask for them.
@@ -27,7 +27,7 @@ class AuxiliaryOutputs(NamedTuple):
     other: bool = False
 
     def count(self, classes: int) -> int:
-        """Their number for a task with so many classes."""
+        """Their number for a task with ``classes`` classes."""
         return self.other_label(classes) - classes + int(self.other)
 
     def other_label(self, classes: int) -> int:

@@ -40,7 +40,7 @@ def transformations_for(
 ) -> tuple[Transformation, ...]:
     """Those for inputs of this shape, without any that makes inputs of the task's own classes.
 
-    With ``rotations`` as classes of their own these are excluded. Randomly flipped training images exclude horizontal
+    With ``rotations`` as separate classes these are excluded. Randomly flipped training images exclude horizontal
     flips, and together with rotations all flips.
     """
     if not is_image(shape):

@@ -1,7 +1,7 @@
-"""In which order tasks take the classes of a split data set.
+"""The order in which tasks take the classes of a split data set.
 
 What makes an order hard is which classes share a task. Classes of one task are learned together; those of different
-tasks never meet, so an order is the harder, the more alike the classes of different tasks are. Alike are classes whose
+tasks never meet, so an order is harder if the classes of different tasks are more similar. Classes are similar if their
 mean training inputs are close to each other: cheap to compute, without a network or a label of the test set.
 """
 

@@ -117,7 +117,7 @@ def _order_notes(examples: Examples, settings: DataSettings, order: Sequence[str
     if settings.task_order is not None or set(order) != set(examples.tasks) or list(order) == list(examples.tasks):
         return []
     shown = f"{', '.join(order[:5])}{', ...' if len(order) > 5 else ''}"
-    return [f"tasks are learned in the order of time ({shown}), not as they appear; --task-order says otherwise"]
+    return [f"tasks are learned in chronological order ({shown}), not as they appear; --task-order overrides this"]
 
 
 def _by_classes(examples: Examples, settings: DataSettings) -> list[tuple[str, Tensor]]:

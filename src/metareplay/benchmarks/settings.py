@@ -15,20 +15,20 @@ class TaskSettings(Settings):
     """How a benchmark's data is split into tasks."""
 
     group: ClassVar[str] = "tasks"
-    scenario: Scenario | None = Field(None, description="task, domain or class; null: the benchmark's own")
+    scenario: Scenario | None = Field(None, description="task, domain or class; null: the benchmark's default")
     classes_per_task: int | None = Field(
-        None, ge=2, description="classes in each task of a split data set; null: the benchmark's own"
+        None, ge=2, description="classes in each task of a split data set; null: the benchmark's default"
     )
     class_order: ClassOrder = Field(
         "ascending",
         description="classes of a split data set: ascending, seeded (by data_seed), a list, or the hardest, median or "
-        "easiest of many orders drawn by data_seed: hard where classes of different tasks are alike",
+        "easiest of many orders drawn by data_seed: an order is hard if classes of different tasks look alike",
     )
     padding: int = Field(
         0, ge=0, le=64, description="zero pixels on each side of an image before its pixels are permuted"
     )
     first_unpermuted: bool = Field(
-        False, description="the first task of permuted images has them as they are, as in the published runs"
+        False, description="the first task of permuted images leaves them unpermuted, as in the published runs"
     )
     pixel_scaling: Literal["data", "imagenet"] = Field(
         "data",

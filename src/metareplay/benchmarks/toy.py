@@ -111,7 +111,7 @@ def _own_draws(seed: int, index: int) -> tuple[Tensor, Tensor]:
 
 
 def _published_draws() -> tuple[Tensor, Tensor]:
-    """The generator is started anew for every task, so that all share relative positions and noise."""
+    """The generator is restarted for every task, so that all share relative positions and noise."""
     generator, size = np.random.RandomState(PUBLISHED_SEED), (REGRESSION_TRAIN_SAMPLES, 1)
     return torch.from_numpy(generator.random_sample(size)), torch.from_numpy(generator.standard_normal(size))
 
@@ -131,7 +131,7 @@ def _sample_modes(classes: tuple[int, ...], per_mode: int, generator: torch.Gene
 
 
 def _published_modes(classes: tuple[int, ...]) -> tuple[TaskData, TaskData]:
-    """Each mode has a generator of its own: training draws, then test draws."""
+    """Each mode has its own generator: training draws, then test draws."""
     generators = [np.random.RandomState(PUBLISHED_SEED + mode) for mode in classes]
     noise = (
         torch.from_numpy(np.concatenate([generator.standard_normal((size, 2)) for generator in generators]))

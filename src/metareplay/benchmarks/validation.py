@@ -1,4 +1,4 @@
-"""A stream for choosing settings: held-out training examples in place of the test set, or the first tasks alone."""
+"""A stream for choosing settings: held-out training examples in place of the test set, or only the first tasks."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from metareplay.errors import ConfigError, DataError
 
 
 def with_protocol(benchmark: Benchmark, settings: TaskSettings, data_seed: int) -> Benchmark:
-    """The benchmark as ``tasks.first`` and ``tasks.validation`` want it; by default the benchmark itself."""
+    """The benchmark as ``tasks.first`` and ``tasks.validation`` specify it; by default the benchmark itself."""
     count = refuse_missing_tasks(benchmark.name, len(benchmark), settings)
     if count < len(benchmark):
         benchmark = benchmark[:count]

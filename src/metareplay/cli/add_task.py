@@ -19,9 +19,9 @@ from metareplay.cli.data_options import (
 )
 from metareplay.cli.trust import TrustNetwork
 
-HELP = """Add a task to a model: one with --name, or several by a column. Classes may be known or new ones.
+HELP = """Add a task to a model: one with --name, or several by a column. Its classes may be known or new.
 
-If it is stopped or killed, the model is as it was, and the same command continues. Inputs are encoded as those of the
+If it is stopped or killed, the model is unchanged, and the same command continues. Inputs are encoded as those of the
 first task.
 
 [bold]Examples[/]

@@ -1,4 +1,4 @@
-"""Which method to take when: what ``metareplay list methods --advice`` prints."""
+"""Which method to use when: what ``metareplay list methods --advice`` prints."""
 
 from typing import NamedTuple
 
@@ -15,32 +15,34 @@ ADVICE = (
     Advice(
         "you do not know yet, or no old rows may be kept",
         ("pr-bbb",),
-        "the default: nothing is forgotten, and tasks are told apart by stored statistics. Right with the task known / "
-        "inferred: split-digits 99.3 / 98.0, split-mnist 99.8 / 97.0 (by the paper's criterion ent only 54.7, 72.1)",
+        "the default: nothing is forgotten, and tasks are told apart by stored statistics. Accuracy with the task "
+        "known / inferred: split-digits 99.3 / 98.0, split-mnist 99.8 / 97.0 (by the paper's criterion ent only 54.7, "
+        "72.1)",
     ),
     Advice(
         "some old rows may be kept, and the task is unknown",
         ("exp-replay", "pr-bbb-cs"),
         "without statistics they lead by 15 to 35 points: split-digits 90.3 and 88.2 (ent) against 54.7, split-mnist "
-        "86.6 and 89.3 against 72.1. With statistics pr-bbb has 98.0 and 97.0 and leads: take these two if its page "
-        "shows that tasks are mistaken for one another. exp-replay trains fastest; kept rows are saved with the model",
+        "86.6 and 89.3 against 72.1. With statistics pr-bbb has 98.0 and 97.0 and leads: use these two if its report "
+        "shows that tasks are confused with one another. exp-replay trains fastest; kept rows are saved with the model",
     ),
     Advice(
         "no old rows may be kept, and one softmax over all classes is wanted",
         ("hnet-r", "dgr", "ebm"),
-        "hnet-r and dgr replay inputs that autoencoders generate, which are trained beside the network (split-digits, "
-        "task unknown, 94.3 and 86.8); ebm keeps nothing at all and forgets less than a softmax does (54.7)",
+        "hnet-r and dgr replay inputs that autoencoders generate, which are trained alongside the network "
+        "(split-digits, task unknown, 94.3 and 86.8); ebm keeps nothing at all and forgets less than a softmax does "
+        "(54.7)",
     ),
     Advice(
-        "all rows may be kept, and training again each time is fine",
+        "all rows may be kept, and retraining each time is fine",
         ("joint",),
         "one network on the data of all tasks so far: an upper bound (split-digits 99.5, task unknown 97.1)",
     ),
     Advice(
         "the task is always known",
         ("pr-dirac", "sp-dirac"),
-        "point estimates are as right as posteriors (split-digits 99.3, split-mnist 99.7) and train fastest; sp- has a "
-        "network per task, so that nothing can be forgotten, and grows with every task",
+        "point estimates are as accurate as posteriors (split-digits 99.3, split-mnist 99.7) and train fastest; sp- "
+        "has a network per task, so that nothing can be forgotten, and grows with every task",
     ),
     Advice(
         "more than 20 tasks",
@@ -56,10 +58,10 @@ ADVICE = (
     Advice(
         "memory does not matter",
         ("sp-bbb", "sp-ensemble"),
-        "a posterior of its own for every task: nothing to protect, nothing to forget",
+        "a separate posterior for every task: nothing to protect, nothing to forget",
     ),
     Advice(
-        "something to compare with",
+        "baselines to compare with",
         ("fine-tuning", "vcl", "ewc-multihead"),
         "no protection at all, and two well-known ways to protect one network (vcl: split-digits 85.7, inferred 84.6)",
     ),

@@ -25,7 +25,7 @@ is one. With --max-change the exit code is 1 if a task moved further, so that it
 
   metareplay audit shop --max-change 0.05 && deploy
 
-  metareplay audit shop --data labelled.csv --tasks-by month        with the real accuracy, then and now
+  metareplay audit shop --data labelled.csv --tasks-by month        with the actual accuracy, then and now
 
   metareplay audit shop --page audit.html --json > audit.json
 """
@@ -34,7 +34,7 @@ is one. With --max-change the exit code is 1 if a task moved further, so that it
 def audit(
     model: Model,
     max_change: MaxChange = None,
-    data: Annotated[str | None, typer.Option(help="Labelled data, for the real accuracy now.")] = None,
+    data: Annotated[str | None, typer.Option(help="Labelled data, for the actual accuracy now.")] = None,
     tasks_by: TasksBy = None,
     name: Annotated[str | None, typer.Option(help="Name of the task that all of --data belong to.")] = None,
     label: Label = None,
@@ -91,7 +91,7 @@ def _print(entries: "Sequence[TaskAudit]", limit: float | None) -> None:
 LEGEND = (
     "predictions moved: mean total variation distance between the predictions for probes then and now. posterior: "
     "KL(then || now) in nats over all weights, or for point estimates the squared distance; ~ where it is estimated "
-    "from some weights. shift: of the weights' means, in standard deviations then. A dash: nothing was stored"
+    "from some weights. shift: of the weights' means, in standard deviations at that time. A dash: nothing was stored"
 )
 
 

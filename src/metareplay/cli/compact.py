@@ -3,7 +3,7 @@
 from metareplay.cli.data_options import Model
 from metareplay.cli.trust import TrustNetwork
 
-HELP = """Remove all earlier versions of a model, also of tasks that were removed. Nothing can be undone afterwards.
+HELP = """Delete all earlier versions of a model, including those with removed tasks. Nothing can be undone afterwards.
 
 [bold]Example[/]
 

@@ -17,7 +17,8 @@ TasksBy = Annotated[
     str | None, typer.Option(help="Column that names the task of each row, or classes:2, or classes:2,3,4.")
 ]
 Label = Annotated[
-    str | None, typer.Option(help="Column to predict. Default: that of the first task; else label, target, class or y.")
+    str | None,
+    typer.Option(help="Column to predict. Default: that of the first task; then label, target, class or y."),
 ]
 TextColumn = Annotated[str | None, typer.Option("--text", help="Column of texts, for a network that reads them.")]
 Ignore = Annotated[str | None, typer.Option(help="Columns that are not inputs, comma-separated: id,name.")]
@@ -33,7 +34,7 @@ MaxChange = Annotated[
     ),
 ]
 Gate = Annotated[
-    bool, typer.Option("--gate", help="Leave the model as it was if other tasks would move past --max-change.")
+    bool, typer.Option("--gate", help="Leave the model unchanged if other tasks would move further than --max-change.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only what was done.")]
 
@@ -47,7 +48,7 @@ def data_settings(path: str, options: Mapping[str, Any], overrides: Sequence[str
     given = dict(parse_setting(pair) for pair in overrides or [])
     if wrong := [key for key in given if not key.startswith("data.")]:
         raise ConfigError(
-            f"--set {wrong[0]}: settings of a model are fixed when it is made (metareplay new); only those of its "
+            f"--set {wrong[0]}: settings of a model are fixed when it is created (metareplay new); only those of its "
             "data can be given here, such as data.missing=fill"
         )
     chosen = {f"data.{key}": value for key, value in options.items() if value is not None}
@@ -77,12 +78,13 @@ def tell(done: "Sequence[Done] | Done") -> None:
 
 @contextmanager
 def learning(*, quiet: bool, gate: bool, max_change: float | None) -> "Iterator[Terms]":
-    """How a task is learned; a gate needs a limit, and a limit a gate, and the exit code is 1 if it is closed."""
+    """How a task is learned; a gate needs a limit and a limit needs a gate; the exit code is 1 if the gate refuses the
+    task."""
     from metareplay.errors import ConfigError
     from metareplay.living.learning import GateClosed
 
     if gate != (max_change is not None):
-        raise ConfigError("--gate needs the limit --max-change, and --max-change the --gate; give both or neither")
+        raise ConfigError("--gate and --max-change have an effect only together; give both or neither")
     terms = terms_of(quiet=quiet, max_change=max_change)
     try:
         yield terms

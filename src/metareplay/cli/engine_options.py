@@ -15,7 +15,7 @@ On = Annotated[
     str,
     typer.Option(
         "--on",
-        help="local: processes here; slurm: write an array script; ray, or ray=ADDRESS: tasks of a cluster.",
+        help="local: processes here; slurm: write an array script; ray, or ray=ADDRESS: tasks on a cluster.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -27,7 +27,7 @@ ListCommands = Annotated[
     bool,
     typer.Option(
         "--list",
-        help="Only print the commands, one a line, for any scheduler; each can be repeated.",
+        help="Only print the commands, one per line, for any scheduler; each can be repeated.",
         rich_help_panel=WHERE,
     ),
 ]

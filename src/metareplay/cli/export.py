@@ -29,7 +29,7 @@ FORMATS = ("state-dict", "onnx", "peft")
 
 def export(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
-    out: Annotated[Path, typer.Option(help="File to write; of peft a folder.")],
+    out: Annotated[Path, typer.Option(help="File to write; for peft, a folder.")],
     format_: Annotated[
         str, typer.Option("--format", help="state-dict (safetensors), onnx, or peft: a folder of adapters.")
     ] = "onnx",
@@ -54,11 +54,11 @@ def export(
         estimator.export_onnx(out, task, content=content, samples=samples, criterion=criterion)
     else:
         if task is None:
-            what = "a state dict is" if format_ == "state-dict" else "adapters are"
-            raise ConfigError(f"{what} of one task; add --task: {', '.join(estimator.task_names)}")
+            what = "a state dict holds" if format_ == "state-dict" else "adapters belong to"
+            raise ConfigError(f"{what} one task; add --task: {', '.join(estimator.task_names)}")
         if format_ == "peft":
             if criterion is not None:
-                raise ConfigError("adapters are of one task, so there is nothing to choose; remove --criterion")
+                raise ConfigError("adapters belong to one task, so there is nothing to choose; remove --criterion")
             estimator.export_peft(out, task, content=content, samples=samples)
             size = sum(path.stat().st_size for path in out.rglob("*.safetensors"))
             typer.echo(f"{out}: {size / 1024:.0f} KiB")

@@ -8,7 +8,7 @@ import typer
 from metareplay.cli.data_options import Model
 from metareplay.terminal import shown
 
-HELP = """Show what happened to a model: when, which task, from how many examples, with which figures.
+HELP = """Show what happened to a model: when, to which task, with how many examples and which figures.
 
 [bold]Examples[/]
 

@@ -1,4 +1,4 @@
-"""``metareplay list``: what there is to choose from, as a table or as Markdown."""
+"""``metareplay list``: what can be chosen, as a table or as Markdown."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -13,7 +13,7 @@ HELP = """List benchmarks, methods, parts, networks, criteria, settings, tables,
 
   metareplay list methods
 
-  metareplay list methods --advice                       which to take when
+  metareplay list methods --advice                       which to use when
 
   metareplay list settings
 
@@ -32,7 +32,7 @@ Everything that has a name: generated from the parts themselves by `{COMMAND}`. 
 [how it works](concepts.md)."""
 WHERE = {
     "methods": "A method is a row that names its parts. Its settings are exactly those of its parts.",
-    "parts": "What methods are made of, each with its settings below. Packages can add more: "
+    "parts": "The parts that methods are built from; their settings are listed below. Packages can add more: "
     "[add_a_method.md](add_a_method.md).",
     "settings": "Set with `--set key=value`, in a file given with `--config`, or in an estimator's `settings`. "
     "Recipes replace many of these defaults. A setting that has no effect in a combination is refused with the reason.",
@@ -47,7 +47,7 @@ Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 def list_(
     what: Annotated[str, typer.Argument(help=f"One of {', '.join(KINDS)}; or all.")],
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, with more columns.")] = False,
-    advice: Annotated[bool, typer.Option("--advice", help="With methods: which of them to take when.")] = False,
+    advice: Annotated[bool, typer.Option("--advice", help="With methods: which of them to use when.")] = False,
 ) -> None:
     """Print a table."""
     if what not in (*KINDS, "all"):
@@ -194,7 +194,7 @@ def _settings() -> Iterator[str]:
 
 
 def _markdown(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], *, named: bool = True) -> str:
-    """A table; what stands in the first column is a name, unless ``named`` is false."""
+    """A table; the first column holds names, unless ``named`` is false."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -104,7 +104,7 @@ def main() -> None:
     """Run a command; a user error exits with code 2 and one message, a bug with code 1 and its traceback in a file."""
     for output in (sys.stdout, sys.stderr):
         if isinstance(output, io.TextIOWrapper):
-            output.reconfigure(errors="backslashreplace")  # names of files may hold bytes that are no text
+            output.reconfigure(errors="backslashreplace")  # file names may hold bytes that are not text
     try:
         app()
     except MetaReplayError as problem:

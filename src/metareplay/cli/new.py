@@ -7,7 +7,7 @@ import typer
 
 from metareplay.cli.trust import TrustNetwork
 
-HELP = """Make a new model, without tasks yet. Its method, network and settings are fixed from now on.
+HELP = """Create a new model, without any tasks yet. Its method, network and settings are fixed from now on.
 
 [bold]Examples[/]
 
@@ -22,7 +22,7 @@ Then: metareplay add-task shop january.csv --name january --label product
 
 
 def new(
-    model: Annotated[Path, typer.Argument(help="Folder of the model; it must not exist yet, or be empty.")],
+    model: Annotated[Path, typer.Argument(help="Folder of the model; it must be empty, or not exist yet.")],
     method: Annotated[str, typer.Option(help="Method (metareplay list methods).")] = "pr-bbb",
     network: Annotated[
         str | None,
@@ -45,7 +45,9 @@ def new(
 
     settings = dict(parse_setting(pair) for pair in set_ or [])
     if wrong := [key for key in settings if key.startswith("data.") or key in ("method", "network", "data_dir")]:
-        raise ConfigError(f"--set {wrong[0]} is not a setting of a new model; give it where the data are, or by --help")
+        raise ConfigError(
+            f"--set {wrong[0]} is not a setting of a new model; give it to add-task, or see metareplay new --help"
+        )
     if problem not in (None, "classification", "regression"):
         raise ConfigError(f"--problem {problem}: must be classification or regression")
     settings |= {} if seed is None else {"seed": seed}

@@ -10,9 +10,9 @@ from metareplay.cli.trust import TrustNetwork
 
 HELP = """Predict with a stored model: label, task and uncertainty for each input, as CSV.
 
-Inputs have the format that the model was trained on: a table (CSV or parquet) with the same columns, a folder of images
-or one image, an IDX file. A NumPy file (.npy: N rows; .npz: its array x) or a CSV file of numbers, one row per input,
-always works; - reads CSV from standard input. Labels are not needed.
+Inputs must have the format that the model was trained on: a table (CSV or parquet) with the same columns, a folder of
+images or one image, an IDX file. A NumPy file (.npy: N rows; .npz: its array x) or a CSV file of numbers, one row per
+input, always works; - reads CSV from standard input. Labels are not needed.
 
 [bold]Examples[/]
 
@@ -26,7 +26,7 @@ always works; - reads CSV from standard input. Labels are not needed.
 
   cat new.csv | metareplay predict runs/sales-pr-bbb -
 
-  metareplay predict runs/photos-pr-bbb new-photos/       one line for each image, with its name
+  metareplay predict runs/photos-pr-bbb new-photos/       one line per image, with its name
 """
 
 
@@ -35,9 +35,7 @@ def predict(
     inputs: Annotated[Path, typer.Argument(help="File or folder of inputs; - for CSV on standard input.")],
     criterion: Annotated[
         str | None,
-        typer.Option(
-            help="How the task is inferred (metareplay list criteria). Default: stats, what is stored about every task."
-        ),
+        typer.Option(help="How the task is inferred (metareplay list criteria). Default: stats, from what is stored."),
     ] = None,
     task: Annotated[str | None, typer.Option(help="Name of the task, if it is known.")] = None,
     batch_wise: Annotated[int | None, typer.Option(min=1, help="Infer one task for every N successive inputs.")] = None,
@@ -83,7 +81,7 @@ def predict(
     writer = writer_for(out)  # what cannot be written is refused before any work is done
     check_probabilities(probabilities)
     if label is not None and not score:
-        raise ConfigError("--label names the labels that --score compares with; add --score, or remove it")
+        raise ConfigError("--label names the column that --score compares with; add --score, or remove --label")
     settings = {"inference.predictive": predictive, "inference.adaptive": adaptive}
     estimator = load_estimator(model, settings={key: value for key, value in settings.items() if value is not None})
     request = Request(_names(keep), score, label)

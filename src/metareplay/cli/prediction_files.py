@@ -19,7 +19,8 @@ PART = 100_000
 
 
 def parts(count: int, out: Path | None, whole: bool, batch_wise: int | None) -> list[slice]:
-    """Parts of so many inputs that are answered and written one after another; one where a file cannot be continued."""
+    """Parts of this many inputs, which are answered and written in turn; a single part if a file cannot be
+    continued."""
     if whole or (out is not None and out.suffix.lower() == ".parquet"):
         return [slice(0, count)]
     size = PART if batch_wise is None else max(1, PART // batch_wise) * batch_wise

@@ -1,4 +1,4 @@
-"""``metareplay remove-task``: a task is taken out of a model."""
+"""``metareplay remove-task``: remove a task from a model."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from metareplay.cli.trust import TrustNetwork
 
 HELP = """Remove a task: its embedding or weights, outputs, statistics and kept examples. Other tasks answer as before.
 
-What it taught a hypernetwork that all tasks share remains there. Earlier versions of the model hold the task until
+What it taught a hypernetwork shared by all tasks remains there. Earlier versions of the model hold the task until
 metareplay compact removes them; until then, metareplay undo brings it back.
 
 [bold]Example[/]

@@ -17,7 +17,7 @@ HELP = """Give a task another name.
 
 def rename_task(
     model: Model,
-    name: Annotated[str, typer.Argument(help="Present name of the task.")],
+    name: Annotated[str, typer.Argument(help="Current name of the task.")],
     new: Annotated[str, typer.Argument(help="New name.")],
     trust_network: TrustNetwork = None,
 ) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HELP = """Run the rows of one of the paper's tables and print our results next to the paper's.
 
-Finished runs are never repeated and interrupted ones continue: call it again with the same options.
+Finished runs are never repeated, and interrupted ones continue when you repeat the command with the same options.
 
 [bold]Examples[/]
 

@@ -35,7 +35,7 @@ HELP = """Train a method on a benchmark, task after task, and test it.
   metareplay run --seeds 10 --on slurm                   write an array script; --on ray: a Ray cluster
 
 Your own data: a CSV or parquet table, arrays (.npz), a folder of images (folder/class/image.png or
-folder/task/class/image.png), IDX files, CIFAR's binary archive, or hf:owner/name of the Hugging Face hub.
+folder/task/class/image.png), IDX files, CIFAR's binary archive, or hf:owner/name on the Hugging Face hub.
 
   metareplay run --data sales.csv --label product --tasks-by season --ignore id
 
@@ -128,7 +128,7 @@ def run(
         ),
     ] = False,
     devices: Annotated[
-        int, typer.Option(min=1, help="Processes that learn one run together, a device each.", rich_help_panel=WHERE)
+        int, typer.Option(min=1, help="Processes that train one run together, one device each.", rich_help_panel=WHERE)
     ] = 1,
     strategy: Annotated[
         str, typer.Option(help="How they exchange gradients: a strategy of Fabric.", rich_help_panel=WHERE)

@@ -11,8 +11,8 @@ from metareplay.cli.trust import TrustNetwork
 HELP = """Serve a stored model: predictions over HTTP, and a page to try it, at http://127.0.0.1:8000.
 
 Paths: / (a page), /predict (rows as JSON or CSV, images), /tasks, /audit, /model, /health, /metrics (Prometheus), /docs
-and /openapi.json. Requests that wait at the same time are predicted at once. When the model in the folder is replaced,
-the server switches to the new one. Ctrl-C ends it.
+and /openapi.json. Requests that wait at the same time are predicted together. When the model in the folder is replaced,
+the server switches to the new one. Press Ctrl-C to stop it.
 
 [bold]Examples[/]
 
@@ -28,7 +28,9 @@ the server switches to the new one. Ctrl-C ends it.
 
 def serve(
     model: Annotated[Path, typer.Argument(help="Folder of a model, or of a run.")],
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all of this machine.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for all addresses of this machine.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8000,
     token_file: Annotated[
         Path | None,
@@ -41,14 +43,16 @@ def serve(
         ),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A further name by which a server on localhost may be reached.")
+        list[str] | None, typer.Option(help="Another name by which a server on localhost may be reached.")
     ] = None,
-    max_body: Annotated[int, typer.Option(help="Bytes of one request.")] = 16 * 2**20,
-    max_rows: Annotated[int, typer.Option(help="Inputs of one request.")] = 10_000,
-    max_pixels: Annotated[int, typer.Option(help="Pixels of one image.")] = 25_000_000,
+    max_body: Annotated[int, typer.Option(help="Maximum number of bytes in one request.")] = 16 * 2**20,
+    max_rows: Annotated[int, typer.Option(help="Maximum number of inputs in one request.")] = 10_000,
+    max_pixels: Annotated[int, typer.Option(help="Maximum number of pixels in one image.")] = 25_000_000,
     timeout: Annotated[float, typer.Option(help="Seconds that one request may take.")] = 60.0,
     queue: Annotated[int, typer.Option(help="Requests that may wait; further ones are told to try again.")] = 256,
-    batch: Annotated[int, typer.Option(help="Inputs of several requests that are predicted at once.")] = 2_048,
+    batch: Annotated[
+        int, typer.Option(help="Maximum number of inputs of several requests that are predicted together.")
+    ] = 2_048,
     pixel_max: Annotated[
         float | None,
         typer.Option(help="Full brightness (1 or 255) in inputs of a model that learned images from arrays."),
@@ -106,7 +110,7 @@ def serve(
                 "without a token" if settings.token is None else "with a token",
             )
         )
-        typer.echo(f"{model} is served at {address} ({access}); Ctrl-C ends it")
+        typer.echo(f"{model} is served at {address} ({access}); press Ctrl-C to stop it")
 
     serve_model(model, settings, announce)
     typer.echo("stopped")

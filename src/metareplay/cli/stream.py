@@ -9,8 +9,9 @@ from metareplay.cli.trust import TrustNetwork
 
 HELP = """Follow a stream of labelled rows: learn new tasks as they appear, recognise known ones.
 
-The rows are CSV with a header, from a file or from standard input (-) as they come. What is noticed and done is printed
-as JSON, one event per line: boundary, learned, returned, dismissed, refined. The model is stored after each task.
+The rows are CSV with a header, from a file or from standard input (-) as they arrive. What is detected and done is
+printed as JSON, one event per line: boundary, learned, returned, dismissed, refined. The model is stored after every
+task.
 
 [bold]Examples[/]
 
@@ -25,11 +26,11 @@ as JSON, one event per line: boundary, learned, returned, dismissed, refined. Th
 
 
 def stream(
-    model: Annotated[Path, typer.Argument(help="Folder of a model, made by metareplay new or run.")],
+    model: Annotated[Path, typer.Argument(help="Folder of a model, created by metareplay new or run.")],
     rows: Annotated[Path, typer.Argument(help="CSV file with a header; - for standard input.")],
     label: Annotated[
         str | None,
-        typer.Option(help="Column to predict. Default: that of the first task; else label, target, class or y."),
+        typer.Option(help="Column to predict. Default: that of the first task; then label, target, class or y."),
     ] = None,
     ignore: Annotated[str | None, typer.Option(help="Columns that are not inputs, comma-separated: id,name.")] = None,
     set_: Annotated[

@@ -61,8 +61,8 @@ def tasks(
 
 
 LEGEND = (
-    "on the examples that were held out when the task was learned. stored: for the task alone, with "
-    "what is known about its inputs and features, never examples. features moved, not followed: "
+    "on the examples that were held out when the task was learned. stored: for this task alone, including "
+    "statistics of its inputs and features, never examples. features moved, not followed: "
     "how far later tasks changed its network's features, in percent of their variance, and how much of the change its "
     "statistics could not follow (only for the networks in which tasks are compared)"
 )

@@ -1,4 +1,4 @@
-"""The option that lets a stored model use a network of the user's own."""
+"""The option that lets a stored model use the user's own network."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ TrustNetwork = Annotated[
         "--trust-network",
         metavar="MODULE:FUNCTION",
         callback=_permit,
-        help="Code that a stored model or configuration may import as its network. Without it, none is ever run.",
+        help="Code that a stored model or configuration may import as its network. Without it, no such code is run.",
     ),
 ]
 """A parameter of this type is all that a command needs."""

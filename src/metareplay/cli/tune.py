@@ -21,13 +21,13 @@ OWN, PROTOCOL = "Your own data", "Protocol"
 HELP = """Search for the best settings of a method (extra tune, with Optuna).
 
 Every trial is a run. By default a fifth of each task's training examples is held out and tested, and the test set is
-never used. Killed at any moment, the same command continues the study; so do more workers on other machines.
+never used. If it is killed, the same command continues the study; more workers on other machines can join in.
 
 [bold]Examples[/]
 
   metareplay tune --trials 20 --write-recipe mine.yaml       pr-bbb on the embedded split-digits
 
-  metareplay run --config mine.yaml                          the first figures of the test set
+  metareplay run --config mine.yaml                          the first figures on the test set
 
   metareplay tune split-mnist --method pr-dirac --hours 8 --jobs 4 --data-dir ~/data/mnist
 
@@ -43,10 +43,14 @@ def tune(
     ] = None,
     method: Annotated[str | None, typer.Option(help="Method (metareplay list methods). Default: pr-bbb.")] = None,
     network: Annotated[str | None, typer.Option(help="Main network, as for metareplay run.")] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Trials of the study in all, earlier ones included.")] = 30,
-    hours: Annotated[float | None, typer.Option(min=0.0, help="Stop after so many hours; call again to go on.")] = None,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Total number of trials in the study, including earlier ones.")
+    ] = 30,
+    hours: Annotated[
+        float | None, typer.Option(min=0.0, help="Stop after this many hours; repeat the command to continue.")
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Trials in parallel.")] = 1,
-    sampler: Annotated[Literal["tpe", "grid"], typer.Option(help="Who proposes settings.")] = "tpe",
+    sampler: Annotated[Literal["tpe", "grid"], typer.Option(help="How settings are proposed.")] = "tpe",
     space: Annotated[
         str | None, typer.Option(help="paper, small, or a YAML file. Default: the paper's grid if there is one.")
     ] = None,
@@ -55,12 +59,15 @@ def tune(
     ] = True,
     objective: Annotated[
         Literal["given", "inferred", "both"] | None,
-        typer.Option(help="Accuracy with the task. Default: inferred, unless it is known.", rich_help_panel=PROTOCOL),
+        typer.Option(
+            help="Accuracy with the task given or inferred. Default: inferred, unless it is known.",
+            rich_help_panel=PROTOCOL,
+        ),
     ] = None,
     first_tasks: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Look at the first tasks alone, as a learner may in advance.", rich_help_panel=PROTOCOL
+            min=1, help="Use only the first tasks, which a learner could see in advance.", rich_help_panel=PROTOCOL
         ),
     ] = None,
     held_out: Annotated[
@@ -68,7 +75,7 @@ def tune(
         typer.Option(
             min=0,
             max=0.9,
-            help="Share of training examples to test. 0: the test set, which is no longer a test then.",
+            help="Share of training examples to test on. 0: the test set, which is then no longer a test.",
             rich_help_panel=PROTOCOL,
         ),
     ] = 0.2,
@@ -145,7 +152,7 @@ def _name(name: str, first: int | None, held_out: float) -> str:
 def _study(
     plan: "Plan", fixed: dict[str, Any], space: str | None, sampler: Any, objective: Any, *, prune: bool
 ) -> "Study":
-    """The study in the plan's folder, made if need be."""
+    """The study in the plan's folder, created if necessary."""
     from metareplay.benchmarks.base import Scenario
     from metareplay.benchmarks.stored import store_benchmark
     from metareplay.experiments.tuning.definition import TASKS, Definition
@@ -157,11 +164,11 @@ def _study(
         searched, source = space_for(plan.config, space)
         searched = {key: entry for key, entry in searched.items() if key not in fixed}
     else:
-        searched, source = read_space(Path(space), plan.config), f"{Path(space).name}, a space of your own"
+        searched, source = read_space(Path(space), plan.config), f"{Path(space).name}, your own space"
         if both := [key for key in searched if key in fixed]:
             raise ConfigError(f"{both[0]} is fixed with --set and searched in --space {space}; remove one of them")
     if not searched:
-        raise ConfigError(f"{plan.config.method} has nothing to search here; name settings in a --space of your own")
+        raise ConfigError(f"{plan.config.method} has nothing to search here; name settings in a --space file")
     if sampler == "grid":
         points(searched)
     own = plan.config.data.path is not None
@@ -222,4 +229,6 @@ def _search(
     if recipe is not None and (engine.waits or study.best() is not None):
         console.print(f"recipe: {write_recipe(study, recipe)}", highlight=False)
     if failures:
-        raise MetaReplayError(f"a worker stopped: {next(iter(failures.values()))}. The trials are kept; call again")
+        raise MetaReplayError(
+            f"a worker stopped: {next(iter(failures.values()))}. The trials are kept; repeat the command"
+        )

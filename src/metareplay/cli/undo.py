@@ -1,9 +1,9 @@
-"""``metareplay undo``: the last change of a model is taken back."""
+"""``metareplay undo``: revert the last change of a model."""
 
 from metareplay.cli.data_options import Model
 from metareplay.cli.trust import TrustNetwork
 
-HELP = """Take the last change of a model back; repeated, the one before. Training that was interrupted is discarded.
+HELP = """Revert the last change of a model; run again, it reverts the one before. Interrupted training is discarded.
 
 Not possible for what happened before the last metareplay compact.
 

@@ -7,10 +7,10 @@ import typer
 from metareplay.cli.data_options import Data, Gate, Ignore, Label, MaxChange, Model, Quiet, Settings, SplitBy
 from metareplay.cli.trust import TrustNetwork
 
-HELP = """Train a known task further on new examples, of its classes or of new ones.
+HELP = """Train a known task further on new examples, of its own classes or of new ones.
 
-Its posterior is the prior of the update; all other tasks are kept as when a task is added. If it is stopped or killed,
-the model is as it was, and the same command continues.
+Its posterior is the prior of the update; all other tasks are protected as when a task is added. If it is stopped or
+killed, the model is unchanged, and the same command continues.
 
 [bold]Examples[/]
 
@@ -28,7 +28,7 @@ def update_task(
     ignore: Ignore = None,
     split_by: SplitBy = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Use data that the task has learned from already; it becomes overconfident.")
+        bool, typer.Option("--again", help="Use data that the task has already learned from; it becomes overconfident.")
     ] = False,
     gate: Gate = False,
     max_change: MaxChange = None,

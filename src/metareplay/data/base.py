@@ -101,7 +101,7 @@ def named_row(places: Sequence[Place], index: int) -> str:
 
 
 EXACT = 2**53
-"""Whole numbers below this are exact in float64."""
+"""Integers below this are exact in float64."""
 
 
 def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tuple[Tensor, tuple[Label, ...]]:
@@ -129,7 +129,7 @@ def encode_labels(values: np.ndarray, what: str, places: Sequence[Place]) -> tup
     if bool((real.abs() >= EXACT).any()):
         row = int((real[:, 0].abs() >= EXACT).nonzero()[0])
         raise DataError(
-            f"{named_row(places, row)}: the {what} is a whole number beyond 2^53, where different ones become equal; "
+            f"{named_row(places, row)}: the {what} is an integer beyond 2^53, where different integers become equal; "
             "if it names a class, write it as text (id-123...), if it is a measurement, use a larger unit"
         )
     unique, position_of = torch.unique(real[:, 0], return_inverse=True)

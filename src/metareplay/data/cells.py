@@ -94,7 +94,7 @@ def doubt_of(name: str, seen: Mapping[str, int], where: Callable[[int], str], de
     if commas and words == commas:
         odd, advice = (
             commas,
-            "has a comma, which may be a decimal sign or separate thousands; "
+            "has a comma, which may be a decimal comma or a thousands separator; "
             "say which with --set data.decimal=comma or data.decimal=point",
         )
     elif ambiguous and all(as_dates([text], day_first=True) is not None for text in seen):

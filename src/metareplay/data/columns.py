@@ -130,7 +130,7 @@ class Table:
 
 
 class Pieces(Protocol):
-    """The rows of a large file, read anew each time."""
+    """The rows of a large file, read again each time."""
 
     def tables(self, names: Sequence[str]) -> Iterator[Table]:
         """These columns of all rows, in order, as small tables."""

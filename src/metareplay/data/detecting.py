@@ -1,4 +1,4 @@
-"""What a column of text holds, found out piece by piece: the same as if all its cells were there at once."""
+"""What a column of text holds, determined piece by piece: the same as if all its cells were there at once."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

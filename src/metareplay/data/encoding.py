@@ -16,7 +16,7 @@ from metareplay.written_text import as_bytes
 MOST_VALUES = 50
 """A text column with more distinct values than this is treated as an identifier or free text."""
 WORDS = 3
-"""Cells with at least so many words, on average, are free text."""
+"""Cells with at least this many words, on average, are free text."""
 
 Description = Mapping[str, Any]
 """How one column becomes inputs, as plain values: ``name`` and, for words, ``values``, for dates, ``date``, for texts

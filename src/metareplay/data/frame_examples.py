@@ -72,7 +72,8 @@ def plain_inputs(x: Any, known: Mapping[str, Any]) -> Any:
 
 
 def texts_in(x: Any) -> list[str | None] | None:
-    """The texts that are given instead of rows of numbers: a list, an array or one column; None if it is no such."""
+    """The texts that are given instead of rows of numbers: a list, an array or one column; None if it is none of
+    these."""
     if not (is_series(x) or isinstance(x, list | tuple) or (isinstance(x, np.ndarray) and x.ndim == 1)):
         return None
     values = series_values(x) if is_series(x) else list(x)
@@ -122,7 +123,7 @@ def _in_order(table: Table, names: list[str]) -> np.ndarray:
         if table.columns[name].kind != "number":
             raise DataError(
                 f"{NAME}: column {name!r} holds {table.columns[name].kind}, but this model learned from arrays of "
-                "numbers, without names of columns; give it numbers in the same order"
+                "numbers, without column names; give it numbers in the same order"
             )
     return encode_columns(table, [{"name": name} for name in names], gaps=False, advice=FILL).x
 

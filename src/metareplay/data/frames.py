@@ -1,6 +1,6 @@
 """Data frames of pandas and polars, and tables of pyarrow, as tables: columns by name, whatever their order.
 
-None of these libraries is imported: what a frame is, is told from what it has.
+None of these libraries is imported: a frame is recognised by its attributes.
 """
 
 from collections.abc import Sequence

@@ -153,9 +153,9 @@ def _not_utf8(content: bytes) -> bool:
 
 def _no_columns(path: Path, request: Request) -> None:
     if request.keep:
-        raise ConfigError(f"--keep names a column, but {path} is not a table and has none; remove it")
+        raise ConfigError(f"--keep names a column, but {path} is not a table and has no columns; remove it")
     if request.label is not None:
-        raise ConfigError(f"--label names a column, but {path} is not a table and has none; remove it")
+        raise ConfigError(f"--label names a column, but {path} is not a table and has no columns; remove it")
 
 
 def _images(path: Path, known: Mapping[str, Any], request: Request) -> Inputs:

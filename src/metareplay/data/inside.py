@@ -1,4 +1,4 @@
-"""A folder of data from elsewhere is read, and nothing outside it: no links and no paths that lead out."""
+"""A folder of data from elsewhere is read, and nothing outside it: no links and no paths that point outside."""
 
 import os
 from collections.abc import Iterable
@@ -14,20 +14,18 @@ ADVICE = f"copy the file into the folder, or allow it with the environment varia
 
 
 def refuse_outside(root: Path, files: Iterable[Path]) -> None:
-    """Refuse links that lead out of a folder; the folder itself may be a link, since the user named it."""
+    """Refuse links that point outside a folder; the folder itself may be a link, since the user named it."""
     real = None
     for file in files:
         if file.exists() and not (file.is_file() or file.is_dir()):
             raise DataError(f"{file} is a FIFO or a device, not a file; remove it")
         if file.is_symlink() and not file.exists():
-            raise DataError(f"{file} is a link that leads nowhere; remove it, or restore the file that it named")
+            raise DataError(f"{file} is a broken link; remove it, or restore the file that it points to")
         if _allowed() or not any(part.is_symlink() for part in (file, *_between(root, file))):
             continue
         real = real or _whole(real_path(root))
         if not real_path(file).is_relative_to(real):
-            raise DataError(
-                f"{file} is a link that leads out of {root}, which is not read without being asked; {ADVICE}"
-            )
+            raise DataError(f"{file} is a link that points outside {root} and is not followed by default; {ADVICE}")
 
 
 def _whole(root: Path) -> Path:
@@ -45,12 +43,12 @@ def path_inside(root: Path | None, name: str, where: str) -> Path:
     """The file that a table names, relative to the table's folder and inside it."""
     path = Path(name) if root is None else root / name
     if root is not None and not _allowed() and not real_path(path).is_relative_to(real_path(root)):
-        raise DataError(f"{where} names the file {name}, which lies outside {root} and is not read; {ADVICE}")
+        raise DataError(f"{where} names the file {name}, which is outside {root} and is not read; {ADVICE}")
     return path
 
 
 def refuse_paths_of_saved(folder: Path) -> None:
-    """Refuse a data set of the Hugging Face library, saved to disk, whose parts or files lie elsewhere."""
+    """Refuse a data set of the Hugging Face library, saved to disk, whose parts or files are elsewhere."""
     splits = _json(folder / "dataset_dict.json").get("splits", [])
     for part in [folder, *(folder / str(name) for name in (splits if isinstance(splits, list) else []))]:
         if part.parent not in (folder, folder.parent) or part.name in ("", ".", ".."):
@@ -66,7 +64,7 @@ def refuse_named(path: str | None, where: str) -> None:
     """Refuse to read data only because a folder that was opened names them."""
     if path is not None and not _allowed():
         raise DataError(
-            f"this needs the data {path}, which {where} names, and which are not read without being asked; "
+            f"this needs the data {path}, which {where} names and which are not read by default; "
             f"allow it with the environment variable {VARIABLE}=1"
         )
 

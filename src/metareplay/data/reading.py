@@ -233,7 +233,7 @@ def _no_columns(path: Path, settings: DataSettings) -> None:
     options = [option for option, value in named.items() if value] + (["--tasks-by"] if by_column else [])
     if options:
         hint = "; to split it into tasks by class, write --tasks-by classes:2" if by_column else ""
-        raise ConfigError(f"{options[0]} names a column, but {path} is not a table and has none; remove it{hint}")
+        raise ConfigError(f"{options[0]} names a column, but {path} is not a table and has no columns; remove it{hint}")
 
 
 def _no_test_path(path: Path, test: Path | None) -> None:

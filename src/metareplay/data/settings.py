@@ -42,12 +42,12 @@ class DataSettings(Settings):
     ignore: tuple[str, ...] = Field((), description="columns that are not inputs, such as an identifier")
     text: str | None = Field(
         None,
-        description="column of texts for a network with a backbone that reads them; other columns are no inputs then",
+        description="column of texts for a network with a backbone that reads them; other columns are then not inputs",
     )
     text_bytes: int = Field(BYTES, ge=1, le=100_000, description="bytes of a text that are read; the rest is cut off")
     problem: Literal["classification", "regression"] | None = Field(
         None,
-        description="what the labels are; null: classes if text or few distinct integers, real targets if not integers",
+        description="what the labels are; null: classes if text or few distinct integers, real-valued if not integers",
     )
     missing: Literal["refuse", "drop", "fill"] = Field(
         "refuse",
@@ -57,16 +57,16 @@ class DataSettings(Settings):
         None, description="encoding of CSV files, e.g. latin-1; null: UTF-8, or Latin-1 (Windows-1252) if that fails"
     )
     decimal: Decimal | None = Field(
-        None, description="decimal sign of numbers such as 1,234; null: detected, and refused if both are possible"
+        None, description="decimal separator in numbers such as 1,234; null: detected, and refused if both are possible"
     )
     dates: Literal["day-first", "month-first"] | None = Field(
         None, description="what 01/02/2024 means; null: detected, and refused if both are possible"
     )
     image_size: tuple[int, int] | None = Field(
-        None, description="height and width to which images are resized; null: as they are"
+        None, description="height and width to which images are resized; null: not resized"
     )
     fingerprint: str | None = Field(
-        None, description="checksum of the tasks that were read; any other data is refused; null: accept any data"
+        None, description="checksum of the tasks that were read; any other data are refused; null: accept any data"
     )
 
     @property
@@ -98,8 +98,8 @@ class DataSettings(Settings):
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
         """Settings for the user's own data, or for a benchmark's."""
         if self.path is not None:
-            return {"data_dir": "your own data is read from --data"}
+            return {"data_dir": "your own data are read from --data"}
         if self.fingerprint is not None:
             return {}
-        reason = "no data of your own is given; give it with --data"
+        reason = "no data of your own are given; pass them with --data"
         return {f"data.{name}": reason for name in type(self).model_fields}

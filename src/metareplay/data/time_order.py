@@ -1,18 +1,18 @@
-"""Names that stand for times, such as months, in the order of time."""
+"""Names that stand for times, such as months, in chronological order."""
 
 from collections.abc import Sequence
 
 from metareplay.data.dates import month_number, parse_date, slashed_order
 
 COUNTED = frozenset({"year", "quarter", "month", "week", "day", "hour", "date"})
-"""Columns whose whole numbers are times."""
+"""Columns whose integers are times."""
 YEARS = range(1900, 2200)
-"""Whole numbers that are taken for years, whatever their column is called."""
+"""Integers that are taken for years, whatever their column is called."""
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 def in_time_order(names: Sequence[str], column: str | None = None) -> list[str] | None:
-    """The names of dates, months, quarters, weeks or years in order of time; None if they are something else.
+    """The names of dates, months, quarters, weeks or years in chronological order; None if they are something else.
 
     Months without a year follow the calendar, unless they come in an order that only begins elsewhere, such as
     October to February.

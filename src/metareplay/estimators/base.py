@@ -126,7 +126,9 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         """Train on a new task; if anything goes wrong, the model is left unchanged."""
         if info.name in self.task_names:
             known = ", ".join(self.task_names)
-            raise ConfigError(f"a task named {info.name!r} was learned already; choose another name (known: {known})")
+            raise ConfigError(
+                f"a task named {info.name!r} has already been learned; choose another name (known: {known})"
+            )
         fresh, before = self.learner is None, self.scaling
         try:
             self.scaling = self._scaling(x, y)
@@ -278,7 +280,7 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         """Load a model written by ``save`` or ``metareplay run``; it makes the same predictions, bit for bit.
 
         ``settings`` can replace those of inference, e.g. ``{"inference.predictive": "moments"}``. ``network`` is the
-        function that builds a network of your own: a model never decides which code is run.
+        function that builds your own network: a model never decides which code is run.
         """
         return cls.of(load_model(Path(folder), settings, network=network))
 

@@ -92,7 +92,7 @@ class Exports:
         if has_backbone(network) and not adapters:
             advice = "export the adapters with --format peft" if is_adapted(network) else "predict with metareplay"
             raise ConfigError(
-                f"the backbone of {network!r} is no part of this model, so it cannot be exported with it; {advice}, or "
-                "learn with a network of your own"
+                f"the backbone of {network!r} is not part of this model, so it cannot be exported with it; {advice}, "
+                "or learn with your own network"
             )
         return Learned(learner, self.tasks, self.scaling, self.inputs)

@@ -1,4 +1,5 @@
-"""scikit-learn's manners: parameters, ``clone``, ``fit`` and ``partial_fit``, tags, and the errors its tools expect.
+"""scikit-learn's conventions: parameters, ``clone``, ``fit`` and ``partial_fit``, tags, and the errors its tools
+expect.
 
 Estimators do not inherit from scikit-learn's ``BaseEstimator``: importing it would make every command start later.
 What its tools ask for is a protocol, and nothing of scikit-learn is imported before one of them asks.
@@ -36,7 +37,7 @@ class InvalidData(DataError, ValueError):  # noqa: N818 (a kind of DataError)
 
 
 class SklearnManners:
-    """What scikit-learn's tools ask of an estimator, beside learning and predicting."""
+    """What scikit-learn's tools expect of an estimator, besides learning and predicting."""
 
     problem: Problem
     config: RunConfig
@@ -73,7 +74,7 @@ class SklearnManners:
     def set_params(self, **params: Any) -> Self:
         """Change arguments; a name with a dot is a setting, e.g. ``set_params(**{"training.epochs": 5})``.
 
-        They are checked at once. A model that has learned tasks keeps learning as it began, until ``fit`` starts anew.
+        They are checked at once. A model that has learned tasks keeps learning as it began, until ``fit`` starts over.
         """
         known, before = _parameters(type(self)), self.get_params()
         settings = {name: value for name, value in params.items() if "." in name}
@@ -144,7 +145,7 @@ class SklearnManners:
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
         """The names of the columns, if the model learned from data frames or tables."""
         if (columns := self._columns()) is None:
-            raise AttributeError("feature_names_in_ exists once a task was learned from a data frame or table")
+            raise AttributeError("feature_names_in_ exists once a task has been learned from a data frame or table")
         return np.array(columns, dtype=object)
 
     def _columns(self) -> list[str] | None:
@@ -153,7 +154,7 @@ class SklearnManners:
 
     def _fitted_shape(self, name: str) -> tuple[int, ...]:
         if not self.task_names:
-            raise AttributeError(f"{name} exists once a task was learned")
+            raise AttributeError(f"{name} exists once a task has been learned")
         return self.input_shape
 
     def _refuse_other_features(self, x: Any) -> None:

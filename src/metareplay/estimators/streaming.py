@@ -1,4 +1,4 @@
-"""Streams without boundaries: an estimator that notices new tasks by itself, example by example or in batches."""
+"""Streams without boundaries: an estimator that detects new tasks by itself, example by example or in batches."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,11 +130,11 @@ class Stream:
 
     @property
     def events(self) -> list[StreamEvent]:
-        """What was noticed and done so far."""
+        """What was detected and done so far."""
         return self._follower.events
 
     def learn_many(self, X: Inputs, y: Targets | None = None) -> list[StreamEvent]:
-        """See a batch of examples; what was noticed and done."""
+        """See a batch of examples; returns what was detected and done."""
         before = len(self.events)
         self._see_rows()
         self._see(X, y)
@@ -201,14 +201,14 @@ class StreamingEstimator(ContinualEstimator):
         return stream.finish()
 
     def learn_one(self, x: Any, y: Any) -> Self:
-        """See one example of a stream, in river's manner; for other settings than the default, use ``Stream``."""
+        """See one example of a stream, as in river; for settings other than the defaults, use ``Stream``."""
         if self._stream is None:
             self._stream = Stream(self)
         self._stream.learn_one(x, y)
         return self
 
     def predict_one(self, x: Any) -> Hashable | float | None:
-        """The label or target of one input, in river's manner; None before the first task has been learned."""
+        """The label or target of one input, as in river; None before the first task has been learned."""
         return Stream(self).predict_one(x) if self._stream is None else self._stream.predict_one(x)
 
     def check_streams(self, settings: StreamSettings) -> None:

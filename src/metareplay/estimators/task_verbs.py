@@ -55,9 +55,10 @@ class TaskVerbs(ABC):
     ) -> None: ...
 
     def update_task(self, task: str | int, X: Inputs, y: Targets | None = None, *, progress: bool = False) -> Self:
-        """Train a known task further on new examples, of its classes or of new ones.
+        """Train a known task further on new examples, of its own classes or of new ones.
 
-        Its posterior is the prior of the update; all other tasks are kept as when one is added. If anything goes wrong,
+        Its posterior is the prior of the update; all other tasks are protected as when one is added. If anything goes
+        wrong,
         the model is left unchanged.
         """
         learner, index = self._trained(), self._task_index(task)
@@ -77,7 +78,7 @@ class TaskVerbs(ABC):
     def remove_task(self, task: str | int) -> Self:
         """Remove a task and all that is stored for it alone; the answers of other tasks, if given, stay the same.
 
-        What it taught a hypernetwork that all tasks share stays there, without the embedding that could read it.
+        What it taught a hypernetwork that all tasks share stays there, but not the embedding that gives access to it.
         """
         learner, index = self._trained(), self._task_index(task)
         learner.remove_task(index)
@@ -88,7 +89,7 @@ class TaskVerbs(ABC):
         """Give a task another name."""
         index, names = self._task_index(task), [info.name for info in self.tasks]
         if name in names and names[index] != name:
-            raise ConfigError(f"a task named {name!r} exists already; choose another name (known: {', '.join(names)})")
+            raise ConfigError(f"a task named {name!r} already exists; choose another name (known: {', '.join(names)})")
         self.tasks[index] = self.tasks[index]._replace(name=str(name))
         return self
 

@@ -1,4 +1,4 @@
-"""How far the inferred tasks can be relied on: calibration of their probabilities, false rejections, strangers."""
+"""How far the inferred tasks can be relied on: calibration of their probabilities, false rejections, unknown inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from metareplay.inference.task_inference import choose_tasks
 from metareplay.seeding import generator_for
 
 PER_TASK = 200
-"""Test inputs of a task from which strangers are made."""
+"""Test inputs of a task from which unknown inputs are made."""
 BINS = 40
 HIGHEST = 5.0
 """Histograms of strangeness end here; the last bin also has what is above."""
@@ -32,13 +32,13 @@ class Assessment:
     false_rejections: list[float]
     """Test inputs taken for unknown, by true task."""
     auroc: dict[str, float]
-    """Of strangeness, test inputs against strangers, by kind."""
+    """Of strangeness, test inputs against unknown inputs, by kind."""
     histograms: dict[str, Tensor]
-    """Strangeness of test inputs ("known") and of each kind of strangers: (bins,) each."""
+    """Strangeness of test inputs ("known") and of each kind of unknown input: (bins,) each."""
 
 
 def assess(predictor: AnyPredictor, tests: Sequence[TaskData], *, seed: int) -> Assessment | None:
-    """Test what statistics say about tasks and strangers; None for a model without statistics."""
+    """Test what statistics say about tasks and unknown inputs; None for a model without statistics."""
     if not predictor.keeper.available or not tests:
         return None
     infers = bool(predictor.criteria()) and predictor.model.num_tasks > 1

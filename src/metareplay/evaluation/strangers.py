@@ -1,4 +1,4 @@
-"""Strangers: inputs that belong to no task, made from inputs that do, to test whether they are recognised."""
+"""Strangers: unknown inputs, which belong to no task, made from inputs that do, to test whether they are recognised."""
 
 from collections.abc import Callable, Mapping
 
@@ -23,12 +23,12 @@ def permuted(x: Tensor, generator: Generator) -> Tensor:
 
 
 def inverted(x: Tensor, generator: Generator) -> Tensor:
-    """Dark for bright."""
+    """Brightness inverted."""
     return float(x.max()) + float(x.min()) - x
 
 
 def rotated(x: Tensor, generator: Generator) -> Tensor:
-    """By a quarter turn."""
+    """Rotated by a quarter turn."""
     return torch.rot90(x, 1, (-2, -1))
 
 

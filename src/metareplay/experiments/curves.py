@@ -12,7 +12,7 @@ from metareplay.posteriors.base import FAMILIES
 from metareplay.seeding import generator_for
 
 SINGLE_SAMPLES = 4
-"""The number of single weight samples that the maps show beside the mean."""
+"""The number of single weight samples that the maps show next to the mean."""
 FINEST, COARSEST, MAP_BYTES = 181, 61, 3_700_000
 """Points of a map along each axis, at most and at least, and the disk space that all maps of a run may use."""
 WEIGHT_SAMPLES = 500

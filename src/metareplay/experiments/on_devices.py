@@ -60,7 +60,7 @@ class Devices:
 def launched(devices: int, strategy: str, device: str | None, asked: Callable[[], bool]) -> Devices:
     """Start the other processes, which execute the same command, and join them; each returns from here."""
     if device not in (None, "cpu", "cuda"):
-        raise ConfigError(f"--devices needs --device cpu or cuda, not {device}; each process takes a device of its own")
+        raise ConfigError(f"--devices needs --device cpu or cuda, not {device}; each process uses its own device")
     try:
         from lightning_fabric import Fabric
     except ImportError as error:

@@ -51,7 +51,7 @@ def train_references(benchmark: Benchmark, tests: Sequence[TaskData], *, seed: i
 
 
 def _rows(benchmark: Benchmark, labels: Labels, task: int, most: int, seed: int) -> _Rows:
-    """At most so many training rows of a task, flat, and their targets."""
+    """At most this many training rows of a task, flat, and their targets."""
     x, y = benchmark[task].train
     of = len(x)
     if of > max(most, 1):

@@ -72,7 +72,7 @@ class UnknownInputs(_Record):
     false_rejections: list[float] = []
     """Test inputs of each task that were taken for unknown, in percent."""
     auroc: dict[str, float] = {}
-    """Test inputs against strangers made from them, by kind."""
+    """Test inputs against unknown inputs made from them, by kind."""
 
 
 class AnswerFigures(_Record):
@@ -112,7 +112,7 @@ class TaskWarning(_Record):
 
 
 class Reference(_Record):
-    """A simple model that was trained beside the run, as a yardstick."""
+    """A simple model that was trained alongside the run, as a baseline."""
 
     model: str
     """Which one, in words."""

@@ -194,7 +194,7 @@ class Run:
                     if self.should_stop():
                         raise Interrupted(
                             f"stopped; the state is saved in {self.folder.path}; continue with --resume "
-                            "(tasks that are finished can be used as a model)"
+                            "(finished tasks can already be used as a model)"
                         )
         if trainer.signals is not None and not stage.update:
             self.folder.write_tensors(

@@ -143,7 +143,7 @@ def _refuse_empty(content: Mapping[Any, Any], source: str, prefix: str = "") -> 
     """Refuse a setting without a value, ``{}``, which would be taken for nothing at all."""
     for key, value in content.items():
         if not isinstance(key, str):
-            raise ConfigError(f"{source}: the key {prefix}{key!r} is not text; settings have names")
+            raise ConfigError(f"{source}: the key {prefix}{key!r} is not text; names of settings are text")
         if isinstance(value, Mapping) and not value and (prefix or key not in GROUPS):
             raise ConfigError(f"{source}: {prefix}{key} is empty ({{}}); give it a value, or remove it")
         if isinstance(value, Mapping):

@@ -129,7 +129,7 @@ def answered(results: Results, quality: AnswerQuality | None) -> Results:
 
 
 def assessed(results: Results, assessment: Assessment | None) -> Results:
-    """With what was found about the tasks' probabilities and about strangers."""
+    """With what was found about the tasks' probabilities and about unknown inputs."""
     if assessment is None:
         return results
     probabilities = (
@@ -150,7 +150,7 @@ def uncertainty_tensors(
 ) -> dict[str, Tensor]:
     """For figures of uncertainty: binned scores by criterion (2, T, bins), each task's reliability (T, 3, bins).
 
-    And strangeness, of test inputs and of strangers (bins,).
+    And strangeness, of test inputs and of unknown inputs (bins,).
     """
     # other scores are only relative
     tensors = {

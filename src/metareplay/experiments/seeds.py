@@ -180,7 +180,7 @@ def _shared_tasks(plans: Sequence[Plan], *, keep: bool = False) -> Iterator[Mapp
 
 
 def _shared_file(plan: Plan) -> Path | None:
-    """Where the tasks of a plan's data are stored for all runs beside it; None for a benchmark."""
+    """Where the tasks of a plan's data are stored for all runs next to it; None for a benchmark."""
     mark = plan.config.data.fingerprint
     return None if mark is None else plan.folder.parent / f".tasks-{mark}.tmp"
 

@@ -105,9 +105,7 @@ def _chosen(learned: Learned, name: str | None) -> Criterion:
     """The criterion; refused if it needs more than the mean networks and statistics."""
     predictor, problem = learned.learner.predictor, learned.learner.problem
     if not learned.classifies:
-        raise ConfigError(
-            "a graph that chooses the task is for classifiers; export the tasks of a regressor one by one"
-        )
+        raise ConfigError("only graphs of classifiers can choose the task; export the tasks of a regressor one by one")
     if predictor.model.layout.one_softmax or predictor.one_answer:
         raise ConfigError(
             f"the tasks of {learned.learner.config.method} share one network, so there is no task to choose; "
@@ -122,6 +120,6 @@ def _chosen(learned: Learned, name: str | None) -> Criterion:
         )
     if criterion.reads_statistics and not predictor.keeper.available:
         raise ConfigError(
-            f"criterion={criterion.name!r} needs task statistics, and this model was trained without; choose ent"
+            f"criterion={criterion.name!r} needs task statistics, and this model was trained without them; choose ent"
         )
     return criterion

@@ -32,7 +32,7 @@ def onnx_graph(
     if task is None and content == "samples":
         raise ConfigError("a graph of all tasks holds mean networks only; name a task, or export the mean")
     if task is not None and criterion is not None:
-        raise ConfigError("a criterion chooses between tasks, but the graph is of one task; leave one of them out")
+        raise ConfigError("a criterion chooses between tasks, but the graph holds one task; leave one of them out")
     if content == "mean" and samples is not None:
         raise ConfigError("a graph of the mean has no weight samples; leave the number of samples out")
     answer = "probabilities" if learned.classifies else "target_mean"

@@ -33,7 +33,7 @@ class WholeGaussian(Gaussian):
 
 @dataclass(frozen=True)
 class ReadySpace(Space):
-    """Has the Gaussians of single tasks at hand."""
+    """Has the Gaussians of single tasks precomputed."""
 
     owns: Mapping[int, Gaussian]
     backgrounds: Mapping[int, Gaussian]

@@ -36,7 +36,7 @@ class Assigned(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What an answer needs beside the predictions of single tasks."""
+    """What an answer needs besides the predictions of single tasks."""
 
     chosen: Tensor
     """The task of each input (N,)."""
@@ -45,7 +45,7 @@ class Context(NamedTuple):
     alone: bool = False
     """Whether the task was given or chosen for good, so that no other is possible."""
     unknown: Tensor | None = None
-    """How far each answer gives way to what is known without the input (N,); None: as published, not calibrated."""
+    """How far each answer is replaced by what is known without the input (N,); None: as published, not calibrated."""
 
 
 class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):

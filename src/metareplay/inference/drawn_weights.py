@@ -1,4 +1,4 @@
-"""Weight samples that were drawn before: predictions use the same ones each time, so they need not be drawn anew."""
+"""Weight samples that were drawn before: predictions use the same ones each time, so they need not be redrawn."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 MOST_BYTES = 64 * 2**20
-"""Of all samples that are kept; those of a task that would need more are drawn anew each time."""
+"""Of all samples that are kept; those of a task that would need more are redrawn each time."""
 
 Key = tuple[int, ...]
 
@@ -28,7 +28,7 @@ class Drawn:
     lock: Lock = field(default_factory=Lock)
 
     def part(self, number: int, draw: Callable[[Generator], Tensor]) -> Tensor:
-        """One part (S, W), the same bits as when all are drawn in turn; nobody may change it."""
+        """One part (S, W), the same bits as when all are drawn in turn; it must not be modified."""
         with self.lock:
             if number == len(self.parts):
                 self.parts.append(draw(self.generator))

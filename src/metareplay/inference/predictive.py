@@ -70,7 +70,7 @@ class WeightSamples:
 
     @torch.no_grad()
     def weights(self, samples: int) -> Tensor:
-        """The next weight samples (S, W); nobody may change them."""
+        """The next weight samples (S, W); they must not be modified."""
         number, self.begun = self.begun, self.begun + 1
         if self.drawn is None:
             return self.posterior.rsample(samples, generator=self.generator)

@@ -31,7 +31,8 @@ class TaskStatistics:
         return (*stored, *({} for _ in range(tasks - len(stored))))
 
     def put(self, criterion: str, stored: Sequence[Stored]) -> None:
-        """Replace what is stored about the first tasks; tensors are copied, but for those that are stored already."""
+        """Replace what is stored about the first tasks; tensors are copied, except for those that are already
+        stored."""
         self.version += 1
         before = self._by_criterion.get(criterion, [])
         missing = len(stored) - len(before)
@@ -72,5 +73,5 @@ class TaskStatistics:
 
 
 def _kept(tensor: Tensor, old: Tensor | None) -> Tensor:
-    """A copy, unless it is what was stored before: nobody changes that."""
+    """A copy, unless it is what was stored before, which is never modified."""
     return tensor if tensor is old else tensor.detach().cpu().clone().contiguous()

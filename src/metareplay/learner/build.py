@@ -135,7 +135,7 @@ def outputs_from_start(config: RunConfig, layout: HeadLayout, known: int | None)
         if known is None:
             raise ConfigError(
                 "outputs_from_start needs to know the classes of all tasks, which only a run on a benchmark does; "
-                "remove it: outputs then come with the tasks"
+                "remove it: outputs are then added with each task"
             )
         return known
     if layout is not HeadLayout.SHARED:

@@ -20,7 +20,7 @@ LEAST_GAIN = 0.1
 LEAST_R2 = 0.02
 ADVICE = (
     "try more training.iterations, another training.learning_rate, network or seed; "
-    "or the inputs do not say what is asked of them"
+    "or the inputs may not determine the targets"
 )
 
 
@@ -52,14 +52,14 @@ def _answered_by_chance(
         recall, chance = _recall(log_predictive(log_likelihoods(outputs)).argmax(1), y)
         if recall <= chance + LEAST_GAIN * (1 - chance):
             words = f"{100 * recall:.0f} % of its {where} examples are right (mean over classes), {100 * chance:.0f} %"
-            return Notice("chance", f"it is answered no better than by chance: {words} by guessing; {ADVICE}")
+            return Notice("chance", f"it does no better than chance: {words} by guessing; {ADVICE}")
     elif not classes and len(y) > 1 and bool((y.var(0) > 0).all()):
         mean = predictive_outputs(model, x, task, SAMPLES, generator=generator).double().mean(0)  # (S, N, D) -> (N, D)
         left = (mean - y).square().mean(0) / y.double().var(0, correction=0)  # (N, D) -> (D,)
         r2 = float(1 - left.mean())
         if r2 <= LEAST_R2:
             words = f"R² is {r2:.2f} on its {where} examples"
-            return Notice("chance", f"it is answered no better than by the mean: {words}; {ADVICE}")
+            return Notice("chance", f"it does no better than the mean: {words}; {ADVICE}")
     return None
 
 

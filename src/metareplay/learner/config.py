@@ -40,7 +40,7 @@ class RunConfig(Settings):
     benchmark: str = Field("split-digits", description="the tasks to learn")
     method: str = Field("pr-bbb", description="how to learn them")
     network: str = Field("mlp-100-100", description="the main network")
-    seed: int = Field(0, ge=0, description="seed of all random numbers of a run")
+    seed: int = Field(0, ge=0, description="seed of all random numbers in a run")
     data_seed: int = Field(
         DATA_SEED,
         ge=0,

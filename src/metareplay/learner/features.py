@@ -139,8 +139,8 @@ def stored_extractor(config: RunConfig, inputs: Mapping[str, Any], tensors: Mapp
     backbone = backbone_of(config)
     if backbone.checksum != facts["checksum"]:
         raise CheckpointError(
-            f"the backbone {backbone.name} has other weights (checksum {backbone.checksum}) than when the model "
-            f"learned ({facts['checksum']}); restore it, or learn again"
+            f"the backbone {backbone.name} has different weights (checksum {backbone.checksum}) from those the model "
+            f"was trained with ({facts['checksum']}); restore it, or train again"
         )
     undo, scaling = (_under(f"{FACTS}.{kind}.", tensors) for kind in ("undo", "scaling"))
     shape, width = tuple(int(size) for size in facts["input_shape"]), int(facts["width"])
@@ -160,8 +160,8 @@ def refuse_texts(inputs: Mapping[str, Any], network: str | None) -> None:
     texts = [entry["name"] for entry in inputs.get("columns", ()) if "text" in entry]
     if texts and not (network and has_backbone(network)):
         raise ConfigError(
-            f"column {texts[0]!r} holds texts, which network={network or 'default'} cannot read; take an encoder of "
-            "texts, e.g. network=features:FOLDER+mlp-100 with the folder of a transformers model (docs/backbones.md)"
+            f"column {texts[0]!r} holds texts, which network={network or 'default'} cannot read; use a text "
+            "encoder, e.g. network=features:FOLDER+mlp-100 with the folder of a transformers model (docs/backbones.md)"
         )
 
 

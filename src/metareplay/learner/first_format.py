@@ -27,7 +27,9 @@ def read_first_format(folder: Path) -> ModelFile:
         raise CheckpointError(f"{path} is damaged: it does not name a file of weights")
     tensors = read_tensors(folder / named[0]).tensors
     if f"{tensors_checksum(tensors):08x}" != named[1]:
-        raise CheckpointError(f"{folder / named[0]} holds the weights of another model: their checksum is not its name")
+        raise CheckpointError(
+            f"{folder / named[0]} holds the weights of another model: their checksum does not match its name"
+        )
     refuse_not_finite(tensors, str(folder / named[0]))
     return ModelFile({**facts, "generation": 0}, tensors)
 

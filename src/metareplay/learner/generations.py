@@ -1,4 +1,4 @@
-"""A model's folder: one file that is the model, switched by one rename, and what lies around it.
+"""A model's folder: one file that is the model, switched by one rename, and the files around it.
 
 ``model.safetensors`` alone is the truth. Each time it is written, its generation is one higher. ``config.json`` repeats
 its facts for people and for the Hugging Face hub, ``README.md`` tells them in words, ``history.json`` says how the
@@ -88,7 +88,7 @@ def write_generation(
 
 
 def mend(folder: Path) -> None:
-    """Bring what lies around the model up to date, after a writer that was killed; for the one writer."""
+    """Bring the files around the model up to date, after a writer that was killed; for the one writer."""
     facts, tensors = read_model_file(folder / MODEL)
     write_generation(folder, tensors, facts, generation=facts["generation"])
 
@@ -129,8 +129,8 @@ def _agrees(folder: Path, facts: Mapping[str, Any], *, last: bool) -> bool:
     differing = [key for key in facts if key not in config or not _same(config[key], facts[key])]
     if differing and (last or number == facts["generation"]):
         raise CheckpointError(
-            f"{path} and {MODEL} beside it contradict each other (in {', '.join(sorted(differing))}): one of them was "
-            f"edited or exchanged. If {MODEL} is the model you want, remove {CONFIG}: the model is complete without it"
+            f"{path} and {MODEL} next to it contradict each other (in {', '.join(sorted(differing))}): one of them was "
+            f"edited or replaced. If {MODEL} is the model you want, remove {CONFIG}: the model is complete without it"
         )
     return not differing
 
@@ -146,7 +146,7 @@ def version_path(folder: Path, generation: int) -> Path:
 
 
 def keep_version(folder: Path, generation: int) -> None:
-    """Keep the present file beside the next one: by a second name, or a copy where a file can have only one."""
+    """Keep the present file next to the new one: by a second name, or a copy where a file can have only one."""
     path = version_path(folder, generation)
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)  # of a writer that was killed
@@ -222,4 +222,6 @@ def _refuse_foreign(folder: Path, facts: Mapping[str, Any] | None) -> None:
         ours = config is not None and str(config.get("format", "")).startswith("metareplay-model-")
         foreign = None if ours or _has(folder / MODEL) else CONFIG
     if foreign is not None:
-        raise ConfigError(f"{folder / foreign} is not of a metareplay model; choose another folder, or move it away")
+        raise ConfigError(
+            f"{folder / foreign} does not belong to a metareplay model; choose another folder, or move it away"
+        )

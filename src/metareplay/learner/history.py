@@ -59,7 +59,7 @@ def read_entries(folder: Path) -> list[HistoryEntry]:
     except (OSError, ValueError, TypeError, ValidationError) as error:
         words = str(error).splitlines()[0]
         raise CheckpointError(
-            f"{path} is damaged ({words}); repair it, or remove it to go without a history"
+            f"{path} is damaged ({words}); repair it, or remove it to continue without a history"
         ) from error
 
 

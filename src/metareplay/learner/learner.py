@@ -88,9 +88,9 @@ class ContinualLearner:
         return self.trainer
 
     def finish_task(self, train: TaskData) -> Notice | None:
-        """Store what will tell the task just trained from others, while its data are available.
+        """Store what will tell the task just trained apart from others, while its data are available.
 
-        Returns a notice if the task is answered no better than by chance.
+        Returns a notice if the task does no better than chance.
         """
         task, classes = self.num_tasks - 1, self.problem == "classification"
         used, held_out = self._split(task, train)
@@ -115,7 +115,7 @@ class ContinualLearner:
     def begin_revision(self, task: int, train: TaskData, width: int | None = None) -> TaskTrainer:
         """Train a known task further on new examples, with ``width`` classes or as many as before.
 
-        Its posterior is the prior of the update; the strategy keeps all other tasks as it does while one is added.
+        Its posterior is the prior of the update; the strategy protects all other tasks as it does while one is added.
         """
         head = self.model.heads[task]
         width = width or head.stop - head.start
@@ -288,7 +288,7 @@ class ContinualLearner:
         if training.other and batches.order.batch_size < 2:
             raise ConfigError(
                 "training.other mixes the examples of a batch, so a task needs at least two examples and "
-                "training.batch_size at least 2; remove it, or give more"
+                "training.batch_size at least 2; remove it, or provide more"
             )
         ways = transformations_for(self.input_shape, rotations=training.rotations, augmentation=training.augmentation)
         return AuxiliaryBatches(

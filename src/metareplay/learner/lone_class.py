@@ -11,10 +11,10 @@ from metareplay.learner.config import RunConfig
 def refuse_lone_classes(
     config: RunConfig, problem: Problem, scenario: Scenario, tasks: Sequence[TaskInfo], *, complete: bool = False
 ) -> None:
-    """Refuse a task with a single class where nothing would tell it from others.
+    """Refuse a task with a single class if nothing would tell it apart from others.
 
-    Given the task its class is certain, so it is learned as a density: what is stored about its inputs tells it from
-    other tasks. Where the classes of all tasks compete, or the task will be known, nothing else is needed.
+    Given the task its class is certain, so it is learned as a density: what is stored about its inputs tells it apart
+    from other tasks. Where the classes of all tasks compete, or the task will be known, nothing else is needed.
     ``complete`` says that there will be no further tasks.
     """
     if problem == "regression":
@@ -31,6 +31,7 @@ def refuse_lone_classes(
         if len(task.classes) < 2:
             raise DataError(
                 f"task {task.name!r} has only the class {task.classes[0]!r}, and without task statistics "
-                f"{config.method} could not tell it from other tasks: set statistics.collect=true, learn it together "
-                "with another class, or choose a method in which the classes of all tasks compete, such as exp-replay"
+                f"{config.method} could not tell it apart from other tasks: set statistics.collect=true, learn it "
+                "together with another class, or choose a method in which the classes of all tasks compete, such as "
+                "exp-replay"
             )

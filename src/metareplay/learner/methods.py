@@ -34,7 +34,7 @@ class GrowingOutputsSettings(Settings):
     outputs_from_start: bool = Field(
         False,
         description="the network has the outputs of all tasks from the start, as in the published runs; those of later "
-        "tasks do not compete before they are learned",
+        "tasks do not compete until their tasks are learned",
     )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
@@ -249,7 +249,7 @@ _register(
 )
 _register(
     "der++",
-    *("shared", "dirac", "dark-reservoir", "er that also keeps the outputs its examples had: dark experience replay"),
+    *("shared", "dirac", "dark-reservoir", "er that also keeps the outputs of its examples: dark experience replay"),
     outputs="growing",
     lenders=_LIKE_FINE_TUNING,
 )
@@ -270,7 +270,12 @@ _register(
 )
 _register(
     "dgr",
-    *("shared", "dirac", "generative-replay", "one network that replays inputs from an autoencoder trained beside it"),
+    *(
+        "shared",
+        "dirac",
+        "generative-replay",
+        "one network that replays inputs from an autoencoder trained with it",
+    ),
     outputs="growing",
     lenders=_LIKE_FINE_TUNING,
 )
@@ -288,11 +293,11 @@ _register(
 )
 _register(
     "fine-tuning",
-    *("shared", "dirac", "unbound", "one network trained sequentially, with no measure against forgetting"),
+    *("shared", "dirac", "unbound", "one network trained sequentially, with no measures against forgetting"),
 )
 _register(
     "hnet-fine-tuning",
-    *("hypernetwork", "dirac", "unbound", "one hypernetwork trained sequentially, with no measure against forgetting"),
+    *("hypernetwork", "dirac", "unbound", "one hypernetwork trained sequentially, with no measures against forgetting"),
 )
 _register(
     "joint",

@@ -11,8 +11,8 @@ from metareplay.learner.history import HistoryEntry
 MADE_HERE = "<!-- written by metareplay; remove this line to keep your own text -->"
 MOST_ROWS, MOST_CLASSES = 50, 20
 LIMITS = (
-    "What it says about its uncertainty is estimated. Task inference cannot tell tasks apart whose inputs look alike: "
-    "name the task where you know it. Inputs unlike those of every task are flagged as unknown only where task "
+    "Its uncertainties are estimates. Task inference cannot tell apart tasks whose inputs look alike: "
+    "name the task if you know it. Inputs unlike those of every task are flagged as unknown only where task "
     "statistics were stored."
 )
 
@@ -30,7 +30,7 @@ def model_card(facts: Mapping[str, Any], entries: Sequence[HistoryEntry]) -> str
         f"input has shape {tuple(facts['input_shape'])}. This is generation {facts['generation']}.",
         "## How to load it",
         f'```python\nfrom metareplay import {estimator}\n\nmodel = {estimator}.load("path/of/this/folder")\n```',
-        "Nothing in this folder is pickled or run: weights and facts are in `model.safetensors`.",
+        "Nothing in this folder is pickled or run: weights and metadata are in `model.safetensors`.",
         "## Tasks",
         _tasks(facts, entries),
         *_figures(entries),

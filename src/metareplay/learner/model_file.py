@@ -86,7 +86,7 @@ def read_model_file(path: Path) -> ModelFile:
                 f"not {FORMAT!r}); update metareplay"
             )
         if not isinstance(facts.get("generation"), int):
-            raise CheckpointError(f"{path} is damaged: its facts name no generation")
+            raise CheckpointError(f"{path} is damaged: its metadata name no generation")
         body = bytearray(max(0, os.fstat(file.fileno()).st_size - begin))
         read = file.readinto(body)  # type: ignore[attr-defined]
     entries.pop(METADATA)
@@ -135,13 +135,13 @@ def _facts(path: Path, entries: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     unnamed = checksum is None and set(metadata) != {KEY}  # the name of the checksum is what was damaged
     if unnamed or (checksum is not None and checksum != sha256(str(text).encode(errors="replace")).hexdigest()):
-        raise CheckpointError(f"{path} is damaged: the checksum of its facts does not match")
+        raise CheckpointError(f"{path} is damaged: the checksum of its metadata does not match")
     try:
         facts = read_json(text)
     except (AttributeError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged: its facts are no JSON ({error})") from error
+        raise CheckpointError(f"{path} is damaged: its metadata are not valid JSON ({error})") from error
     if not isinstance(facts, dict):
-        raise CheckpointError(f"{path} is damaged: its facts are no object")
+        raise CheckpointError(f"{path} is damaged: its metadata are not an object")
     return facts
 
 
@@ -196,6 +196,6 @@ def refuse_not_finite(tensors: Mapping[str, Tensor], source: str) -> None:
         weight = name.startswith(("model.", "scaling.", "criteria.calibration."))
         if weight and tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise CheckpointError(
-                f"{source} has NaN or infinite numbers in {name!r}: its answers would mean nothing; "
+                f"{source} has NaN or infinite numbers in {name!r}: its answers would be meaningless; "
                 "learn the model again, or go back to an earlier version of it"
             )

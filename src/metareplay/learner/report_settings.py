@@ -1,4 +1,4 @@
-"""Settings of what a run reports beside its own figures."""
+"""Settings of what a run reports besides its own figures."""
 
 from typing import ClassVar
 
@@ -14,8 +14,8 @@ class ReportSettings(Settings):
 
     references: bool = Field(
         True,
-        description="train two scikit-learn models beside a run, of all tasks at once and of the last task alone, to "
-        "compare its figures with; takes seconds, on at most 5,000 rows",
+        description="train two scikit-learn models alongside a run, on all tasks at once and on the last task alone, "
+        "as baselines for its figures; takes seconds, on at most 5,000 rows",
     )
     test_during: int | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""Verbs that need no data: a new model, a task removed or renamed, a change undone, what is kept made smaller."""
+"""Verbs that need no data: a new model, a task removed or renamed, a change undone, earlier versions deleted."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,7 +43,7 @@ def remove_task(folder: Path, name: str) -> Done:
         facts = {"remains": "what it taught the hypernetwork that all tasks share"} if shared else {}
         entry = HistoryEntry(verb=REMOVE, tasks=(name,), facts=facts)
         model.save(entry)
-    rest = "what it taught the shared hypernetwork remains there, without the embedding that could read it; "
+    rest = "what it taught the shared hypernetwork remains there, but not the embedding that gives access to it; "
     return Done(
         f"task {name!r} removed; {rest if shared else ''}earlier versions still hold it until: "
         f"metareplay compact {folder}",
@@ -57,7 +57,7 @@ def rename_task(folder: Path, name: str, new: str) -> Done:
         model = _opened(folder)
         index, new = model.index(name), checked_name(new)
         if new in model.names:
-            raise ConfigError(f"a task named {new!r} exists already; choose another name")
+            raise ConfigError(f"a task named {new!r} already exists; choose another name")
         model.tasks[index] = model.tasks[index]._replace(name=new)
         entry = HistoryEntry(verb=RENAME, tasks=(name, new))
         model.save(entry)
@@ -65,15 +65,15 @@ def rename_task(folder: Path, name: str, new: str) -> Done:
 
 
 def undo(folder: Path) -> Done:
-    """Discard what is unfinished, else take the last change back; repeated, the one before."""
+    """Discard what is unfinished, otherwise revert the last change; called again, the one before."""
     with writing(model_folder(folder)):
         model = OpenModel.of(folder)
         if (pending := model.work.pending(model.generation)) is not None:
             model.work.clear()
-            return Done(f"the unfinished {pending} is discarded; the model is as it was before")
+            return Done(f"the unfinished {pending} is discarded; the model is unchanged")
         undone = next(reversed(past_of(model.folder, model.generation)), None)
         if undone is None or not undone.facts.get("previous"):
-            raise ConfigError(f"nothing to undo in {folder}: its history has no change with a version before it")
+            raise ConfigError(f"nothing to undo in {folder}: its history has no change that can be reverted")
         target = int(undone.facts["previous"])
         entry = HistoryEntry(verb=UNDO, tasks=undone.tasks, facts={"restored": target, "undone": undone.verb})
         try:
@@ -93,4 +93,4 @@ def compact_model(folder: Path) -> Done:
         model = OpenModel.of(folder)
         model.work.refuse_unfinished(model.generation)
         freed = compact(model.folder)
-    return Done(f"earlier versions removed, {freed / 2**20:.1f} MiB freed; nothing before now can be undone")
+    return Done(f"earlier versions removed, {freed / 2**20:.1f} MiB freed; earlier changes can no longer be undone")

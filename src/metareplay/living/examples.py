@@ -65,7 +65,7 @@ def read_tasks(
     ``known``, ``problem`` and ``shape`` are those of a model that has learned already.
     """
     if name is not None and settings.tasks_by is not None:
-        raise ConfigError("--name names one task and --tasks-by makes several; give one of them")
+        raise ConfigError("--name is for one task and --tasks-by for several; give only one of them")
     read = read_examples(_as_before(settings, known or {}), known or {})
     chosen, why = chosen_problem(read, settings.model_copy(update={"problem": problem or settings.problem}))
     examples = as_targets(read, chosen)

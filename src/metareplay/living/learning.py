@@ -70,7 +70,7 @@ def update_task(
     again: bool = False,
     terms: Terms = Terms(),  # noqa: B008
 ) -> Done:
-    """Train a known task further on new examples, of its classes or of new ones."""
+    """Train a known task further on new examples, of its own classes or of new ones."""
     with writing(model_folder(folder)):
         model = OpenModel.of(folder)
         model.index(name)
@@ -89,10 +89,10 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
     if examples.name in model.names:
         if _learned_from(model, examples, (ADD,)) is not None:
             model.tidy()
-            return Done(f"task {examples.name!r} was learned from these data already; nothing to do")
+            return Done(f"task {examples.name!r} has already been learned from these data; nothing to do")
         raise ConfigError(
-            f"a task named {examples.name!r} was learned already, from other data; choose another name, or give it "
-            f"these with update-task (known: {', '.join(model.names)})"
+            f"a task named {examples.name!r} has already been learned, from other data; choose another name, or give "
+            f"it these with update-task (known: {', '.join(model.names)})"
         )
     learner = model.prepare(new)
     targets, info, width = examples.targets()
@@ -118,9 +118,9 @@ def _update(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms
     if earlier is not None and not again:
         if earlier.verb == UPDATE and earlier.generation == model.generation:
             model.tidy()
-            return Done(f"task {examples.name!r} was updated with these data already; nothing to do")
+            return Done(f"task {examples.name!r} has already been updated with these data; nothing to do")
         raise ConfigError(
-            f"task {examples.name!r} has learned from these data already; using them again counts their evidence twice "
+            f"task {examples.name!r} has already learned from these data; using them again counts their evidence twice "
             "and makes the model overconfident. Pass --again if you accept that"
         )
     known = model.tasks[index]
@@ -192,7 +192,7 @@ def _take_steps(
             model.work.write(operation, step.iteration, learner.tensors(training=True), learner.facts())
         if stopping:
             raise Interrupted(
-                f"stopped in the {operation}; the model is as it was. The same command continues where it stopped; "
+                f"stopped during the {operation}; the model is unchanged. The same command continues where it stopped; "
                 f"metareplay undo {model.folder} discards it"
             )
 
@@ -244,7 +244,7 @@ def _ask_gate(audited: tuple[TaskAudit, ...], model: OpenModel, operation: Opera
         worst = ", ".join(f"{entry.task} by {100 * (entry.change or 0):.1f} %" for entry in broken)
         raise GateClosed(
             f"refused: after the {operation}, the predictions of known tasks would have moved further than "
-            f"{100 * terms.max_change:.1f} % since they were learned ({worst}); the model is as it was. A larger "
+            f"{100 * terms.max_change:.1f} % since they were learned ({worst}); the model is unchanged. A larger "
             "strategy.strength holds them better, in a new model"
         )
 

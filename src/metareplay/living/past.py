@@ -19,7 +19,7 @@ def past_of(folder: Path, generation: int) -> list[HistoryEntry]:
         if before is None or not before < generation:
             raise CheckpointError(
                 f"{folder / HISTORY} is damaged (generation {generation} came from {before}); repair it, or remove it "
-                "to go without a history"
+                "to continue without a history"
             )
         if entry.verb != UNDO:
             changes.append(entry)

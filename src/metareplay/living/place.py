@@ -58,18 +58,18 @@ def read_new(folder: Path) -> NewModel | None:
         new = NewModel(content["method"], content["network"], content["settings"])
         kinds = zip(NewModel._fields, new, (str, str | None, dict), strict=True)
         if wrong := [name for name, value, kind in kinds if not isinstance(value, kind)]:
-            raise ValueError(f"its {wrong[0]} has an impossible type")
+            raise ValueError(f"its {wrong[0]} has the wrong type")
         return new
     except FileNotFoundError:
         return None
     except OSError as error:
         raise CheckpointError(f"the model in {folder} cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{folder / NEW} is damaged ({error}); make the model again") from error
+        raise CheckpointError(f"{folder / NEW} is damaged ({error}); create the model again") from error
 
 
 def checked_name(name: str) -> str:
-    """The name of a task, without spaces around it; refused if nobody could read or type it."""
+    """The name of a task, without spaces around it; refused if it could not be read or typed."""
     name = name.strip()
     if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
         raise ConfigError(f"a task needs a name of 1 to {LONGEST_NAME} printable characters; choose another one")

@@ -72,7 +72,7 @@ def follow(
 
 
 def text_chunks(text: IO[bytes], *, first: int, then: int) -> Iterator[bytes]:
-    """Pieces of a CSV text with so many rows, each with the header; a row may span lines within quotation marks."""
+    """Pieces of a CSV text with this many rows, each with the header; a row may span lines within quotation marks."""
     header, lines, rows, quotes, wanted = text.readline(), [], 0, 0, first
     while line := text.readline():
         lines.append(line)

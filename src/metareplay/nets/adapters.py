@@ -36,11 +36,11 @@ class AdapterSettings(Settings):
 
     group: ClassVar[str] = "adapters"
     rank: int = Field(8, ge=1, description="rank r of the change B A of a layer's weights")
-    alpha: float = Field(8.0, gt=0, description="the change counts alpha / r times")
+    alpha: float = Field(8.0, gt=0, description="the change is scaled by alpha / r")
     layers: tuple[str, ...] = Field(
         (),
-        description="layers of the backbone that get adapters: names or their ends, * is anything; empty: those that "
-        "make the queries and values of attention, else all linear layers, else all convolutions",
+        description="layers of the backbone that get adapters: names or their ends, * matches anything; empty: those "
+        "that compute the queries and values of attention, else all linear layers, else all convolutions",
     )
 
 
@@ -69,7 +69,7 @@ class AdaptedNetwork(nn.Module):
         return outputs
 
     def _watched(self) -> bool:
-        """Whether somebody wants to see what a layer of the backbone is given, which has to come in one piece."""
+        """Whether a hook wants to see what a layer of the backbone is given, which has to come in one piece."""
         return any(layer._forward_hooks for layer in self.backbone.modules())
 
     def described_layers(self) -> list[str]:
@@ -159,7 +159,7 @@ register_network(
         pattern=f"{ADAPTED}.+",
         title="adapters:NAME+mlp-WIDTH-...",
         description="a pretrained network, frozen, with low-rank adapters (LoRA) on its layers, and a linear layer "
-        "(adapters:NAME) or an MLP behind it; names as of features:NAME",
+        "(adapters:NAME) or an MLP behind it; names as for features:NAME",
         build=_build,
     )
 )

@@ -1,7 +1,7 @@
 """Pretrained backbones: frozen networks whose features a small network learns from.
 
 ``features:NAME`` is a linear layer on the features of a backbone, ``features:NAME+mlp-100`` a multilayer perceptron.
-The backbone itself is no part of the main network: inputs are turned into features once, before learning.
+The backbone itself is not part of the main network: inputs are turned into features once, before learning.
 """
 
 import difflib
@@ -40,13 +40,13 @@ class BackboneSettings(Settings):
 
     group: ClassVar[str] = "features"
     size: int | None = Field(
-        None, ge=1, description="pixels a side that images are resized to; null: what the backbone is known for"
+        None, ge=1, description="side length in pixels that images are resized to; null: the backbone's default"
     )
     mean: tuple[float, ...] = Field(
-        (), description="mean of each colour channel, of pixels in [0, 1]; empty: what the backbone is known for"
+        (), description="mean of each colour channel, of pixels in [0, 1]; empty: the backbone's default"
     )
     std: tuple[float, ...] = Field(
-        (), description="standard deviation of each colour channel; empty: what the backbone is known for"
+        (), description="standard deviation of each colour channel; empty: the backbone's default"
     )
 
 
@@ -59,13 +59,14 @@ class FeatureSettings(Settings):
         gt=0,
         le=1,
         description="power to which features are raised, with their signs, before they are standardised: 0.5 suits "
-        "those that are mostly near zero, as averages of rectified units; null: what the backbone is known for",
+        "features that are mostly near zero, such as averages of rectified units; null: the backbone's default",
     )
     mirror: bool = Field(
         False, description="average the features of an image and of its mirror image, left and right; twice the time"
     )
     autocast: bool = Field(
-        False, description="run the backbone in bfloat16: half the time on processors that have it, features less exact"
+        False,
+        description="run the backbone in bfloat16: half the time on processors with support for it, less exact",
     )
 
 
@@ -233,7 +234,7 @@ def _own(name: str) -> nn.Module:
 def _checksum(loaded: Loaded, autocast: bool) -> str:
     """SHA-256 of all tensors, of how images are prepared, and of a precision that is not the usual one.
 
-    What happens to features afterwards is no part of it: they are cached as they are.
+    What happens to features afterwards is not part of it: they are cached as they are.
     """
     known = ("bfloat16",) if autocast else ()
     digest = hashlib.sha256(repr((type(loaded.module).__qualname__, *loaded[1:4], *known)).encode())

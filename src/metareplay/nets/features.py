@@ -19,7 +19,7 @@ from metareplay.nets.weights import Buffers, WeightSpec
 
 Flatten = Callable[[Tensor, nn.Module], Tensor]
 OUTPUTS = "outputs"
-"""The name under which the network's outputs are returned beside its features."""
+"""The name under which the network's outputs are returned along with its features."""
 
 
 def weighted_layers(module: nn.Module) -> list[str]:

@@ -19,7 +19,8 @@ _LOCK = threading.Lock()
 
 @final
 class Pretrained(nn.Module):
-    """A network that is loaded again by its name: its frozen weights and its buffers are no part of a model's files."""
+    """A network that is loaded again by its name: its frozen weights and its buffers are not part of a model's
+    files."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -83,7 +84,9 @@ def share_frozen(network: nn.Module, weights: Mapping[str, nn.Parameter]) -> Non
     """Let a network that was built again, perhaps with more outputs, use the frozen weights of the first."""
     fresh = frozen_weights(network)
     if changed := [name for name in {**fresh, **weights} if name not in fresh or name not in weights]:
-        raise ConfigError(f"the weight {changed[0]!r} is frozen at times only; freeze the same weights for every task")
+        raise ConfigError(
+            f"the weight {changed[0]!r} is not frozen all the time; freeze the same weights for every task"
+        )
     for name, weight in weights.items():
         if fresh[name].shape != weight.shape:
             raise ConfigError(

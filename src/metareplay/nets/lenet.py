@@ -35,5 +35,5 @@ class LeNet(nn.Module):
 
 
 register_image_network(
-    "lenet", LeNet, SMALLEST, "20 and 50 feature maps of 5 x 5, 500 units; images from 16 x 16 pixels"
+    "lenet", LeNet, SMALLEST, "20 and 50 feature maps of 5 x 5, 500 units; images of at least 16 x 16 pixels"
 )

@@ -34,7 +34,7 @@ class Factors(NamedTuple):
 
 @final
 class LowRankLayer(nn.Module):
-    """A frozen linear layer or convolution, with an adapter beside it."""
+    """A frozen linear layer or convolution, with an adapter in parallel."""
 
     def __init__(self, base: Layer, rank: int, alpha: float) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ def chosen_names(backbone: str, module: nn.Module, called: Sequence[str], patter
     for pattern in patterns:
         if not any(matches(name, pattern) for name in layers):
             raise ConfigError(
-                f"adapters.layers: {pattern!r} fits none of the layers of the backbone {backbone} that can have an "
+                f"adapters.layers: {pattern!r} matches none of the layers of the backbone {backbone} that can have an "
                 f"adapter: {listed(list(layers))}"
             )
     return [name for name in layers if any(matches(name, pattern) for pattern in patterns)]
@@ -116,7 +116,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def add_adapters(module: nn.Module, names: Sequence[str], rank: int, alpha: float) -> None:
-    """Put adapters beside some layers; a layer that is in several places has the same in all."""
+    """Add adapters in parallel to some layers; a layer that is in several places has the same in all."""
     adapted = {id(layer): LowRankLayer(cast(Layer, layer), rank, alpha) for layer in map(module.get_submodule, names)}
     for parent in list(module.modules()):
         for name, child in list(parent.named_children()) if not isinstance(parent, LowRankLayer) else ():

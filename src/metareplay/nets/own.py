@@ -76,7 +76,7 @@ def refuse_unpermitted(name: str) -> None:
 
 
 def _refuse_stored_code(name: str, module_name: str, path: list[str]) -> None:
-    """Refuse a module that lies in the folder of a model or a run; finding it imports nothing."""
+    """Refuse a module in the folder of a model or a run; finding it imports nothing."""
     found: str | None = None
     parts = module_name.split(".")
     for count in range(1, len(parts) + 1):
@@ -89,13 +89,13 @@ def _refuse_stored_code(name: str, module_name: str, path: list[str]) -> None:
                 found = str(folder)
     if found is not None:
         raise ConfigError(
-            f"network={name!r}: the module lies in {found}, the folder of a model or a run, where no code is searched; "
-            "move it elsewhere if you trust it"
+            f"network={name!r}: the module is in {found}, the folder of a model or a run, from which no code is "
+            "imported; move it elsewhere if you trust it"
         )
 
 
 def stored_folder(path: Path) -> Path | None:
-    """The folder of a model or a run that a path lies in."""
+    """The folder of a model or a run that contains a path."""
     for folder in (path := real_path(path), *path.parents):
         names = {name for name in STORED if (folder / name).exists()}
         if names & {"model.safetensors"} or names >= {"config.yaml", "metrics.jsonl"} or _is_first_format(folder):
@@ -230,7 +230,7 @@ def _factory(name: str, input_shape: tuple[int, ...], parts: Composition) -> Net
 register_network(
     NetworkPart(
         name="own",
-        phrase="a network of your own",
+        phrase="your own network",
         pattern="(?!features:|adapters:).*:.*",
         title="MODULE:FUNCTION",
         description="your own: a function of (input_shape, outputs) or (outputs) that returns any nn.Module",

@@ -97,12 +97,12 @@ def load_transformer(name: str) -> Loaded:
 
 
 def _text_encoder(name: str, model: Any, package: Any) -> TextEncoder:
-    """A model that reads texts, with the tokenizer stored beside it; other models are refused."""
+    """A model that reads texts, with the tokenizer stored next to it; other models are refused."""
     kind = f"the backbone {name} is a {type(model).__name__}"
     if model.main_input_name != "input_ids" or getattr(model.config, "is_encoder_decoder", False):
         raise ConfigError(
-            f"{kind}, whose inputs are {model.main_input_name}; choose an encoder of images (ViT, DINOv2, ConvNeXt) or "
-            "of texts (BERT, MiniLM)"
+            f"{kind}, whose inputs are {model.main_input_name}; choose an image encoder (ViT, DINOv2, ConvNeXt) or "
+            "a text encoder (BERT, MiniLM)"
         )
     try:
         tokenizer = package.AutoTokenizer.from_pretrained(
@@ -119,7 +119,7 @@ def _text_encoder(name: str, model: Any, package: Any) -> TextEncoder:
 
 
 def _preparation(name: str, config: Any, package: Any) -> tuple[int | None, tuple[float, ...], tuple[float, ...]]:
-    """Size, mean and standard deviation of images, as stored beside the model; else by its configuration."""
+    """Size, mean and standard deviation of images, as stored next to the model; otherwise from its configuration."""
     try:
         stored, _ = package.ImageProcessingMixin.get_image_processor_dict(name)
     except Exception:  # the model has no such file

@@ -23,7 +23,7 @@ class BayesianSettings(FixedPriorSettings):
     prior_power: float = Field(
         1.0,
         gt=0,
-        description="tempering of the prior alone: the power it is raised to; below 1 it is broader and binds less",
+        description="tempering of the prior alone: the power it is raised to; below 1 it is broader and weaker",
     )
     train_samples: int = Field(
         1, ge=1, description="weight samples K for the data term of a training step, per member of an ensemble"

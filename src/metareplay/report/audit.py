@@ -31,7 +31,7 @@ def write_audit(tasks: Sequence[Mapping[str, Any]], out: Path, *, model: str, li
     if limit is None:
         lead = "How far the predictions of every task have moved since it was learned or last updated."
     elif moved:
-        lead = f"Past the limit of {_percent(limit)}: {', '.join(map(escape, moved))}."
+        lead = f"Beyond the limit of {_percent(limit)}: {', '.join(map(escape, moved))}."
     else:
         lead = f"No task's predictions have moved further than the limit of {_percent(limit)}."
     warning = f'<p class="warning">{lead}</p>' if moved else f'<p class="lead">{lead}</p>'
@@ -45,9 +45,10 @@ def write_audit(tasks: Sequence[Mapping[str, Any]], out: Path, *, model: str, li
 
 _NOTE = (
     '<p class="note">Predictions moved: the mean total variation distance between the predictions for a task\'s probes '
-    "when it was learned and now; 0 % is the same, 100 % another answer with certainty for every probe. Posterior: the "
-    "KL divergence from then to now in nats, over all weights (for point estimates the squared distance); with ~ it is "
-    "estimated from weights chosen at random. Shift of means: in standard deviations then.</p>"
+    "when it was learned and now; 0 % means the same answers, 100 % a different answer with certainty for every probe. "
+    "Posterior: the KL divergence from then to now in nats, over all weights (for point estimates the squared "
+    "distance); with ~ it is estimated from weights chosen at random. Shift of means: in standard deviations at that "
+    "time.</p>"
 )
 
 

@@ -26,7 +26,7 @@ from metareplay.report.runs import Group
 from metareplay.report.yardsticks import reference_rows
 
 REFERENCE = "pca"
-"""Shown beside every method: what inputs alone tell, without any network."""
+"""Shown next to every method: what inputs alone tell, without any network."""
 _REFERENCE = "Inputs alone"
 
 

@@ -41,7 +41,7 @@ STATISTICS: dict[str, str] = {
 """The same for criteria that compare statistics stored about the tasks, or outputs."""
 TITLES = PAPER | STATISTICS
 REMARKS = {"pca": "no network: reference"}
-"""What has to be known beside a criterion's figures."""
+"""What has to be known along with a criterion's figures."""
 
 PAPER_GROUP, STATISTICS_GROUP, OTHER_GROUP = "The paper's criteria", "By statistics and outputs", "Other criteria"
 

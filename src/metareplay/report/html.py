@@ -73,7 +73,7 @@ def table(headers: Sequence[str], rows: Rows, *, sortable: bool = False, css: st
 def grouped_table(
     headers: Sequence[str], groups: Iterable[tuple[str, Rows]], *, sortable: bool = False, css: str = ""
 ) -> str:
-    """The same with rows in groups that have titles and are sorted apart; a group without a title is not headed.
+    """The same with rows in groups that have titles and are sorted separately; a group without a title is not headed.
 
     On a phone the rows of a table with many columns are shown as lists.
     """

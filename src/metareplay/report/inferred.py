@@ -29,7 +29,8 @@ KINDS: dict[str, Kind] = {"RMSE": "mse", "R²": "share"}
 
 
 def which_task(group: Group, prefix: str) -> str:
-    """The default's confusion of tasks beside the figures by all criteria; confusions by the others are folded away."""
+    """The default's confusion of tasks next to the figures by all criteria; confusions by the others are folded
+    away."""
     criteria = criteria_of(group.results)
     first, *others = [*confusion_pictures(group, prefix), ""]
     if not criteria and not first:
@@ -56,7 +57,7 @@ def _guessing(group: Group) -> str:
 
 
 def known_or_unknown(group: Group, prefix: str) -> str:
-    """Test inputs against strangers, and how far each task can be relied on."""
+    """Test inputs against unknown inputs, and how far each task can be relied on."""
     picture, table = strangeness_picture(group, prefix), _reliance_table(group)
     title = "Is it any of them?" if picture else "How far inferred tasks can be relied on"
     return f"<h3>{title}</h3>{picture}{table}" if picture or table else ""

@@ -58,7 +58,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def which_label(group: Group, prefix: str) -> str:
-    """Confusion of labels beside a table with a row per label."""
+    """Confusion of labels next to a table with a row per label."""
     found = label_counts(group.results)
     if found is None:
         return ""

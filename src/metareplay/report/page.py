@@ -18,7 +18,7 @@ from metareplay.report.yardsticks import beside_simple_models
 
 _FOOTER = (
     "Written by metareplay. In grey the paper's names: TGiven, the task is known at test time; TInfer, it is inferred. "
-    "The page holds everything it shows and fetches nothing."
+    "The page is self-contained and loads nothing."
 )
 
 

@@ -45,7 +45,7 @@ def label_picture(group: Group, prefix: str) -> str:
 
 
 def strangeness_picture(group: Group, prefix: str) -> str:
-    """Test inputs against strangers."""
+    """Test inputs against unknown inputs."""
     return "".join(_picture(drawing, prefix) for drawing in DRAWINGS["strangeness"].draw([group], PAGE))
 
 

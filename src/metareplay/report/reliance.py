@@ -55,7 +55,7 @@ def bytes_per_task(results: Results) -> float | None:
 
 
 def aurocs(runs: Sequence[Results]) -> dict[str, Estimate]:
-    """Test inputs against strangers, by kind of strangers."""
+    """Test inputs against unknown inputs, by kind."""
     kinds = dict.fromkeys(kind for run in runs for kind in (run.unknown.auroc if run.unknown else {}))
     values = {kind: estimate(runs, _auroc(kind)) for kind in kinds}
     return {kind: value for kind, value in values.items() if value is not None}

@@ -110,7 +110,7 @@ def _reliance_cards(runs: Sequence[Results]) -> Iterator[html.Card | None]:
     by_kind, rejected = aurocs(runs), estimate(runs, false_rejections)
     if by_kind:
         kind, lowest = min(by_kind.items(), key=lambda item: item[1].mean)
-        meaning = f"Lowest of {len(by_kind)} kinds of strangers ({kind}) against test inputs"
+        meaning = f"Lowest of {len(by_kind)} kinds of unknown inputs ({kind}) against test inputs"
         meaning += "." if rejected is None else f", of which {show(rejected, 'percent')} % are falsely rejected."
         yield html.Card("Unknown inputs", f"{lowest.mean:.3f}", "AUROC", meaning)
     meaning = "Targets within their 95 % prediction intervals."
@@ -169,7 +169,7 @@ def _before(figure: Callable[[FinalFigures], float | None]) -> Number:
 
 
 def _tasks_table(group: Group) -> str:
-    """Each task right after it was learned and at the end, beside simple models that are not told the task."""
+    """Each task right after it was learned and at the end, next to simple models that are not told the task."""
     names = task_names(group.first)
     matrix = mean_matrix([run.tgiven_matrix for run in group.results], len(names))
     if matrix is None:
@@ -248,7 +248,7 @@ def _costs(group: Group) -> Iterator[html.Card]:
         meaning = f"{trained:,.0f} numbers are trained for all tasks; {whose} has {whole:,.0f}. {stored}".strip()
         yield html.Card("Memory", f"{trained / whole:.2f}×", "", meaning)
     elif size is not None:
-        meaning = "Statistics that are stored about a task, to infer it and to recognise strangers; never examples."
+        meaning = "Statistics stored about a task, to infer it and to recognise unknown inputs; never examples."
         yield html.Card("Stored per task", show_bytes(size.mean), "", meaning)
     seconds = estimate(group.results, training_seconds)
     if seconds is not None:

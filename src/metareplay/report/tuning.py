@@ -14,7 +14,7 @@ from metareplay.report.base import MISSING, show_duration
 from metareplay.report.figures.canvas import PAGE, inline_svg
 from metareplay.report.figures.tuning import after_tasks_figure, history_figure, settings_figure
 
-_FOOTER = "Written by metareplay. The page holds everything it shows and fetches nothing."
+_FOOTER = "Written by metareplay. The page is self-contained and loads nothing."
 Content = Mapping[str, Any]
 
 

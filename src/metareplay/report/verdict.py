@@ -1,4 +1,4 @@
-"""The verdict: what was learned, how right it is, what was forgotten, whether strangers are recognised."""
+"""The verdict: what was learned, how accurate it is, what was forgotten, whether unknown inputs are recognised."""
 
 from collections.abc import Sequence
 from html import escape
@@ -19,7 +19,7 @@ NO_SKILL = 0.1
 FAR = 10.0
 """Points by which a figure falls behind noticeably."""
 RECOGNISED, UNRELIABLE = 0.95, 0.8
-"""AUROC from which strangers count as recognised, and below which they do not."""
+"""AUROC from which unknown inputs count as recognised, and below which they do not."""
 
 
 class Finding(NamedTuple):
@@ -74,7 +74,7 @@ def _classification(group: Group) -> list[Finding]:
 
 
 def _inferred(runs: Sequence[Results], inferred: float, known: float | None, guess: float | None) -> Finding:
-    """Accuracy with the task inferred, beside guessing and the joint model."""
+    """Accuracy with the task inferred, compared with guessing and the joint model."""
     joint = next((stick for stick in yardsticks(runs) if stick.short == "All at once"), None)
     reached = None if joint is None else _value(runs, joint.inferred)
     beside = [] if guess is None else [f"guessing: {guess:.1f} %"]
@@ -106,11 +106,11 @@ def _strangers(runs: Sequence[Results]) -> list[Finding]:
         return []
     kind, lowest = min(by_kind.items(), key=lambda item: item[1].mean)
     if lowest.mean >= RECOGNISED:
-        return [Finding(f"strangers are recognised (AUROC at least {floor(100 * lowest.mean) / 100:.2f})")]
+        return [Finding(f"unknown inputs are recognised (AUROC at least {floor(100 * lowest.mean) / 100:.2f})")]
     words = f"AUROC {lowest.mean:.2f} against {kind}"
     if lowest.mean >= UNRELIABLE:
-        return [Finding(f"most strangers are recognised ({words})")]
-    return [Finding(f"strangers are not reliably recognised ({words})", "mixed")]
+        return [Finding(f"most unknown inputs are recognised ({words})")]
+    return [Finding(f"unknown inputs are not reliably recognised ({words})", "mixed")]
 
 
 def _regression(group: Group) -> list[Finding]:
@@ -141,7 +141,7 @@ def _regression(group: Group) -> list[Finding]:
     inside = _value(runs, interval_coverage)
     if inside is not None:
         honest = inside >= 90.0
-        parts.append(Finding(f"95 % intervals hold {inside:.0f} % of the targets", "good" if honest else "mixed"))
+        parts.append(Finding(f"95 % intervals contain {inside:.0f} % of the targets", "good" if honest else "mixed"))
     return [*parts, *_strangers(runs)]
 
 

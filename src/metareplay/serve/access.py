@@ -17,7 +17,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN_PATHS = frozenset({"/", "/health", "/docs", "/openapi.json"})
-"""Pages and the sign of life; they show nothing of the model, and need no token."""
+"""Pages and the health check; they reveal nothing about the model, and need no token."""
 BODIES_AT_ONCE = 8
 """All bodies that are held at one time may have this many times the size of the largest."""
 
@@ -105,7 +105,7 @@ def check_origin(headers: Mapping[str, str], settings: ServeSettings) -> None:
 
 @lru_cache(maxsize=64)  # every request of a client names the same
 def _host_name(address: str) -> str:
-    """The name in an address, in small letters; empty if there is none."""
+    """The name in an address, in lower case; empty if there is none."""
     try:
         return urlsplit(address).hostname or ""
     except ValueError:  # brackets that are not closed

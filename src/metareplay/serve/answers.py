@@ -41,7 +41,7 @@ def _values(values: Any) -> Sequence[Any] | None:
 
 
 def as_json(content: Any) -> bytes:
-    """JSON as bytes; labels that are no plain values are written as text."""
+    """JSON as bytes; labels that are not plain values are written as text."""
     return json.dumps(content, ensure_ascii=False, default=str, separators=(",", ":")).encode("utf-8", "replace")
 
 
@@ -58,5 +58,5 @@ def describe_tasks(estimator: AnyEstimator) -> list[Mapping[str, Any]]:
 
 AUDIT_NOTE = (
     "How far the answers of each task have moved since it was learned, on probes that were drawn from its statistics: "
-    "0 % is the same answer, 100 % another one with certainty for every probe."
+    "0 % means the same answers, 100 % a different answer with certainty for every probe."
 )

@@ -144,8 +144,8 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def not_found(request: Request, error: HTTPException) -> Response:
         words = {
-            404: f"there is nothing at {request.url.path}; see /docs for what there is",
-            405: f"{request.method} is not allowed at {request.url.path}; see /docs for what is",
+            404: f"there is nothing at {request.url.path}; see /docs for what is available",
+            405: f"{request.method} is not allowed at {request.url.path}; see /docs for what is allowed",
         }
         return _json({"error": words.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
 
@@ -187,7 +187,7 @@ async def _predicted(request: Request, kind: str, service: Service, task: str | 
         return await service.predict_images(files, task, criterion)
     raise RequestError(
         415,
-        f"a body of type {kind or 'that is not named'!r} cannot be read; send application/json, text/csv, image/png, "
+        f"a body of type {kind or 'unknown'!r} cannot be read; send application/json, text/csv, image/png, "
         "image/jpeg or multipart/form-data",
     )
 
@@ -229,7 +229,7 @@ def _add_learning(app: FastAPI, service: Service) -> None:
     async def learn(
         request: Request, name: NewName = None, label: LabelName = None, max_change: MaxChange = None
     ) -> Response:
-        """Learn a further task in the background; when it is learned, the server switches to the new model."""
+        """Learn another task in the background; when it is learned, the server switches to the new model."""
         service.refuse_read_only()
         examples = await _examples(request, _kind(request), service.settings)
         return _json(await service.learn(examples, Wanted(name, label, max_change)), 202)

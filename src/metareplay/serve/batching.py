@@ -1,8 +1,8 @@
-"""Requests that wait at the same time are predicted at once, by one worker that calls the predictor once for all.
+"""Requests that wait at the same time are predicted together, by one worker that calls the predictor once for all.
 
-While the worker predicts, further requests gather. A prediction has costs that do not depend on its rows, so those who
-have just been answered are given a moment to ask again, a tenth of the time that the last prediction took: otherwise
-the clients would fall into two halves that are served in turn. A client that is alone never waits.
+While the worker predicts, further requests gather. A prediction has costs that do not depend on its rows, so clients
+that have just been answered are given a moment to send another request, a tenth of the time that the last prediction
+took: otherwise the clients would split into two halves that are served in turn. A client that is alone never waits.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from metareplay.serve.live import Generation
 from metareplay.serve.refusals import RequestError
 
 PATIENCE = 0.1
-"""The share of the last prediction's time that those who were answered have to ask again."""
+"""The share of the last prediction's time that answered clients have to send another request."""
 
 
 class Question(NamedTuple):
@@ -60,7 +60,7 @@ class Batcher:
         if self.depth >= self.capacity:
             raise RequestError(
                 503,
-                f"{self.capacity} requests wait already (--queue {self.capacity}); try again in a second",
+                f"{self.capacity} requests are already waiting (--queue {self.capacity}); try again in a second",
                 {"Retry-After": "1"},
             )
         waiting = _Waiting(question, x, asyncio.get_running_loop().create_future())
@@ -98,7 +98,7 @@ class Batcher:
             self._worker.shutdown(wait=False, cancel_futures=True)
 
     async def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait for a request, and for a moment for those that are expected beside it."""
+        """Wait for a request, and for a moment for others that are expected with it."""
         until = loop.time() + self._patience
         while not self._waiting or (len(self._waiting) < self._expected and loop.time() < until):
             self._wake.clear()

@@ -81,7 +81,7 @@ def row_inputs(rows: Any, estimator: AnyEstimator, settings: ServeSettings) -> A
     check_count(len(rows), settings)
     named = [isinstance(row, Mapping) for row in rows]
     if any(named) and not all(named):
-        raise DataError(f"row {named.index(False)} is not an object as others are; give all rows in the same form")
+        raise DataError(f"row {named.index(False)} is not an object like the others; give all rows in the same form")
     columns = estimator.inputs.get("columns", ()) if estimator.inputs.get("kind") == "table" else ()
     if not named[0] and columns and all(isinstance(row, list) and len(row) == len(columns) for row in rows):
         rows, named = [dict(zip((entry["name"] for entry in columns), row, strict=True)) for row in rows], [True]
@@ -170,8 +170,8 @@ def check_image(name: str, content: bytes, settings: ServeSettings) -> None:
 def _no_images(estimator: AnyEstimator) -> str:
     if estimator.inputs.get("kind") == "table":
         names = ", ".join(repr(entry["name"]) for entry in estimator.inputs["columns"][:20])
-        return f"this model's inputs are no images but the columns {names}; send rows as JSON or CSV"
+        return f"this model's inputs are not images but the columns {names}; send rows as JSON or CSV"
     return (
-        f"this model learned from arrays of shape {estimator.input_shape}, and nothing says what a pixel is in them; "
+        f"this model learned from arrays of shape {estimator.input_shape}, and how they hold pixels is not known; "
         "send rows, or serve it with --pixel-max if they are images"
     )

@@ -1,4 +1,4 @@
-"""Tasks that are learned in the background: one at a time, in a process of its own, while the model answers."""
+"""Tasks that are learned in the background: one at a time, in a separate process, while the model answers."""
 
 import asyncio
 import json
@@ -109,7 +109,7 @@ class Jobs:
             await asyncio.to_thread(self.live.refresh)
             job.state = "done" if job.error is None else "failed"
         except asyncio.CancelledError:
-            job.state, job.error = "failed", "the server was stopped; the model is as it was"
+            job.state, job.error = "failed", "the server was stopped; the model is unchanged"
             raise
         except Exception as error:  # whatever the system refuses
             job.state, job.error = "failed", f"the task could not be learned ({type(error).__name__})"
@@ -140,4 +140,4 @@ async def _learn(path: Path) -> str | None:
     try:
         return str(read_json(output.splitlines()[-1])["error"])
     except (IndexError, KeyError, ValueError):
-        return "the task could not be learned; the server's log says why. The model is as it was"
+        return "the task could not be learned; the server's log says why. The model is unchanged"

@@ -49,13 +49,15 @@ def _unpacked(archive: zipfile.ZipFile, settings: ServeSettings) -> Iterator[Lab
         if "test" in path.parts[:-2]:
             continue  # test examples are for tests
         if len(path.parts) < 2:
-            raise DataError(f"{path.name} is not in a folder; every image of the zip must be in that of its class")
+            raise DataError(
+                f"{path.name} is not in a folder; every image in the zip must be in the folder of its class"
+            )
         with archive.open(entry) as opened:
             image = opened.read(left + 1)  # whatever size the zip announces
         left -= len(image)
         if left < 0:
             raise RequestError(
-                413, f"the files of the zip have more than {UNPACKED} times --max-body; send fewer, or smaller ones"
+                413, f"the files in the zip are larger than {UNPACKED} times --max-body; send fewer, or smaller ones"
             )
         yield LabelledFile(path.parts[-2], path.name, image)
 
@@ -63,7 +65,7 @@ def _unpacked(archive: zipfile.ZipFile, settings: ServeSettings) -> Iterator[Lab
 def write_images(
     images: Sequence[LabelledFile], estimator: AnyEstimator, settings: ServeSettings, folder: Path
 ) -> Path:
-    """The images as files in folders, under names of our own; refused if one is no image, or has no proper label."""
+    """The images as files in folders, under generated names; refused if one is not an image, or has no proper label."""
     if estimator.inputs.get("kind") != "images":
         raise RequestError(415, "this model did not learn from image files, so it cannot learn a task from them")
     if not images:

@@ -32,13 +32,13 @@ def main(job: Path) -> int:
         print(json.dumps({"error": str(error)}), flush=True)
         return 2
     except Exception as error:
-        print(json.dumps({"error": f"{fault_of(error).sentence}; the model is as it was"}), flush=True)
+        print(json.dumps({"error": f"{fault_of(error).sentence}; the model is unchanged"}), flush=True)
         return 1
     return 0
 
 
 def _stop(*_: Any) -> None:
-    raise StoppedError("the server was stopped; the model is as it was")
+    raise StoppedError("the server was stopped; the model is unchanged")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def written(examples: Examples, estimator: AnyEstimator, settings: ServeSettings
 
 
 def write_examples(content: bytes, kind: str, folder: Path) -> Path:
-    """Rows as a file: CSV as it came, rows with names as CSV, arrays beside labels as .npz."""
+    """Rows as a file: CSV as it came, rows with names as CSV, arrays with labels as .npz."""
     if kind == "text/csv":
         path = folder / "examples.csv"
         path.write_bytes(content)
@@ -46,7 +46,9 @@ def write_examples(content: bytes, kind: str, folder: Path) -> Path:
     body = json_body(content)
     rows = body.get("rows") if isinstance(body, dict) else None
     if not isinstance(rows, list) or not rows:
-        raise DataError('send the examples as {"rows": [...]}: objects with a label, or arrays beside "labels": [...]')
+        raise DataError(
+            'send the examples as {"rows": [...]}: objects with a label, or arrays together with "labels": [...]'
+        )
     if all(isinstance(row, Mapping) for row in rows):
         return _as_csv(rows, folder / "examples.csv")
     return _as_arrays(rows, body.get("labels"), folder / "examples.npz")
@@ -113,5 +115,5 @@ def check_name(name: str | None, estimator: AnyEstimator) -> str:
     """A task's name; refused if there is none or it is taken."""
     name = checked_name(name or "")
     if name in estimator.task_names:
-        raise ConfigError(f"a task named {name!r} was learned already; choose another name")
+        raise ConfigError(f"a task named {name!r} has already been learned; choose another name")
     return name

@@ -80,4 +80,6 @@ class LiveModel:
                 if folder_signature(self.folder) == signature:
                     return signature, estimator
             time.sleep(0.05 * (attempt + 1))
-        raise problem or MetaReplayError(f"{self.folder} keeps changing; the last model that could be read answers")
+        raise problem or MetaReplayError(
+            f"{self.folder} keeps changing; the last model that could be read stays in use"
+        )

@@ -12,7 +12,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """What one server counts; a registry of its own, so that several may live in one process."""
+    """What one server counts; it has its own registry, so that several can run in one process."""
 
     def __init__(self, depth: Callable[[], int], generation: Callable[[], int], tasks: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()

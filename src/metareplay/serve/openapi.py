@@ -29,7 +29,7 @@ PREDICT: dict[str, Any] = {
         {"name": name, "in": "query", "required": False, "schema": {"type": "string"}, "description": words}
         for name, words in (
             ("task", "Name of the task, if it is known; else it is inferred."),
-            ("criterion", "How the task is inferred; default: the model's own way."),
+            ("criterion", "How the task is inferred; default: as the model does by itself."),
         )
     ],
     "requestBody": {
@@ -51,7 +51,7 @@ _EXAMPLES: dict[str, Any] = {
     "type": "object",
     "required": ["rows"],
     "properties": {
-        "rows": {"type": "array", "items": {}, "description": "Objects with a label, or arrays beside labels."},
+        "rows": {"type": "array", "items": {}, "description": "Objects with a label, or arrays together with labels."},
         "labels": {"type": "array", "items": {}, "description": "One for each row, where rows are arrays."},
     },
 }
@@ -116,11 +116,11 @@ _ANSWER = {
 }
 _WORDS = {
     400: "The body is not JSON.",
-    401: "The token is missing or not right.",
+    401: "The token is missing or wrong.",
     404: "The task is unknown.",
     413: "Too many bytes, rows or pixels.",
     415: "This type of body cannot be read.",
-    422: "The inputs do not fit the model; the sentence says how.",
+    422: "The inputs do not fit the model; the message says how.",
     503: "Too many requests wait; try again after the seconds in Retry-After.",
     504: "The request took too long.",
 }

@@ -217,7 +217,7 @@ function showRow(index) {
 function uncertainty(row) {
   const classes = (model.tasks.find((task) => task.name === row.task) || { classes: [0, 1] }).classes.length, most = Math.max(Math.log(Math.max(2, classes)), row.total);
   const parts = [["aleatoric", "in the data itself", "var(--aleatoric)"], ["epistemic", "more data would remove", "var(--epistemic)"]];
-  return [make("h3", {}, "How unsure the model is"),
+  return [make("h3", {}, "How uncertain the model is"),
     make("div", { class: "sure", role: "img", "aria-label": `${figure(row.total)} of at most ${figure(most)} nats` }, ...parts.map(([name, , background]) => make("span", { style: { width: `${(100 * row[name]) / most}%`, background } }))),
     make("div", { class: "legend" }, ...parts.map(([name, words, background]) => make("span", {}, swatch(background), `${words}: ${row[name].toFixed(3)}`)), make("span", {}, `of at most ${most.toFixed(2)} nats`))];
 }
@@ -288,7 +288,7 @@ function showLearn(job) {
     const images = model.learns_images, column = images ? null : make("label", {}, "Column of the labels", make("input", { name: "label", required: true, value: model.label }));
     const form = make("form", { onsubmit: learn, class: images ? "images" : null }, make("label", {}, "Name", make("input", { name: "name", required: true })), column,
       make("label", {}, images ? "Zip: a folder of images for each class" : "CSV file", make("input", { name: "file", type: "file", accept: images ? ".zip" : ".csv", required: true })), make("button", { class: "primary", disabled: busy }, "Learn it"));
-    $("learn").replaceChildren(make("details", {}, make("summary", {}, "Learn a further task"), form), make("div", { id: "job" }));
+    $("learn").replaceChildren(make("details", {}, make("summary", {}, "Learn another task"), form), make("div", { id: "job" }));
   }
   $("learn").querySelector("button").disabled = busy;
   $("job").replaceChildren(...(status ? [status] : []));

@@ -41,18 +41,18 @@ def front_page() -> str:
 
 
 def docs_page(schema: Mapping[str, Any]) -> str:
-    """What can be asked, from the OpenAPI description."""
+    """The API, from the OpenAPI description."""
     parts = [
         _operation(path, method, operation)
         for path, operations in schema["paths"].items()
         for method, operation in operations.items()
     ]
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>metareplay: what can be asked</title>'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>metareplay: API</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_asset('page.css')}</style></head><body><header>"
         "<div class='brand'><a href='/'>the model's page</a></div>"
-        f"<h1>What can be asked</h1><p class='lead'>{_inline(schema['info']['description'])}</p>"
+        f"<h1>API</h1><p class='lead'>{_inline(schema['info']['description'])}</p>"
         "<p class='note'>The same as OpenAPI: <a href='/openapi.json'>openapi.json</a>. With a token, send the header "
         "<code>Authorization: Bearer TOKEN</code>.</p></header>"
         f"<main class='docs'>{''.join(parts)}</main></body></html>"

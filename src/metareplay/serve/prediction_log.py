@@ -16,7 +16,7 @@ from metareplay.serve.live import Generation
 
 
 class PredictionLog:
-    """Appends to a file, which is opened anew for each request, so that it can be moved away at any time."""
+    """Appends to a file, which is reopened for each request, so that it can be moved away at any time."""
 
     def __init__(self, path: Path, *, with_inputs: bool) -> None:
         self.path, self.with_inputs, self._complained = path, with_inputs, False
@@ -42,7 +42,11 @@ class PredictionLog:
                 file.write("".join(lines))
         except OSError as error:
             if not self._complained:
-                print(f"warning: {self.path} cannot be written: {error}; answers go on", file=sys.stderr, flush=True)
+                print(
+                    f"warning: {self.path} cannot be written: {error}; predictions go on",
+                    file=sys.stderr,
+                    flush=True,
+                )
             self._complained = True
             return False
         self._complained = False
@@ -59,7 +63,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def input_names(known: Mapping[str, Any]) -> list[str] | None:
-    """A name for every number of an input: the column, or column and value; None for inputs that are no table."""
+    """A name for every number of an input: the column, or column and value; None for inputs that are not a table."""
     if known.get("kind") != "table":
         return None
     names = []

@@ -28,7 +28,7 @@ def serve(folder: Path, settings: ServeSettings, announce: Callable[[str], None]
 
 
 def make_server(app: object) -> uvicorn.Server:
-    """A server that prints nothing but faults of its own."""
+    """A server that prints nothing but its own faults."""
     return uvicorn.Server(
         uvicorn.Config(
             app,  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ class Service:
         if not isinstance(body, dict) or "rows" not in body:
             raise DataError('send the inputs as {"rows": [...]}: objects with the names of columns, or arrays')
         if unknown := [key for key in body if key not in ("rows", "task", "criterion")]:
-            raise DataError(f"{unknown[0]!r} is unknown beside rows; allowed are task and criterion")
+            raise DataError(f"{unknown[0]!r} is unknown; besides rows, task and criterion are allowed")
         task, criterion = (
             _text(body.get(key, given), key) for key, given in (("task", task), ("criterion", criterion))
         )
@@ -102,7 +102,7 @@ class Service:
     def refuse_read_only(self) -> None:
         """Before anything is read."""
         if self.settings.read_only:
-            raise RequestError(403, "this server is read-only: tasks are added where it was started with --writable")
+            raise RequestError(403, "this server is read-only: to add tasks, start it with --writable")
 
     async def learn(self, examples: Examples, asked: Wanted) -> dict[str, Any]:
         """Begin to learn a task in the background."""
@@ -123,7 +123,7 @@ class Service:
         }
 
     def model(self) -> dict[str, Any]:
-        """What a client must know to ask."""
+        """What a client needs to know to send requests."""
         generation = self.live.current
         estimator, settings = generation.estimator, self.settings
         form = image_form(estimator, settings)

@@ -25,9 +25,9 @@ class ServeSettings:
     allowed_hosts: tuple[str, ...] = ()
     """Further names under which clients may reach a server on this machine's own addresses."""
     max_body: int = 16 * MEBIBYTE
-    """Bytes of one request."""
+    """Maximum number of bytes in one request."""
     max_rows: int = 10_000
-    """Inputs of one request."""
+    """Maximum number of inputs in one request."""
     max_pixels: int = 25_000_000
     """Pixels of one image before it is decoded."""
     timeout: float = 60.0
@@ -94,7 +94,7 @@ def read_token(path: Path | None, environment: Mapping[str, str]) -> str | None:
     token = token.strip()
     if len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(
-            f"the token in {source} must have at least 16 letters, digits or signs and no spaces; make one with: "
+            f"the token in {source} must have at least 16 ASCII characters and no spaces; make one with: "
             'python -c "import secrets; print(secrets.token_urlsafe())"'
         )
     return token

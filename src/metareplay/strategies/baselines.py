@@ -1,4 +1,4 @@
-"""Strategies with no measure against forgetting: separate posteriors, fine-tuning, joint training (upper bound)."""
+"""Strategies with no measures against forgetting: separate posteriors, fine-tuning, joint training (upper bound)."""
 
 from collections.abc import Callable
 from typing import final
@@ -37,7 +37,7 @@ class Joint(QuietStrategy):
 
     def before_revision(self, model: ContinualModel, task: int, *, resumed: bool) -> None:
         raise ConfigError(
-            "joint training updates no known task: it learns from the data of all tasks at once; "
+            "joint training cannot update a known task: it learns from the data of all tasks at once; "
             "learn it again with all data, or choose a method such as pr-bbb"
         )
 
@@ -48,7 +48,7 @@ class Joint(QuietStrategy):
 register_strategy(
     StrategyPart(
         name="unbound",
-        phrase="no measure against forgetting",
+        phrase="no measures against forgetting",
         build=lambda parts, context: Unbound(context.prior),
     )
 )

@@ -47,7 +47,7 @@ class SharedCovarianceSettings(ClassMeansSettings):
     """A full covariance."""
 
     shrinkage: float = Field(
-        1e-3, gt=0, le=1, description="share of a sphere of the same mean variance in the covariance of all classes"
+        1e-3, gt=0, le=1, description="shrinkage of the common covariance towards a sphere of the same mean variance"
     )
 
 

@@ -1,4 +1,4 @@
-"""Energy-based models: an input's own label is told from one other label of its batch, and no other changes [Li2020].
+"""Energy-based models: an input's own label competes with one other label of its batch, and no other changes [Li2020].
 
 A softmax over all classes pushes down the outputs of every label that is not in the batch, and so those of all earlier
 tasks. Here the energy of an input and its label competes with that of a single negative label, drawn from the labels of
@@ -28,7 +28,7 @@ class ContrastSettings(Settings):
     negatives: int = Field(1, ge=1, description="labels of the batch that compete with an example's own in a step")
 
     def check(self, composition: Composition) -> None:
-        """Energies of single labels need a network of their own kind."""
+        """Energies of single labels need a special kind of network."""
         network = composition.parts()["network"].phrase
         if not is_energy(network):
             raise ConfigError(

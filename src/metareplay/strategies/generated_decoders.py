@@ -208,7 +208,7 @@ class GeneratedDecoders:
         self._build(inputs, device)
         before = under(f"{CURRENT}before.", state)
         for task in range(tasks):
-            if before and task == tasks - 1:  # the state of before lacks the present task
+            if before and task == tasks - 1:  # the earlier state lacks the present task
                 old = deepcopy(self.hypernet)
                 old.load_state_dict(before)
                 self._hold(old)

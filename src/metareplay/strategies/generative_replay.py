@@ -1,7 +1,8 @@
 """Generative replay: inputs of old tasks come from a model that learns to generate them, not from a memory.
 
 Deep generative replay [Shin2017] as van de Ven and Tolias describe it [vandeVen2019]: while task t is learned, the
-new examples count 1/t and generated inputs 1 - 1/t. Generated inputs are labelled by the classifier of before the task,
+new examples count 1/t and generated inputs 1 - 1/t. Generated inputs are labelled by the classifier as it was before
+the task,
 with soft targets at a temperature; the generator learns from its own samples in the same proportion.
 """
 
@@ -39,7 +40,7 @@ class ReplayedTargetsSettings(Settings):
     """How generated inputs are labelled."""
 
     group: ClassVar[str] = "strategy"
-    temperature: float = Field(2.0, gt=0, description="by which outputs are divided before the softmax, on both sides")
+    temperature: float = Field(2.0, gt=0, description="divisor of the outputs before the softmax, on both sides")
 
 
 class SelfReplaySettings(ReplayModelSettings):
@@ -49,7 +50,8 @@ class SelfReplaySettings(ReplayModelSettings):
         0.0,
         ge=0,
         lt=1,
-        description="share of the decoder's hidden units that are off, others for each class; 0: no gates",
+        description="share of the decoder's hidden units that are switched off, different ones for each class; 0: no "
+        "gates",
     )
 
 
@@ -64,7 +66,7 @@ class GeneratesInputs(Protocol):
 
 @final
 class GenerativeReplay(QuietStrategy):
-    """Trains a model of the inputs beside the classifier, and replays from it."""
+    """Trains a model of the inputs alongside the classifier, and replays from it."""
 
     sees_steps = True
     keeps_revised = True
@@ -89,7 +91,7 @@ class GenerativeReplay(QuietStrategy):
             self._hold(model, model.num_tasks, model.task_map.theta(task))
 
     def _hold(self, model: ContinualModel, tasks: int, theta: Tensor) -> None:
-        """Remember the classifier; so many tasks will be replayed."""
+        """Remember the classifier; this many tasks will be replayed."""
         self.replayed_tasks, self.begun, self.drawn = tasks, False, None
         self.checkpoint = theta.detach().clone() if tasks > 0 else None
 

@@ -31,7 +31,7 @@ class ReplayModelSettings(Settings):
     generator_hidden: Widths = Field(
         (400, 400), description="hidden widths of the encoder of inputs; the decoder has them in reverse"
     )
-    latent_size: int = Field(100, ge=1, description="latent numbers from which an input is generated")
+    latent_size: int = Field(100, ge=1, description="number of latent variables from which an input is generated")
     generator_rate: float = Field(0.001, gt=0, description="Adam's learning rate for the model that generates inputs")
 
 
@@ -43,10 +43,10 @@ class Replay(NamedTuple):
 
 
 class ReplayModel(Protocol):
-    """Generates inputs like those of all tasks so far; it learns each task beside the classifier."""
+    """Generates inputs like those of all tasks so far; it learns each task alongside the classifier."""
 
     def begin(self, task: int, inputs: int, *, binary: bool, device: torch.device) -> None:
-        """A task with so many numbers per input is about to be learned."""
+        """A task with this many numbers per input is about to be learned."""
         ...
 
     def replay(self, count: int, classes: int, *, generator: Generator) -> Replay:

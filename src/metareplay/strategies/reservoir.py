@@ -29,7 +29,7 @@ class ReservoirSettings(Settings):
     """What is kept, and how much of it a step replays."""
 
     group: ClassVar[str] = "strategy"
-    memory_size: int = Field(500, ge=1, description="number of labelled examples that are kept, of all tasks together")
+    memory_size: int = Field(500, ge=1, description="number of labelled examples kept, from all tasks together")
     replay_batch_size: int = Field(32, ge=1, description="number of kept examples replayed in a step")
     strength: float = Field(1.0, ge=0, description="weight of the loss of replayed examples")
 
@@ -38,7 +38,7 @@ class DarkSettings(ReservoirSettings):
     """The same, with outputs."""
 
     output_strength: float = Field(
-        0.5, ge=0, description="weight of the squared distance to the outputs that kept examples had: alpha"
+        0.5, ge=0, description="weight of the squared distance to the stored outputs of kept examples: alpha"
     )
 
 

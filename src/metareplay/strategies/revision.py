@@ -1,4 +1,5 @@
-"""A known task trained further on new data: its posterior is the prior of the update, other tasks are kept as usual.
+"""A known task trained further on new data: its posterior is the prior of the update, other tasks are protected as
+usual.
 
 The plain Bayesian update p(W | D, D') ~ p(D' | W) p(W | D) [Henning2021, sm:sec:coresets, for new data]. Two things
 are not in a posterior. A point estimate has no width that could hold it: it is pulled to its old value by a Gaussian of

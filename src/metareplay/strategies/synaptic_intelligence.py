@@ -37,7 +37,7 @@ class IntelligenceSettings(Settings):
     damping: float = Field(
         0.1,
         gt=0,
-        description="xi, added to the squared distance that a weight came: weights that hardly moved count less",
+        description="xi, added to the squared distance that a weight has moved: weights that hardly moved count less",
     )
 
 

@@ -1,9 +1,10 @@
 """A network that infers the task of an input, trained on replayed inputs of old tasks: HNET+TIR [vonOswald2020].
 
-The classifier is that of posterior replay. Beside it, a hypernetwork generates a decoder of inputs for each task
-(``generated_decoders.py``), and an ordinary network learns to tell inputs of the present task from what the decoders
-of the others replay; these are samples of p(x | z), with the spread of the decoder's errors, because the present task
-alone would be known by sharp inputs otherwise. At test time its answer chooses the task's embedding, by the criterion
+The classifier is that of posterior replay. Alongside it, a hypernetwork generates a decoder of inputs for each task
+(``generated_decoders.py``), and an ordinary network learns to distinguish inputs of the present task from what the
+decoders of the others replay; these are samples of p(x | z), with the spread of the decoder's errors, because otherwise
+every sharp input would be taken for one of the present task. At test time its answer chooses the task's embedding, by
+the criterion
 ``task-net``.
 """
 
@@ -72,7 +73,7 @@ class TaskNetwork:
         return cast(nn.Linear, network.layers[-1])
 
     def begin(self, inputs: int, tasks: int, device: torch.device) -> None:
-        """So many tasks are to be told apart now."""
+        """The number of tasks to be told apart from now on."""
         if tasks > self.tasks:
             grown, old = self._built(inputs, tasks, device), self.network
             if old is not None:
@@ -142,7 +143,7 @@ class TaskNetwork:
 
 @final
 class TaskNetworkReplay(QuietStrategy):
-    """Posterior replay for the classifier; beside it, decoders that replay and a network that infers tasks."""
+    """Posterior replay for the classifier; alongside it, decoders that replay and a network that infers tasks."""
 
     sees_steps = True
 

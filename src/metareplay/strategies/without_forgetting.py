@@ -1,4 +1,4 @@
-"""Learning without forgetting: on the new task's inputs, keep the outputs of the model of before [Li2016]."""
+"""Learning without forgetting: on the new task's inputs, keep the outputs of the previous model [Li2016]."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, final
@@ -15,11 +15,11 @@ from metareplay.strategies.base import QuietStrategy, StrategyPart, current_stat
 
 
 class DistillationSettings(Settings):
-    """How strongly the model of before is held."""
+    """How strongly the outputs of the previous model are kept."""
 
     group: ClassVar[str] = "strategy"
     strength: float = Field(1.0, ge=0, description="weight of the distillation penalty, relative to the data term")
-    temperature: float = Field(2.0, gt=0, description="by which outputs are divided before the softmax, on both sides")
+    temperature: float = Field(2.0, gt=0, description="divisor of the outputs before the softmax, on both sides")
 
 
 @final

@@ -31,7 +31,7 @@ class Reference(NamedTuple):
         return cls(float(values.mean()) + 2 * std / len(values) ** 0.5, std)
 
     def highest_mean(self, count: int, errors: float) -> float:
-        """The highest mean of so many examples of the task, by so many standard errors."""
+        """The highest mean of this many examples of the task, by this many standard errors."""
         return self.mean + errors * self.std / count**0.5
 
 

@@ -1,4 +1,4 @@
-"""Follows a stream: gathers the examples of a new task, learns it, and notices when another one begins.
+"""Follows a stream: gathers the examples of a new task, learns it, and detects when another one begins.
 
 A new task is gathered for a grace period and learned from what was gathered. Then every further example is compared
 with the task by a few signals; when one rises, a boundary is announced, and by the next few examples a known task is
@@ -101,7 +101,7 @@ class Follower(Generic[AnyExamples]):
         """The task that was followed before."""
 
     def learn_many(self, examples: AnyExamples) -> list[StreamEvent]:
-        """See some more examples; what was noticed and done."""
+        """See some more examples; returns what was detected and done."""
         before = len(self.events)
         step = self.settings.window
         for start in range(0, len(examples), step):

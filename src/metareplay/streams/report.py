@@ -1,4 +1,4 @@
-"""What happened in a stream, and how well its boundaries were noticed."""
+"""What happened in a stream, and how well its boundaries were detected."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,10 +11,10 @@ Kind = Literal["boundary", "learned", "returned", "dismissed", "refined", "unlea
 
 @dataclass(frozen=True)
 class StreamEvent:
-    """Something that was noticed, or done."""
+    """Something that was detected, or done."""
 
     kind: Kind
-    """``boundary``: a change was noticed; ``learned``: a new task; ``returned``: a known task is recognised;
+    """``boundary``: a change was detected; ``learned``: a new task; ``returned``: a known task is recognised;
     ``dismissed``: after all, the task goes on; ``refined``: a known task was updated; ``unlearned``: the stream ended
     with too few examples of a new task."""
     example: int

@@ -13,26 +13,28 @@ SIGNALS: tuple[Signal, ...] = ("strangeness", "uncertainty", "loss")
 
 
 class StreamSettings(Settings):
-    """How a new task is noticed, and when there are enough examples to learn it."""
+    """How a new task is detected, and when there are enough examples to learn it."""
 
     group: ClassVar[str] = "stream"
 
     detector: Literal["window", "adwin"] = Field(
         "window",
-        description="what notices a change: the mean over a window, compared with held-out examples of the task; or "
+        description="what detects a change: the mean over a window, compared with held-out examples of the task; or "
         "ADWIN [Bifet and Gavalda 2007], which needs the package river",
     )
     signals: tuple[Signal, ...] = Field(
         SIGNALS,
         min_length=1,
-        description="what is monitored: whether inputs are strange to the task, how uncertain its networks are, and "
+        description="what is monitored: whether inputs are unfamiliar to the task, how uncertain its networks are, and "
         "how improbable the labels are",
     )
     window: int = Field(
         20, ge=2, description="successive examples that are averaged, and that decide after an alarm which task this is"
     )
     grace: int = Field(
-        400, ge=20, description="examples gathered of a new task before it is learned; no change is noticed meanwhile"
+        400,
+        ge=20,
+        description="examples of a new task gathered before it is learned; no change is detected meanwhile",
     )
     threshold: float = Field(
         6.0, gt=0, description="detector window: standard errors above the held-out mean that count as a change"
@@ -48,14 +50,14 @@ class StreamSettings(Settings):
         0.15,
         gt=0,
         lt=1,
-        description="share of the gathered examples that a task is not learned from: they show what its signals are "
-        "like on its own examples",
+        description="share of the gathered examples that are held out from training: they show what the signals are "
+        "like on the task's own examples",
     )
     fewest: int = Field(
         50, ge=2, description="examples of an unfinished task that are learned when the stream ends; fewer are left out"
     )
     refine: bool = Field(
-        False, description="update a task with every further stretch of grace examples while it lasts, or returns"
+        False, description="update a task with every further grace examples while it lasts, or when it returns"
     )
 
     @classmethod

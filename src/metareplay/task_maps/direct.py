@@ -47,7 +47,7 @@ class SharedParameters(TaskMap):
 
     def remove_task(self, task: int) -> None:
         raise ConfigError(
-            "all tasks of this method share the same weights, so what one of them taught cannot be taken out; learn "
+            "all tasks of this method share the same weights, so what one of them taught cannot be removed; learn "
             "the other tasks again, or choose a method with weights for each task, such as pr-bbb"
         )
 

@@ -23,7 +23,7 @@ class BlankLinear(nn.Linear):
     """A linear layer that draws nothing when it is made; `skip_init` does the same, but imports sympy first."""
 
     def reset_parameters(self) -> None:
-        """Leave the numbers to whoever makes the layer."""
+        """Leave the values to the code that creates the layer."""
 
 
 def xavier_linear(n_in: int, n_out: int, generator: Generator) -> nn.Linear:

@@ -56,9 +56,9 @@ def read_tensors(path: Path) -> Checkpoint:
     try:
         facts = read_json(text)
         if not isinstance(facts, dict):
-            raise ValueError("they are no object")
+            raise ValueError("they are not an object")
     except ValueError as error:
-        raise CheckpointError(f"{path} is damaged: its facts cannot be read ({error})") from error
+        raise CheckpointError(f"{path} is damaged: its metadata cannot be read ({error})") from error
     return Checkpoint(tensors, facts)
 
 

@@ -1,4 +1,4 @@
-"""The learning rate over a task: half a cosine, steps at given epochs, or a reduction on a plateau of the loss."""
+"""The learning rate over a task: a half cosine, steps at given epochs, or a reduction on a plateau of the loss."""
 
 from math import cos, pi
 from typing import final
@@ -37,7 +37,7 @@ class LearningRate:
             self._set()
 
     def end(self, first: int, last: int) -> None:
-        """Go to zero between these steps, along half a cosine."""
+        """Go to zero between these steps, following a half cosine."""
         self.ending = (first, last)
 
     def after_step(self, loss: Tensor) -> None:

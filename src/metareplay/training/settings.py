@@ -28,8 +28,8 @@ class TrainingSettings(Settings):
     reference_rows: int | None = Field(
         None,
         ge=1,
-        description="examples of a task that takes exactly these iterations; others take more or fewer, by the cube "
-        "root of the ratio; null: all tasks take the same",
+        description="number of examples for which a task takes exactly these iterations; others take more or fewer, by "
+        "the cube root of the ratio; null: all tasks take the same number",
     )
     batch_size: int = Field(128, ge=1, description="examples per step; a task with fewer uses all it has")
     fill_batches: bool = Field(
@@ -46,7 +46,7 @@ class TrainingSettings(Settings):
     ivon_momentum: float = Field(0.9, ge=0, lt=1, description="ivon: share of the mean gradient that a step keeps")
     ivon_decay: float = Field(0.995, ge=0, lt=1, description="ivon: share of the precisions that a step keeps")
     ivon_start: float = Field(
-        0.1, ge=0, description="ivon: the least curvature of an example's loss that precisions start from in a task"
+        0.1, ge=0, description="ivon: smallest curvature of an example's loss from which precisions start in a task"
     )
     rate_steps: tuple[tuple[PositiveInt, PositiveFloat], ...] = Field(
         (),
@@ -54,16 +54,16 @@ class TrainingSettings(Settings):
     )
     cosine: bool = Field(
         False,
-        description="decay the learning rate to 0 over each task, along half a cosine",
+        description="decay the learning rate to 0 over each task, following a half cosine",
     )
-    warm_up: int = Field(0, ge=0, description="steps in which the learning rate grows to its value")
+    warm_up: int = Field(0, ge=0, description="steps over which the learning rate rises to its value")
     early_stopping: int | None = Field(
         None,
         ge=1,
-        description="steps between two checks of the loss on held-out examples: a task ends soon after it no longer "
-        "falls; null, or without held-out examples: never",
+        description="steps between two checks of the loss on held-out examples: a task ends soon after the loss stops "
+        "falling; null, or without held-out examples: never",
     )
-    patience: int = Field(3, ge=1, description="checks without a lower loss after which a task is about to end")
+    patience: int = Field(3, ge=1, description="checks without a lower loss after which a task is brought to its end")
     plateau_patience: int | None = Field(
         None,
         ge=1,
@@ -83,12 +83,12 @@ class TrainingSettings(Settings):
     )
     augmentation: Augmentation = Field(
         "none",
-        description="variation of training images: none, or crop-flip (shifted by up to 4 pixels, randomly flipped)",
+        description="augmentation of training images: none, or crop-flip (shifted by up to 4 pixels, randomly flipped)",
     )
     rotations: bool = Field(
         False,
-        description="classification of square images: every batch also has its images rotated by 90, 180 and 270 "
-        "degrees, as classes of their own",
+        description="classification of square images: every batch also contains its images rotated by 90, 180 and 270 "
+        "degrees, as separate classes",
     )
     other: float = Field(
         0.0,
@@ -148,7 +148,7 @@ class TrainingSettings(Settings):
         return self.learning_rate if self.optimiser == "adam" else self.ivon_rate
 
     def steps(self, rows: int, batches_per_epoch: int) -> int:
-        """The steps of a task with so many examples."""
+        """The steps of a task with this many examples."""
         if self.iterations is None:
             return batches_per_epoch * (self.epochs or 1)
         if self.reference_rows is None:
@@ -167,7 +167,7 @@ class TrainingSettings(Settings):
 
 
 def _check_ivon(composition: Composition) -> None:
-    """Refuse posteriors that are no stored Gaussians, and a prior without weight."""
+    """Refuse posteriors that are not stored Gaussians, and a prior without weight."""
     family, task_map = (composition.parts().get(kind) for kind in ("family", "task map"))
     single = isinstance(family, FamilyPart) and family.members is None and not family.point_in_training
     known = single and getattr(family, "posterior", None) is MeanFieldGaussian

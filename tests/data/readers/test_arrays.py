@@ -93,7 +93,7 @@ def test_a_broken_archive_and_a_bare_array(tmp_path: Path) -> None:
 def test_labels_that_floats_cannot_tell_apart_are_refused(kind: type, tmp_path: Path) -> None:
     y = np.array([2**53 + 1, 2**53 + 2, 2**53 + 4, 2**53 + 8]).astype(kind)
     np.savez(tmp_path / "a.npz", x=np.eye(4), y=y)
-    with pytest.raises(DataError, match=r"row 0: the .* is a whole number beyond 2\^53.*write it as text"):
+    with pytest.raises(DataError, match=r"row 0: the .* is an integer beyond 2\^53.*write it as text"):
         read_examples(DataSettings(path=str(tmp_path / "a.npz")))
 
 

@@ -132,6 +132,7 @@ def test_the_folder_may_be_read_only(tmp_path: Path) -> None:
 def test_names_of_columns_are_refused_where_there_are_none(settings: dict[str, Any], tmp_path: Path) -> None:
     draw(tmp_path / "may" / "cat" / "1.png")
     with pytest.raises(
-        ConfigError, match=r"--(label|ignore|split-by|tasks-by) names a column, but .* is not a table and has none"
+        ConfigError,
+        match=r"--(label|ignore|split-by|tasks-by) names a column, but .* is not a table and has no columns",
     ):
         read(tmp_path, **settings)

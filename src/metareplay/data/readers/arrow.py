@@ -101,7 +101,7 @@ def _readable(name: str, column: Any, names: Sequence[str] | None, form: TextFor
     except (ValueError, OverflowError, TypeError, ArithmeticError) as error:  # Arrow's own errors are among these
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
-            f"column {name!r} ({column.type}) cannot be read ({reason}); leave it out, or mend it"
+            f"column {name!r} ({column.type}) cannot be read ({reason}); leave it out, or repair it"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Large CSV files in pieces: what the columns hold is found out in a first pass, and a few rows at a time are kept."""
+"""Large CSV files in pieces: a first pass determines what the columns hold, and only a few rows are kept at a time."""
 
 import codecs
 import csv
@@ -116,7 +116,7 @@ def _wrong_byte(file: io.BufferedReader, encoding: str) -> int | None:
 
 
 class CsvPieces:
-    """The rows of a file as small tables, in order; the file is read anew each time."""
+    """The rows of a file as small tables, in order; the file is read again each time."""
 
     def __init__(self, file: TextFile, kinds: Mapping[str, ColumnKind], header: Sequence[str]) -> None:
         self._file, self._kinds, self._header = file, kinds, header

@@ -43,18 +43,18 @@ class Engine(Protocol):
     """Executes jobs."""
 
     waits: bool
-    """Whether ``run`` returns when all jobs have ended. Otherwise somebody else starts them."""
+    """Whether ``run`` returns when all jobs have ended. Otherwise they are started by others."""
 
     def run(
         self, jobs: Sequence[Job], *, at_once: int, out: Path, report: Report, should_stop: Callable[[], bool]
     ) -> dict[int, str]:
-        """Execute the jobs, so many at once; returns the error messages of those that failed. When asked to stop,
-        running jobs save their state and end. ``out`` is the folder for files of the engine's own."""
+        """Execute the jobs, this many at once; returns the error messages of those that failed. When asked to stop,
+        running jobs save their state and end. ``out`` is the folder for the engine's own files."""
         ...
 
 
 class Resources(NamedTuple):
-    """What one job may use; None: not said."""
+    """What one job may use; None: not specified."""
 
     cpus: float | None = None
     gpus: float | None = None
@@ -112,5 +112,5 @@ def _time(text: str | None) -> str | None:
 
 
 def mapping_of(resources: Resources) -> Mapping[str, float | int | str]:
-    """What was said."""
+    """What was specified."""
     return {key: value for key, value in resources._asdict().items() if value is not None}

@@ -67,7 +67,7 @@ def _portable(job: Job) -> tuple[list[str], dict[str, str]]:
 
 
 def _execute(job: tuple[list[str], dict[str, str]], folder: str) -> str | None:
-    """In a Ray worker: run the command as a process of its own, with the worker as its parent; None if it succeeds."""
+    """In a Ray worker: run the command as a separate process, with the worker as its parent; None if it succeeds."""
     command, environment = job
     command = [sys.executable if word == "python" and place == 0 else word for place, word in enumerate(command)]
     everything = {**os.environ, **environment, PARENT: str(os.getpid())}

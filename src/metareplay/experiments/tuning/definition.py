@@ -93,7 +93,7 @@ class Definition(Settings):
         share, first = float(settings.get("tasks.validation") or 0), settings.get("tasks.first")
         which = f"the first {self.tasks} tasks alone" if first is not None else f"all {self.tasks} tasks"
         if share == 0:
-            return f"{which}, on the TEST SET: figures chosen on it are too good, and are no result"
+            return f"{which}, on the TEST SET: figures chosen on it are too optimistic"
         return f"{which}; {100 * share:g} % of each task's training examples held out and tested, the test set unused"
 
     def write(self, folder: Path) -> None:
@@ -129,5 +129,5 @@ def _inferred(results: Results) -> float:
         known = (scores.get(results.default_criterion or ""), scores.get("softmax"), answers)
         value = next((score for score in known if score is not None), None)
     if value is None:
-        raise ConfigError(f"{results.method} infers no task here; choose --objective given")
+        raise ConfigError(f"{results.method} does not infer tasks here; choose --objective given")
     return value

@@ -1,4 +1,4 @@
-"""Who proposes the next trial.
+"""How the next trial is proposed.
 
 A proposal depends on the trials so far and on the trial's number alone, so that a study that was interrupted goes on as
 it would have.

@@ -1,4 +1,4 @@
-"""A study in a folder: Optuna's journal, which any number of processes share, and the trials' runs beside it."""
+"""A study in a folder: Optuna's journal, which any number of processes share, and the trials' runs next to it."""
 
 import time
 import warnings
@@ -69,7 +69,7 @@ class Study:
 
     @contextmanager
     def claimed(self, trials: int) -> Iterator["optuna.trial.Trial | None"]:
-        """A trial that nobody else works on: one that was left behind, or the next; None if there are enough."""
+        """A trial that no other worker has: one that was left behind, or the next; None if there are enough."""
         with ExitStack() as held:
             with only_writer(self.folder, wait=WAIT):
                 trial = self._left_behind(held)
@@ -98,7 +98,7 @@ class Study:
         return {key: _chosen(trial, key, entry) for key, entry in self.definition.space.items()}
 
     def begun(self) -> int:
-        """Trials that somebody has begun, whatever became of them."""
+        """Trials that were begun, whatever became of them."""
         waiting = self.optuna.trial.TrialState.WAITING
         return sum(trial.state is not waiting for trial in self.study.get_trials(deepcopy=False))
 
@@ -109,11 +109,11 @@ class Study:
         return waiting[0].number if waiting else len(self.study.get_trials(deepcopy=False))
 
     def limit(self, trials: int) -> int:
-        """A grid has only so many points."""
+        """A grid has a limited number of points."""
         return min(trials, points(self.definition.space)) if self.definition.sampler == "grid" else trials
 
     def remaining(self, trials: int) -> int:
-        """Trials that somebody has to begin or to finish."""
+        """Trials that have to be begun or finished."""
         states = self.optuna.trial.TrialState
         ended = self.study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED, states.FAIL))
         return max(0, self.limit(trials) - len(ended))
@@ -179,7 +179,7 @@ def load_optuna() -> Any:
 
 
 def _opened(optuna: Any, folder: Path, definition: Definition) -> Any:
-    """The study in the journal, which is made if need be."""
+    """The study in the journal, created if necessary."""
     backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
     pruner = optuna.pruners.MedianPruner(n_startup_trials=BEFORE_PRUNING)
     return optuna.create_study(

@@ -49,7 +49,9 @@ def write_recipe(study: Study, path: Path) -> Path:
     """Write the settings of the best trial, for ``metareplay run --config``."""
     best = study.best()
     if best is None:
-        raise MetaReplayError(f"no trial has finished yet, so {path} was not written; call again to continue the study")
+        raise MetaReplayError(
+            f"no trial has finished yet, so {path} was not written; repeat the command to continue the study"
+        )
     return write_atomically(path, recipe_text(study, best))
 
 

@@ -52,7 +52,8 @@ class Watch(NullObserver):
 def work(
     folder: Path, trials: int, hours: float | None = None, *, should_stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Take trials until the study has so many, or time is up; a trial that is stopped is continued by whoever comes."""
+    """Run trials until the study has this many, or time is up; a trial that is stopped is continued by another
+    worker."""
     study, deadline = Study(folder), deadline_after(hours)
 
     def over() -> bool:
@@ -95,7 +96,7 @@ def _results(study: Study, trial: "optuna.trial.Trial", place: Path, over: Calla
 
 
 def worker_jobs(folder: Path, trials: int, hours: float | None, count: int, threads: int) -> list[Job]:
-    """So many workers, for any engine."""
+    """This many workers, for any engine."""
     command = [sys.executable, "-m", "metareplay.experiments.tuning.worker", str(real_path(folder)), str(trials)]
     command += [] if hours is None else ["--hours", f"{hours:g}"]
     return [Job(f"worker {index}", tuple(command), folder, threads) for index in range(count)]

@@ -1,4 +1,4 @@
-"""How far the answer for a strange input gives way to what is known without looking at it."""
+"""How far the answer for a strange input is replaced by what is known without looking at it."""
 
 from torch import Tensor
 

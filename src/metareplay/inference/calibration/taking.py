@@ -1,6 +1,6 @@
 """Taking a task's calibration when the task ends, from examples that training did not use.
 
-Where too few are held out, closed-form predictions of examples that were left out count beside them, or instead.
+Where too few are held out, closed-form predictions of examples that were left out are used in addition, or instead.
 """
 
 from collections.abc import Callable
@@ -85,7 +85,7 @@ def _residuals(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _some(data: TaskData, most: int) -> TaskData:
-    """At most so many examples, evenly spread."""
+    """At most this many examples, evenly spread."""
     step = max(1, -(-len(data.x) // most))
     return TaskData(data.x[::step], data.y[::step])
 

@@ -198,7 +198,7 @@ def criterion_named(
         raise ConfigError(f"criterion={name!r} is for {problems}, and this is {problem}; choose {listed(choices)}")
     if criterion.needs_auxiliary and not auxiliary:
         raise ConfigError(
-            f'criterion={name!r} needs outputs for "none of these classes", and this model was trained without; '
+            f'criterion={name!r} needs outputs for "none of these classes", and this model was trained without them; '
             f"choose {listed(choices)}, or train again with training.other=1"
         )
     if criterion.asks_network and not network:

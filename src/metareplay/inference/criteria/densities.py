@@ -61,7 +61,7 @@ def pca(evidence: Evidence) -> Tensor:
 
 
 def stats(evidence: Evidence) -> Tensor:
-    """All evidence, weighted as the held-out inputs of each new task told it from the earlier ones (T, B)."""
+    """All evidence, weighted by how well it told held-out inputs of each new task apart from earlier tasks (T, B)."""
     compared = evidence.compared
     if compared.evidence.listed is None:
         return compared.combination.scores(compared.evidence)
@@ -98,7 +98,7 @@ for _name, _description, _compare in (
 register_criterion(
     Criterion(
         name="stats",
-        description="all statistics of inputs, features and outputs, weighted by what tells tasks apart",
+        description="all statistics of inputs, features and outputs, weighted by how well they tell tasks apart",
         compare=stats,
         probabilities=stats_probabilities,
         problems=("classification", "regression"),

@@ -58,7 +58,7 @@ def entropy_gradient(evidence: Evidence) -> Tensor:
 register_criterion(
     Criterion(
         name="grad",
-        description="steepest fall of the tasks' mixed entropy",
+        description="steepest decrease of the entropy of the tasks' mixture",
         settings=(GradSettings,),
         score=log_predictive,
         compare=entropy_gradient,

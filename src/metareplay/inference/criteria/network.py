@@ -25,7 +25,7 @@ def task_probabilities(evidence: Evidence, scores: Tensor) -> Tensor:
 register_criterion(
     Criterion(
         name=TASK_NETWORK,
-        description="most probable task by a network that was trained to tell replayed inputs apart (hnet-tir)",
+        description="most probable task according to a network trained to tell replayed inputs apart (hnet-tir)",
         compare=task_surprise,
         probabilities=task_probabilities,
         problems=("classification", "regression"),

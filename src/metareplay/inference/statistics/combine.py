@@ -1,7 +1,8 @@
 """The combination of all evidence: pairwise log-odds between tasks, and from them scores and probabilities.
 
-A weight per kind of evidence is learned without old data: from how the newest task's held-out inputs are told from
-every earlier task. The log-odds are antisymmetric, so examples of one side are enough. Each task updates the weights as
+A weight per kind of evidence is learned without old data: from how the newest task's held-out inputs are told apart
+from every earlier task. The log-odds are antisymmetric, so examples of one side are enough. Each task updates the
+weights as
 Bayesian logistic regression does, with the last estimate and its precision as the prior.
 """
 
@@ -21,7 +22,7 @@ PRIOR_PRECISION = 4.0
 OF_INPUTS = ("inputs", "residuals", "own inputs", "pooled inputs")
 """Evidence that no change of a network touches."""
 LEAST_SPREAD = 0.1
-"""In nats: smaller differences are no evidence."""
+"""In nats: smaller differences do not count as evidence."""
 AT_ONCE = 500
 """Inputs whose pairs of tasks are compared together."""
 
@@ -213,7 +214,7 @@ def _learn_temperature(scores: Tensor, task: int, last: float) -> float:
 
 
 def _adjusted_temperature(scores: Tensor, task: int, last: float) -> float:
-    """The same, near the last one: among some of many tasks, many a task is told apart at any temperature."""
+    """The same, near the last one: among some of many tasks, a task is often told apart at any temperature."""
     losses = torch.stack([-(-factor * scores).log_softmax(0)[task].mean() for factor in TEMPERATURES])
     changes = TEMPERATURES.log() - log(last)
     return float(TEMPERATURES[int((losses + 0.5 * changes.square()).argmin())])

@@ -222,7 +222,8 @@ def costs_together(densities: Sequence[InputDensity], x: Tensor) -> tuple[Tensor
 def input_density(
     parts: Callable[[], Iterable[tuple[Tensor, Tensor]]], classes: int, directions: int, components: int
 ) -> InputDensity:
-    """From batches of inputs (B, ...) and class indices (B,), which are read twice; at most so many Gaussians a class.
+    """From batches of inputs (B, ...) and class indices (B,), which are read twice; at most this many Gaussians per
+    class.
 
     A class is divided by its nearest centre, found on its first examples.
     """

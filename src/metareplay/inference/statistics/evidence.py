@@ -96,7 +96,7 @@ class TaskEvidence:
         return len(self.inputs)
 
     def _of_several(self, costs: Tensor) -> Tensor:
-        """Costs (T, N) of outputs, NaN for tasks with a single class: they are no evidence for or against these."""
+        """Costs (T, N) of outputs, NaN for tasks with a single class: they say nothing for or against these."""
         return costs.index_fill(0, torch.tensor(self.lone), torch.nan) if self.lone else costs
 
     def terms(self) -> dict[str, Tensor]:
@@ -124,7 +124,7 @@ def gather(
 ) -> TaskEvidence:
     """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked.
 
-    Without ``by_outputs``, the outputs are no evidence.
+    Without ``by_outputs``, the outputs do not count as evidence.
     Without ``outputs``, only one in each network whose features are described; costs of other tasks' outputs are NaN.
     ``together`` is faster with many tasks, and differs by rounding.
     """

@@ -58,7 +58,7 @@ class StatisticsReader:
         """How well inputs (N, ...) fit each task; with ``distances`` also by single tasks' covariances of features.
 
         Of more than ``statistics.shortlist`` tasks as many are short-listed for each input. Without ``outputs`` only
-        the networks of these are asked about it.
+        the networks of these are evaluated.
         """
         model, most = self.model, self.settings.shortlist
         tasks, many = range(model.num_tasks), model.num_tasks > most
@@ -88,7 +88,7 @@ class StatisticsReader:
     ) -> TaskEvidence:
         """Inputs compared with what is stored about these tasks; by default all from the first on.
 
-        ``weights`` are those that stand for their posteriors, if they are at hand.
+        ``weights`` are those that stand for their posteriors, if they are available.
         """
         numbers = range(len(stored)) if tasks is None else tasks
         descriptions = ready or Descriptions.of(stored, self._layers())
@@ -150,7 +150,7 @@ class StatisticsReader:
         return strangeness(asked, tasks, self.stored())
 
     def strangeness_to(self, task: int, x: Tensor) -> Tensor:
-        """How strange inputs are to one task (N,), without asking the others."""
+        """How strange inputs are to one task (N,), without evaluating the others."""
         stored = self.stored()[task]
         alone = self._evidence_alone(stored, task, x)
         return strangeness(alone, torch.zeros(len(x), dtype=torch.int64), [stored])

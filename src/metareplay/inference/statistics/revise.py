@@ -137,7 +137,8 @@ def _joined(a: PrincipalDirections, b: PrincipalDirections, directions: int) -> 
 
 
 def widened(old: Stored, own: Tensor, false_rejections: float, share: float) -> dict[str, Tensor]:
-    """Thresholds for strangers that fit old and new inputs: own (J, N) are measures of new ones, ``share`` their part.
+    """Thresholds for unknown inputs that fit old and new inputs: own (J, N) are measures of new ones, ``share`` their
+    part.
 
     No unit becomes smaller, so that inputs which were known stay so.
     """

@@ -8,7 +8,7 @@ from metareplay.settings import Settings
 
 
 class StatisticsSettings(Settings):
-    """What is stored about a task while its data are available, for inferring tasks and for recognising strangers."""
+    """What is stored about a task while its data are available, to infer tasks and to recognise unknown inputs."""
 
     group: ClassVar[str] = "statistics"
 
@@ -21,8 +21,8 @@ class StatisticsSettings(Settings):
     networks: int = Field(
         2,
         ge=0,
-        description="earlier tasks' networks in which every task is described, the first ones; more compare better, "
-        "each costs a forward pass and some memory per task",
+        description="number of earlier tasks' networks (the first ones) in which every task is described; more "
+        "compare better, but each costs a forward pass and some memory per task",
     )
     width: int = Field(
         256, ge=2, description="features per layer; wider layers are averaged over positions, then projected"
@@ -30,17 +30,18 @@ class StatisticsSettings(Settings):
     shortlist: int = Field(
         32,
         ge=2,
-        description="tasks that are compared pair by pair: of more than that, those which fit an input best by what "
-        "needs no network of their own; a new task is compared with as many earlier ones when it ends",
+        description="number of tasks that are compared pair by pair; if there are more, those that fit an input best "
+        "by statistics that need no network of their own; a new task is compared with as many earlier ones when it "
+        "ends",
     )
     components: int = Field(
-        4, ge=1, description="Gaussians by which the inputs of a class are described; fewer for fewer than 40 examples"
+        4, ge=1, description="number of Gaussians that describe the inputs of a class; fewer for fewer than 40 examples"
     )
     directions: int = Field(20, ge=1, description="principal directions of each of these Gaussians")
     megabytes: float = Field(
         16.0,
         gt=0,
-        description="most that one task's statistics may take; components, directions and width are lowered to fit",
+        description="maximum size of one task's statistics; components, directions and width are lowered to fit",
     )
     outputs: bool = Field(
         True,
@@ -48,7 +49,7 @@ class StatisticsSettings(Settings):
         "that statistics of its inputs do not say better",
     )
     compensate: bool = Field(
-        True, description="map the statistics in a network along when later tasks change that network"
+        True, description="transform the statistics in a network when later tasks change that network"
     )
     held_out: float = Field(
         0.1,

@@ -96,7 +96,7 @@ def pairwise(pooled: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def rivals(stored: Sequence[Stored], new: Stored, most: int, *, networks: int) -> list[int]:
-    """The tasks, in order, with which a new one is compared when it ends: all, or at most so many.
+    """The tasks, in order, with which a new one is compared when it ends: all, or at most this many.
 
     These are the first ones, in whose networks all are described, and those whose inputs are nearest to its own.
     """

@@ -1,4 +1,4 @@
-"""Strangers: inputs that belong to none of the tasks.
+"""Unknown inputs, which belong to none of the tasks.
 
 Choosing among tasks and rejecting all of them need different scores: strange inputs often have small, unremarkable
 features. An input is strange to a task if its class is uncertain, if its density is low, or if it lies too far from the

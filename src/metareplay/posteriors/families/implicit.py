@@ -45,7 +45,8 @@ class ImplicitSettings(NetworkStartSettings):
     )
     generator_start: Literal["xavier", "hyperfan"] = Field(
         "xavier",
-        description="start of a generator that no hypernetwork makes; hyperfan: generated weights vary by 1 / fan-in",
+        description="initialisation of a generator that is not itself generated; hyperfan: weights of variance 1 / "
+        "fan-in",
     )
     latent_size: int = Field(32, ge=1, description="length of the generator's noise input")
     latent_std: float = Field(1.0, gt=0, description="standard deviation of the noise")
@@ -58,7 +59,7 @@ class ImplicitSettings(NetworkStartSettings):
         unused = super().without_effect(composition)
         if not getattr(composition.parts()["task map"], "generated", False):
             return unused
-        reason = "a hypernetwork makes the generator's weights; see hypernet.initialisation"
+        reason = "a hypernetwork generates the generator's weights; see hypernet.initialisation"
         return {**unused, "posterior.generator_start": reason}
 
     def check(self, composition: Composition) -> None:

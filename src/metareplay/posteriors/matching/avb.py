@@ -45,9 +45,9 @@ class AVBSettings(MonteCarloSettings):
     avb_batch_statistics: bool | Literal["mean"] = Field(
         False,
         description="the discriminator also sees the mean and standard deviation of the batch of samples; mean: the "
-        "mean alone, and the term comes from prior_samples samples, as in the published runs",
+        "mean alone, and the term is estimated from prior_samples samples, as in the published runs",
     )
-    avb_clipped: bool = Field(True, description="clip the discriminator's gradients as those of training")
+    avb_clipped: bool = Field(True, description="clip the discriminator's gradients like those of training")
     avb_learning_rate: float | None = Field(
         None, gt=0, description="Adam's learning rate for the discriminator; null: training.learning_rate"
     )

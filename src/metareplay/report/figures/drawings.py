@@ -251,7 +251,7 @@ DRAWINGS: dict[str, Kind] = {
     "matrix": Kind("accuracy (or error) on each task after each task", matrix),
     "confusion": Kind("true task against inferred task, for each criterion", confusion),
     "labels": Kind("true label against the answer, task inferred", labels),
-    "strangeness": Kind("histograms of known inputs and of strangers, with the threshold for unknown", strangeness),
+    "strangeness": Kind("histograms of known and unknown inputs, with the threshold between them", strangeness),
     "uncertainty": Kind("histograms of uncertainty about own inputs and other tasks' inputs", uncertainty),
     "reliability": Kind("confidence against accuracy", reliability),
     "replayed": Kind("generative replay: inputs generated after each task", replayed),

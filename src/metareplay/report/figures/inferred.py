@@ -56,23 +56,23 @@ def labels(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
 
 
 def strangeness(groups: Sequence[Group], theme: Theme) -> Iterator[Drawing]:
-    """How strange test inputs and strangers are to the inferred task, one panel per kind of strangers."""
+    """How strange test inputs and unknown inputs are to the inferred task, one panel per kind."""
     group = groups[0]
     counts = _strangeness_counts(group)
     known = counts.pop(KNOWN, None)
     if known is None or not counts:
         return
     kinds = {kind: (values, _auroc(group, kind, known, values)) for kind, values in counts.items()}
-    caption = "How little an input fits the task that it is given to, for test inputs and for strangers made from "
+    caption = "How poorly an input fits the task that it is assigned to, for test inputs and unknown inputs made from "
     caption += "them, as shares of the inputs. Right of the line they are taken for unknown; the last bar also has "
-    caption += f"what is beyond {HIGHEST:g}. AUROC: how often a stranger is right of a test input."
+    caption += f"what is beyond {HIGHEST:g}. AUROC: how often an unknown input is to the right of a test input."
     caption += " All seeds together." if len(group.runs) > 1 else ""
     drawn = strangeness_figure(np.linspace(0, HIGHEST, len(known) + 1), known, kinds, theme=theme)
     yield Drawing("strangeness", "Known and unknown inputs", caption, drawn, wide=True)
 
 
 def _strangeness_counts(group: Group) -> dict[str, NDArray[np.floating]]:
-    """The histograms (bins,) of test inputs and of each kind of strangers, all seeds added up."""
+    """The histograms (bins,) of test inputs and of each kind of unknown input, all seeds added up."""
     total: dict[str, NDArray[np.floating]] = {}
     for run in group.runs:
         for key, values in (run.uncertainty() or {}).items():

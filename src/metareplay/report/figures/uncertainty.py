@@ -1,4 +1,4 @@
-"""Figures of uncertainty: about own inputs, other tasks' and strangers; confidence against accuracy."""
+"""Figures of uncertainty: about own inputs, other tasks' inputs and unknown ones; confidence against accuracy."""
 
 from collections.abc import Mapping
 
@@ -84,7 +84,7 @@ def reliability_figure(rows: Array, *, theme: Theme = LIGHT) -> Figure:
 def strangeness_figure(
     edges: Array, known: Array, kinds: Mapping[str, tuple[Array, float]], *, theme: Theme = LIGHT
 ) -> Figure:
-    """How strange test inputs and strangers are, by kind of strangers: ``kinds[kind]`` is counts (bins,) and AUROC.
+    """How strange test inputs and unknown inputs are, by kind: ``kinds[kind]`` is counts (bins,) and AUROC.
 
     Counts are shown as shares; what is above ``THRESHOLD`` is taken for unknown. ``edges`` is (bins + 1,).
     """
@@ -95,7 +95,7 @@ def strangeness_figure(
     for axes, (kind, (strange, auroc)) in zip(panels.flat, kinds.items(), strict=False):
         for counts, label, colour, dashes in (
             (known, "test inputs", BLUE, "-"),
-            (strange, "strangers", VERMILION, (0, (5, 1.5))),
+            (strange, "unknown inputs", VERMILION, (0, (5, 1.5))),
         ):
             shares = 100 * counts / counts.sum()
             axes.stairs(shares, edges, color=colour, fill=True, alpha=0.25)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 SCHEMA = 1
 UNKNOWN = "unknown"
-"""A revision or a machine that nobody wrote down."""
+"""A revision or a machine that was not recorded."""
 
 
 class _Part(BaseModel):

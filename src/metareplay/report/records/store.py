@@ -20,7 +20,7 @@ LONGEST = 100
 
 def read_record(path: Path) -> Record:
     """Read and check one record."""
-    advice = "measure again, or mend the file"
+    advice = "measure again, or repair the file"
     try:
         content = read_json_file(path, nan=False)
     except OSError as error:
