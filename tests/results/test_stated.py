@@ -19,7 +19,7 @@ NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 def test_every_figure_is_in_a_record(page: Path) -> None:
     name, text = page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")
     unknown = unknown_figures(text, all_records(), definitions(), exempt_fragments().get(name, []))
-    advice = "measure it with --record, or say in results/not_measured.yaml why it is no measurement"
+    advice = "measure it with --record, or say in results/not_measured.yaml why it is not a measurement"
     told = [f"{name}:{figure.line}: {figure.text} in {figure.sentence[:100]!r}" for figure in unknown]
     assert not told, "\n".join([f"no record of the section has these figures; {advice}", *told])
 

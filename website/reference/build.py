@@ -19,7 +19,7 @@ INDEX = """# Reference
 
 Generated from the parts themselves whenever the site is built, so it says what this version does.
 
-- [Methods](methods/index.md): what each is, when to take it, its parts, settings, recipes and measured figures
+- [Methods](methods/index.md): what each is, when to use it, its parts, settings, recipes and measured figures
 - [Parts](parts.md): what methods are made of: task maps, posterior families, estimators of the prior term, strategies
 - [Settings](settings/index.md): every setting, what is allowed, the default, which methods have it
 - [Criteria](criteria.md): how the task of an input is inferred

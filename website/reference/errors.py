@@ -66,10 +66,10 @@ def page() -> str:
     """The classes, then the sentences."""
     blocks = [
         "# Errors",
-        "What a user can cause is one sentence that says what was wrong, what is allowed and what to do. In Python it "
-        "is an exception of `metareplay.errors`; the command line prints the sentence and exits with code 2. Anything "
-        "else is a bug: exit code 1, with the traceback in a file that the message names. Models and files are left as "
-        f"they were. Below each class are all its sentences, with {GAP} for what differs from case to case.",
+        "An error that a user can cause is one sentence that says what was wrong, what is allowed and what to do. In "
+        "Python it is an exception of `metareplay.errors`; the command line prints the sentence and exits with code 2. "
+        "Anything else is a bug: exit code 1, with the traceback in a file that the message names. Models and files "
+        f"are left unchanged. Below each class are all its messages, with {GAP} for what differs from case to case.",
     ]
     found = sentences()
     for kind in classes():

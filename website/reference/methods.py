@@ -1,4 +1,4 @@
-"""A page for every method: what it is, when to take it, its parts, settings, recipes and measured figures."""
+"""A page for every method: what it is, when to use it, its parts, settings, recipes and measured figures."""
 
 import yaml
 
@@ -26,7 +26,7 @@ def links(methods: list[str]) -> str:
 
 
 def _when(method: Method) -> str:
-    """When to take it, or the relatives of which that is said."""
+    """When to use it, or otherwise the closest methods for which there is advice."""
     own = [f"- If {advice.situation}: {advice.why}." for advice in ADVICE if method.name in advice.methods]
     if own:
         return "\n".join(own)
@@ -39,16 +39,16 @@ def _when(method: Method) -> str:
     }
     nearest = [name for name, number in shared.items() if number == max(shared.values())]
     return (
-        f"No [situation](index.md#which-to-take-when) asks for it first. The nearest methods of which one does: "
+        f"No [situation](index.md#which-to-use-when) calls for it first. The closest methods that are recommended: "
         f"{links(nearest[:3])}."
     )
 
 
 def _use(method: Method) -> str:
     if method.for_regression is not None:
-        regression = f"For regression take {links([method.for_regression])}."
+        regression = f"For regression use {links([method.for_regression])}."
     else:
-        regression = "It serves classification and regression."
+        regression = "It works for classification and regression."
     network = f" Its network, if none is named, is `{method.network}`." if method.network else ""
     closed = " It takes no training steps: its weights are computed when a task ends." if method.closed_form else ""
     call = f'model = ContinualClassifier(method="{method.name}")'
@@ -142,10 +142,10 @@ def _index() -> str:
     blocks = [
         "# Methods",
         "A method is a row that names its parts, and its settings are exactly those of its parts. "
-        f"`metareplay run --method NAME` takes one; so does `ContinualClassifier(method=NAME)`. "
+        f"Choose one with `metareplay run --method NAME` or `ContinualClassifier(method=NAME)`. "
         f"[{code('metareplay list methods')}]({UP}/commands/list.md) prints this list.",
-        "## Which to take when",
-        table(("if", "take", "because"), advice),
+        "## Which to use when",
+        table(("if", "use", "because"), advice),
     ]
     for title, methods in groups().items():
         rows = [(links([method.name]), method.description) for method in methods]

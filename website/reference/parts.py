@@ -66,8 +66,8 @@ def criteria_page() -> str:
     """How a task is inferred."""
     blocks = [
         "# Criteria",
-        "How the task of an input is chosen where it is not given: the lowest score wins. "
-        "`--set inference.criterion=NAME` chooses one; "
+        "How the task of an input is chosen if it is not given: the lowest score wins. "
+        "`metareplay predict --criterion NAME`, or `criterion=NAME` in Python, selects one; "
         "[how it works](../concepts.md#task-inference-and-uncertainty) explains the default, `stats`.",
     ]
     for criterion in CRITERIA.values():

@@ -61,7 +61,7 @@ ADVICE = (
         "a separate posterior for every task: nothing to protect, nothing to forget",
     ),
     Advice(
-        "baselines to compare with",
+        "you need baselines to compare with",
         ("fine-tuning", "vcl", "ewc-multihead"),
         "no protection at all, and two well-known ways to protect one network (vcl: split-digits 85.7, inferred 84.6)",
     ),
@@ -72,4 +72,4 @@ ADVICE = (
 def advice_table() -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Header and rows."""
     rows = [(advice.situation, ", ".join(advice.methods), advice.why) for advice in ADVICE]
-    return ("if", "take", "because"), [*rows]
+    return ("if", "use", "because"), [*rows]
