@@ -86,6 +86,6 @@ def drift() -> Canvas:
     drawing.line((190, 196), (348, 192), colour="two", bend=(262, 246))
     drawing.line((120, 100), (304, 96), colour="one", bend=(212, 60))
     drawing.text(240, 296, "An affine map is fitted to the new task's inputs, seen by both networks;", size=13)
-    drawing.text(240, 316, "all stored means and covariances go through it, and widen by what", size=13)
-    drawing.text(240, 336, "it leaves open. No old input is needed.", size=13)
+    drawing.text(240, 316, "all stored means and covariances are mapped by it, and widened by", size=13)
+    drawing.text(240, 336, "what it leaves unexplained. No old input is needed.", size=13)
     return drawing

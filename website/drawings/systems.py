@@ -12,15 +12,15 @@ LAYERS = (
     ("one learner", "learner"),
     ("ways to use it", "streams, export, estimators, integrations"),
     ("measuring", "evaluation, experiments"),
-    ("living on", "living"),
-    ("telling", "report, paper"),
-    ("doors", "serve, cli"),
+    ("living models", "living"),
+    ("reporting", "report, paper"),
+    ("entry points", "serve, cli"),
 )
 """Groups of layers, from those that import nothing to those that may import all."""
 
 
 def inference() -> Canvas:
-    """An input is compared with what every task stored; odds become probabilities, and strangers are noticed."""
+    """An input is compared with what every task stored; odds become probabilities, and unknown inputs are recognised."""
     drawing = Canvas(420, "An input is compared with what was stored about every task")
     drawing.box(195, 8, 90, 34, "an input")
     places = ((-18, -8), (8, 6), (20, -10))
