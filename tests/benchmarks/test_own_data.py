@@ -66,14 +66,14 @@ def test_months_are_learned_in_order_of_time_with_a_note() -> None:
     data = examples(["x", "y", "x", "y"], ["mar 2024", "mar 2024", "jan 2024", "jan 2024"])
     benchmark = made(data)
     assert [task.name for task in benchmark] == ["jan 2024", "mar 2024"]
-    assert "tasks are learned in the order of time (jan 2024, mar 2024), not as they appear" in benchmark.notes[-1]
+    assert "tasks are learned in chronological order (jan 2024, mar 2024), not as they appear" in benchmark.notes[-1]
     given = made(data, task_order=["mar 2024", "jan 2024"])
     assert [task.name for task in given] == ["mar 2024", "jan 2024"]
     numbered = examples(["x", "y", "x", "y"], ["10", "10", "9", "9"])
     assert [task.name for task in made(numbered, tasks_by="month")] == ["9", "10"]
     unknown = made(numbered, tasks_by="plot")
     assert [task.name for task in unknown] == ["10", "9"]
-    assert not any("order of time" in note for note in (*given.notes, *unknown.notes))
+    assert not any("chronological order" in note for note in (*given.notes, *unknown.notes))
 
 
 def test_a_stored_fingerprint_of_another_order_is_recognised(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Months, quarters, weeks and years in order of time."""
+"""Months, quarters, weeks and years in chronological order."""
 
 import pytest
 

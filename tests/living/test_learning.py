@@ -213,7 +213,7 @@ def test_a_killed_command_continues_with_the_same_bytes(
 
 def test_the_gate_leaves_the_model_as_it_was(shop: Path, data: Reader) -> None:
     before, entries = model_bytes(shop), read_history(shop)
-    with pytest.raises(GateClosed, match="the model is as it was"):
+    with pytest.raises(GateClosed, match="the model is unchanged"):
         add_tasks(shop, data("march"), name="march", terms=Terms(max_change=0.0))
     assert model_bytes(shop) == before
     assert read_history(shop) == entries

@@ -104,7 +104,7 @@ def test_the_model_stays_as_it_was_when_learning_fails(
         begun = client.post("/tasks?name=autumn&max_change=0", table, "text/csv")
         failed = wait_for(client, begun.json["job"])
         assert failed["state"] == "failed"
-        assert "the model is as it was" in failed["error"]
+        assert "the model is unchanged" in failed["error"]
         assert client.get("/health").json["generation"] == 1
     assert (folder / "model.safetensors").read_bytes() == before
 
