@@ -8,6 +8,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
 
 LARGEST_INTEGER = 2**63 - 1
 """Beyond it, numbers of tensors overflow."""
+LARGEST_NUMBER = 1e30
+"""Beyond it, products of settings with anything else may be infinite."""
 
 
 def _positive(widths: tuple[int, ...]) -> tuple[int, ...]:
@@ -34,6 +36,8 @@ class Settings(BaseModel):
     def _countable(cls, value: Any) -> Any:
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
             raise ValueError(f"integers must be at most {LARGEST_INTEGER} in absolute value")
+        if isinstance(value, float) and abs(value) > LARGEST_NUMBER:
+            raise ValueError(f"numbers must be at most {LARGEST_NUMBER:g} in absolute value")
         return value
 
     group: ClassVar[str] = ""

@@ -163,6 +163,18 @@ def test_a_wrong_value_shows_what_came_and_what_is_allowed() -> None:
     assert "seed=null: must be a non-negative integer" in refusal({"seed": None})
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("statistics.megabytes", 1e300, "numbers must be at most 1e+30 in absolute value"),
+        ("training.learning_rate", 1e31, "numbers must be at most 1e+30 in absolute value"),
+        ("training.iterations", 2**63, "integers must be at most 9223372036854775807 in absolute value"),
+    ],
+)
+def test_numbers_whose_products_would_be_infinite_are_refused(key: str, value: float, words: str) -> None:
+    assert words in refusal({key: value})
+
+
 def test_an_unknown_method_is_refused_with_the_closest() -> None:
     message = refusal({"method": "pr-bb"})
     assert "method='pr-bb' is unknown" in message

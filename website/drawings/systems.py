@@ -20,7 +20,7 @@ LAYERS = (
 
 
 def inference() -> Canvas:
-    """An input is compared with what every task stored; odds become probabilities, and unknown inputs are recognised."""
+    """An input is compared with what every task stored; odds become probabilities, unknown inputs are recognised."""
     drawing = Canvas(420, "An input is compared with what was stored about every task")
     drawing.box(195, 8, 90, 34, "an input")
     places = ((-18, -8), (8, 6), (20, -10))

@@ -80,6 +80,8 @@ class AllTasks(nn.Module):
             heads,
             self._pass,
             classes=True,
+            by_outputs=learner.config.statistics.outputs,
+            auxiliary=learner.predictor.keeper.weighs_other(),
             distances=range(len(heads)) if self.criterion.reads_distances else (),
         )
         combination = whole(Combination.stored(list(evidence.terms()), self.stored))

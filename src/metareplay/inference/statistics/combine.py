@@ -21,6 +21,8 @@ PRIOR_WEIGHT = 0.5
 PRIOR_PRECISION = 4.0
 OF_INPUTS = ("inputs", "residuals", "own inputs", "pooled inputs")
 """Evidence that no change of a network touches."""
+OTHER = "pairs.other"
+"""Stored if auxiliary outputs are weighed as well, which they are not in models of earlier versions."""
 LEAST_SPREAD = 0.1
 """In nats: smaller differences do not count as evidence."""
 AT_ONCE = 500
@@ -65,7 +67,7 @@ class Combination:
             "pairs.temperature": torch.tensor(self.temperature, dtype=torch.float64),
             "pairs.spread": self.spread[-1],
             "pairs.seen": torch.tensor(self.seen),
-        }
+        } | ({OTHER: torch.tensor(True)} if "other" in self.names else {})
 
     def scores(self, evidence: TaskEvidence) -> Tensor:
         """-sum over other tasks of log p(this one rather than that): (T, N), the lowest wins."""

@@ -16,8 +16,10 @@ from metareplay.inference.statistics.passes import INPUTS, Pass
 from metareplay.inference.statistics.spaces import Space, homes
 
 Stored = Mapping[str, Tensor]
-OF_OUTPUTS = ("entropy", "energy")
+OF_OUTPUTS = ("entropy", "energy", "other")
 """Evidence for which every task's own network has to be asked."""
+OUTPUT_COSTS = 4
+"""Entropy, energy, margin, and the log-odds of auxiliary outputs."""
 RunNetwork = Callable[[int, Tensor, bool], Pass]
 """The pass of some inputs through a task's network; features of its layers only if asked for."""
 
@@ -68,6 +70,8 @@ class TaskEvidence:
     """-log sum exp of the outputs (T, N); zero for regression."""
     margins: Tensor
     """-(largest output - second) (T, N); zero for regression."""
+    other: Tensor | None = None
+    """Log-odds of each task's auxiliary outputs (T, N); None if tasks are trained without."""
     own: Mapping[str, Tensor] = field(default_factory=dict)
     """-log p(inputs) up to a constant, with each task's own covariance, if inputs are narrow (K, T, N).
 
@@ -103,8 +107,9 @@ class TaskEvidence:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
         if self.classes and self.outputs:
-            of_outputs = (self._of_several(self.entropies), self._of_several(self.energies))
-            terms |= dict(zip(OF_OUTPUTS, of_outputs, strict=True))
+            terms |= {"entropy": self._of_several(self.entropies), "energy": self._of_several(self.energies)}
+            if self.other is not None:
+                terms["other"] = self.other
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
         of_layers = {f"own {layer}": values for layer, values in self.own.items()}
         return {**named, **of_layers, **{f"pooled {layer}": values for layer, values in self.pooled.items()}}
@@ -118,13 +123,14 @@ def gather(
     *,
     classes: bool,
     by_outputs: bool = True,
+    auxiliary: bool = False,
     distances: Collection[int] = (),
     outputs: bool = True,
     together: bool = False,
 ) -> TaskEvidence:
     """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked.
 
-    Without ``by_outputs``, the outputs do not count as evidence.
+    Without ``by_outputs``, the outputs do not count as evidence; with ``auxiliary``, auxiliary outputs do.
     Without ``outputs``, only one in each network whose features are described; costs of other tasks' outputs are NaN.
     ``together`` is faster with many tasks, and differs by rounding.
     """
@@ -142,13 +148,13 @@ def gather(
     measured = layers if distances else []
     nearest = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in measured}
     relative = {layer: torch.zeros(tasks, count, dtype=torch.float64) for layer in measured}
-    of_outputs = torch.full((3, tasks, count), torch.nan if classes else 0.0, dtype=torch.float64)
+    of_outputs = torch.full((OUTPUT_COSTS, tasks, count), torch.nan if classes else 0.0, dtype=torch.float64)
     for task, head in enumerate(heads):
         if not ((classes and outputs) or task in networks):
             continue
         run_of_task = run(task, x, task in networks)
         if classes:
-            of_outputs[:, task] = output_costs(run_of_task.outputs[:, head])
+            of_outputs[:, task] = costs_of(run_of_task, head)
         for space in (space for space in descriptions.spaces if space.network == task):
             features = run_of_task.features[space.layer]
             own_costs = own[space.layer][task] if space.layer in own else None
@@ -157,13 +163,14 @@ def gather(
                 to_classes = space.own(home).distances(features).amin(1)  # (N, C) -> (N,)
                 nearest[space.layer][home] = to_classes
                 relative[space.layer][home] = to_classes - space.background(home).distances(features)[:, 0]
-    entropies, energies, margins = of_outputs
+    entropies, energies, margins, other = of_outputs
     return TaskEvidence(
         inputs=input_costs,
         residuals=residuals,
         entropies=entropies,
         energies=energies,
         margins=margins,
+        other=other if auxiliary else None,
         own=own,
         pooled=pooled,
         nearest=nearest,
@@ -182,17 +189,26 @@ def with_outputs(
     missing &= evidence.entropies.isnan()  # (T, N)
     if not missing.any():
         return evidence
-    costs = torch.stack([evidence.entropies, evidence.energies, evidence.margins])  # (3, T, N)
+    other = torch.full_like(evidence.entropies, torch.nan) if evidence.other is None else evidence.other
+    costs = torch.stack([evidence.entropies, evidence.energies, evidence.margins, other])  # (4, T, N)
     for task in missing.any(1).nonzero().squeeze(1).tolist():
         rows = missing[task].nonzero().squeeze(1)
-        costs[:, task, rows] = output_costs(run(task, x[rows], False).outputs[:, heads[task]])
-    entropies, energies, margins = costs
-    return replace(evidence, entropies=entropies, energies=energies, margins=margins)
+        costs[:, task, rows] = costs_of(run(task, x[rows], False), heads[task])
+    entropies, energies, margins, other = costs
+    auxiliary = None if evidence.other is None else other
+    return replace(evidence, entropies=entropies, energies=energies, margins=margins, other=auxiliary)
 
 
 def lone_tasks(heads: Sequence[slice]) -> tuple[int, ...]:
     """The tasks with a single output."""
     return tuple(task for task, head in enumerate(heads) if head.stop - head.start == 1)
+
+
+def costs_of(run: Pass, head: slice) -> Tensor:
+    """``output_costs`` of one task's classes, and the log-odds of its auxiliary outputs, NaN without: (4, N)."""
+    costs = output_costs(run.outputs[:, head])  # (3, N)
+    other = torch.full_like(costs[0], torch.nan) if run.other is None else run.other
+    return torch.cat([costs, other.unsqueeze(0)])
 
 
 def output_costs(outputs: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from metareplay.batches.auxiliary import TURNS
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.model import ContinualModel
 from metareplay.nets.features import OUTPUTS, described_layers, layer_features
@@ -26,6 +27,8 @@ class Pass(NamedTuple):
     """By layer (N, F)."""
     outputs: Tensor
     """All outputs (N, O)."""
+    other: Tensor | None = None
+    """The log-odds of the auxiliary outputs (N,), if there are any: high for an input of none of the task's classes."""
 
 
 def chosen_layers(network: nn.Module) -> list[str]:
@@ -52,7 +55,8 @@ def run_pass(
     named, width = settings.layers, width or settings.width
     layers = list(named) or chosen_layers(model.network)
     if not features:
-        return Pass({}, _outputs(model, weights, task, x, batch_size))
+        outputs = _outputs(model, weights, task, x, batch_size)
+        return Pass({}, outputs, _odds_of_other(model, weights, task, x, outputs, batch_size))
     by_layer = {} if layers else {OUTPUTS: _outputs(model, weights, task, x, batch_size)}
     by_layer |= (
         {}
@@ -74,7 +78,29 @@ def run_pass(
     described = {name: projected(values, width) for name, values in by_layer.items()}
     if task == 0 and x.shape[1:].numel() <= width:
         described = {INPUTS: x.flatten(1), **described}
-    return Pass(described, outputs)
+    return Pass(described, outputs, _odds_of_other(model, weights, task, x, outputs, batch_size))
+
+
+def _odds_of_other(
+    model: ContinualModel, weights: Tensor, task: int, x: Tensor, outputs: Tensor, batch_size: int
+) -> Tensor | None:
+    """log p(other) / p(one of the task's classes) (N,), from all outputs (N, O); None without auxiliary outputs.
+
+    A network that was trained to tell orientations is asked about all of them: the mean of the log-odds against the
+    right one.
+    """
+    if not any(model.auxiliary_outputs):
+        return None
+    head, columns = model.heads[task], model.training_columns(task)
+    classes, odds = head.stop - head.start, []
+    for turn in range(TURNS if model.auxiliary_outputs.rotations else 1):
+        if turn:
+            outputs = _outputs(model, weights, task, x.rot90(turn, (-2, -1)), batch_size)
+        competing = outputs[:, columns].double()  # (N, C + A)
+        right = torch.zeros(competing.shape[1], dtype=torch.bool)
+        right[turn * classes : (turn + 1) * classes] = True
+        odds.append(competing[:, ~right].logsumexp(1) - competing[:, right].logsumexp(1))  # (N,)
+    return torch.stack(odds).mean(0)  # (turns, N) -> (N,)
 
 
 @torch.no_grad()

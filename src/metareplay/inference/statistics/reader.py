@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from metareplay.benchmarks.base import Problem
-from metareplay.inference.statistics.combine import Combination
+from metareplay.inference.statistics.combine import OTHER, Combination
 from metareplay.inference.statistics.density import InputDensity
 from metareplay.inference.statistics.evidence import (
     Descriptions,
@@ -104,10 +104,16 @@ class StatisticsReader:
             run,
             classes=self.classes,
             by_outputs=self.settings.outputs,
+            auxiliary=self.weighs_other(),
             distances=distances,
             outputs=outputs,
             together=together,
         )
+
+    def weighs_other(self) -> bool:
+        """Whether the auxiliary outputs of tasks are evidence: if there are any, but not in older models."""
+        stored = self.stored()
+        return self.classes and any(self.model.auxiliary_outputs) and (not stored or OTHER in stored[-1])
 
     def width(self) -> int:
         """Features per layer, as many as the other half of the permitted size allows."""
