@@ -2,12 +2,16 @@
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 
 from metareplay.cli.main import main
+from metareplay.errors import MetaReplayError
+from metareplay.experiments import seeds
+from metareplay.experiments.engines.base import Job, Report
+from metareplay.experiments.engines.local import Local
 
 
 class Answer(NamedTuple):
@@ -44,6 +48,23 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of a tiny run's time; the tests of the report itself do without this."""
     monkeypatch.setattr("metareplay.report.write_report", lambda folders, out: out)
+
+
+@pytest.fixture
+def seeds_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds run one after another in this process; in processes of their own: tests/experiments/test_many_seeds.py."""
+
+    def run(engine: Local, jobs: Sequence[Job], *, report: Report, **_: Any) -> dict[int, str]:
+        failures: dict[int, str] = {}
+        for index, job in enumerate(jobs):
+            try:
+                seeds._child(job.folder)
+            except MetaReplayError as problem:
+                failures[index] = str(problem)
+            report(set(), failures.keys())
+        return failures
+
+    monkeypatch.setattr(Local, "run", run)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -37,6 +37,7 @@ def test_overwrite_does_not_take_any_folder_for_a_run(
     assert (tmp_path / entry).is_file()
 
 
+@pytest.mark.usefixtures("seeds_here")
 def test_resume_finds_the_seeds_of_the_default_folder(
     command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_overwrite_keeps_the_old_run_when_the_new_one_cannot_begin(
     assert (tmp_path / "run" / "results.json").is_file()
 
 
+@pytest.mark.usefixtures("seeds_here")
 @pytest.mark.parametrize("where", ["run", "run/seed-0"])
 def test_overwrite_leaves_a_run_at_work_alone(where: str, command: Command, tiny: list[str], tmp_path: Path) -> None:
     seeds = ["--seeds", 1] if where.endswith("seed-0") else []

@@ -115,7 +115,7 @@ def test_a_class_alone_is_refused_without_statistics_before_anything_is_learned(
     assert command("run", *options, "--out", tmp_path / "run").code == 0
 
 
-@pytest.mark.usefixtures("no_report")
+@pytest.mark.usefixtures("no_report", "seeds_here")
 def test_a_command_reads_the_data_once(
     plants: Path, command: Command, tmp_path: Path, tiny: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,7 +187,7 @@ def test_a_full_disk_is_one_message_and_the_run_goes_on_later(
     assert figures(tmp_path / "full") == figures(tmp_path / "whole")
 
 
-@pytest.mark.slow  # in short: test_resume_finds_the_seeds_of_the_default_folder
+@pytest.mark.slow  # in short: test_resume_finds_the_seeds_of_the_default_folder, test_one_failing_row_leaves_the_others
 def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each in a process of its own."""
     options = ["modes-2d", "--method", "sp-dirac", *tiny]

@@ -31,6 +31,8 @@ pytestmark = pytest.mark.usefixtures("small_maps")
 STEPS = 24  # three tasks of eight
 TUNING = 8  # steps of fine-tuning on coresets
 CHECKPOINTS = 9  # two within each task, one after it
+BRIEF: dict[str, Any] = {"statistics.collect": False, "inference.test_inputs": 20}
+"""Where what differs is how tasks are learned: with statistics, runs are stopped below and in tests/inference/."""
 
 
 class Killed(BaseException):
@@ -109,7 +111,7 @@ CHANGING_RATES: dict[str, Any] = {
 def test_a_changing_learning_rate_resumes_exactly(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
-    config = tiny_config("pr-dirac", CHANGING_RATES)
+    config = tiny_config("pr-dirac", {**BRIEF, **CHANGING_RATES})
     Run(Plan.of(config, tmp_path / "whole")).execute()
     stop_at_each(config, tmp_path / "broken", (1, 2, 4, 7, 8, 11, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
@@ -118,8 +120,8 @@ def test_a_changing_learning_rate_resumes_exactly(
 @pytest.mark.parametrize(
     "training",
     [
-        {"training.augmentation": "none"},
-        {"training.augmentation": "crop-flip"},
+        {**BRIEF, "training.augmentation": "none"},
+        {**BRIEF, "training.augmentation": "crop-flip"},
         {"training.augmentation": "crop-flip", "training.rotations": True, "training.other": 0.5},
     ],
     ids=["plain", "crop-flip", "auxiliary outputs"],
@@ -162,10 +164,11 @@ def test_images_resume_exactly(
 def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
-    config = tiny_config(method)
+    fine_tuned = METHODS[method].strategy == "coreset-replay"
+    config = tiny_config(method, {} if fine_tuned else BRIEF)
     Run(Plan.of(config, tmp_path / "whole")).execute()
     # before its first step, within it, after its last
-    tuning = (24, 30, 32) if METHODS[method].strategy == "coreset-replay" else ()
+    tuning = (24, 30, 32) if fine_tuned else ()
     stored = build_config({}, flatten(yaml.safe_load((tmp_path / "whole" / "config.yaml").read_text())), "stored")
     assert stored == config
     stop_at_each(stored, tmp_path / "broken", (2, 8, 21, *tuning))
@@ -176,7 +179,7 @@ def test_every_method_is_repeated_from_its_stored_settings_and_resumes_exactly(
 def test_regression_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
-    config = tiny_config(method, benchmark="regression-1d")
+    config = tiny_config(method, {} if method == "pr-bbb" else BRIEF, "regression-1d")
     Run(Plan.of(config, tmp_path / "whole")).execute()
     stop_at_each(config, tmp_path / "broken", (8, 13))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
@@ -219,7 +222,7 @@ def test_settings_that_keep_more_state_resume_exactly(
     tiny_config: Callable[..., RunConfig],
     assert_same_run: Callable[[Path, Path], None],
 ) -> None:
-    config = tiny_config("pr-bbb", settings)
+    config = tiny_config("pr-bbb", {**BRIEF, **settings})
     Run(Plan.of(config, tmp_path / "whole")).execute()
     stop_at_each(config, tmp_path / "broken", (3, 20))
     assert_same_run(tmp_path / "whole", tmp_path / "broken")
@@ -229,7 +232,7 @@ def test_settings_that_keep_more_state_resume_exactly(
 def test_the_fisher_penalty_resumes_exactly(
     method: str, tmp_path: Path, tiny_config: Callable[..., RunConfig], assert_same_run: Callable[[Path, Path], None]
 ) -> None:
-    config = tiny_config(method, {"strategy.penalty": "fisher", "strategy.age_discount": 0.5})
+    config = tiny_config(method, {**BRIEF, "strategy.penalty": "fisher", "strategy.age_discount": 0.5})
     Run(Plan.of(config, tmp_path / "whole")).execute()
     # also between the last step of a task and what is taken from it
     stop_at_each(config, tmp_path / "broken", (3, 16, 20))
