@@ -49,13 +49,21 @@ def _clusters(random: np.random.Generator) -> list[Examples]:
     return _one_by_one(x, y, (0, 1, 2, 3))
 
 
-@made("flowers of four measures, one kind a month", "classification", "new classes", GENERATED, group=LONE)
-def _flowers(random: np.random.Generator) -> list[Examples]:
-    """Lengths and widths that grow together, in kinds of unlike size; two of four kinds overlap."""
+def _flowers(sizes: Sequence[float], order: Sequence[int], random: np.random.Generator) -> list[Examples]:
+    """Kinds of unlike size, whose lengths and widths grow together; a quarter of 180 of each to learn from."""
     kinds = []
-    for size in (1.0, 1.9, 2.5, 2.9):
-        common = random.normal(size, 0.1 * size, 160)
+    for size in sizes:
+        common = random.normal(size, 0.08 * size, 180)
         shape = np.array([4.0, 2.5, 2.0 * size, 0.6 * size])
-        kinds.append(common[:, None] * shape + random.normal(0, 0.25, (160, 4)))
-    x, y = np.concatenate(kinds), np.repeat(np.arange(4), 160)
-    return _one_by_one(x, y, (1, 0, 3, 2))
+        kinds.append(common[:, None] * shape + random.normal(0, 0.4, (180, 4)))
+    return _one_by_one(np.concatenate(kinds), np.repeat(np.arange(len(sizes)), 180), order)
+
+
+@made("flowers, the last kind overlaps", "classification", "new classes", GENERATED, group=LONE)
+def _flowers_last(random: np.random.Generator) -> list[Examples]:
+    return _flowers((1.0, 1.9, 2.15), (1, 0, 2), random)
+
+
+@made("flowers, the second kind overlaps", "classification", "new classes", GENERATED, group=LONE)
+def _flowers_second(random: np.random.Generator) -> list[Examples]:
+    return _flowers((1.2, 2.0, 2.25, 3.2), (1, 2, 0, 3), random)
