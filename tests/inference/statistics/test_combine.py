@@ -11,6 +11,8 @@ from metareplay.inference.statistics.combine import (
     PRIOR_WEIGHT,
     Combination,
     _adjusted_temperature,
+    _learn_temperature,
+    against_others,
     differences,
     updated,
 )
@@ -140,6 +142,25 @@ def test_features_that_no_longer_speak_for_an_old_task_lose_weight(rng: Generato
     assert float(doubted[own]) < 0.5 * float(without[own])
     assert float(confirmed[own]) > 0.9 * float(without[own])
     assert float(doubted[0]) > float(without[0])
+
+
+def test_evidence_that_no_network_has_of_two_tasks_is_none() -> None:
+    costs = torch.tensor([[[1.0], [2.0], [4.0]], [[torch.nan], [5.0], [9.0]]])  # (K, T, B)
+    nothing = costs.index_fill(0, torch.tensor([0]), torch.nan)  # the first network's costs do not count
+    assert against_others(nothing, 2).flatten().tolist() == [0.0, -4.0, 0.0]
+    assert torch.equal(differences(nothing)[2], against_others(nothing, 2))
+
+
+def test_tasks_that_are_told_apart_at_any_temperature_do_not_make_later_ones_certain() -> None:
+    """The second task is clear, the third overlaps with the first: what was clear must not sharpen what is not."""
+    clear = torch.zeros(2, 40, dtype=torch.float64)
+    clear[0] = 8.0
+    first = _learn_temperature(clear, 1, 1.0)
+    assert 0.9 < first < 2.0
+    wrong = torch.zeros(3, 40, dtype=torch.float64)
+    wrong[0, 10:], wrong[2, :10], wrong[1] = 2.0, 2.0, 20.0  # a quarter of its inputs fit the first task better
+    assert _learn_temperature(wrong, 2, first) < 1.2
+    assert _learn_temperature(torch.zeros(2, 40, dtype=torch.float64) + clear.flip(0), 1, 1.0) < 0.1  # all wrong
 
 
 def test_among_some_of_many_tasks_the_temperature_changes_only_where_inputs_ask_for_it() -> None:

@@ -103,6 +103,18 @@ def test_in_each_network_the_tasks_from_its_own_on_are_described(x: Tensor) -> N
     assert spaces_of(stored_task(3, 2)) == [(0, LAYER), (1, LAYER)]
 
 
+def test_networks_of_tasks_with_a_single_class_say_nothing_by_their_features(x: Tensor) -> None:
+    """They were trained to answer the same whatever the input."""
+    evidence = evidence_of(4, 2, x)
+    both, first = replace(evidence, lone=(0, 1, 3)), replace(evidence, lone=(0, 3))
+    assert both.terms()[f"pooled {LAYER}"].isnan().all()
+    costs = first.terms()[f"pooled {LAYER}"]
+    assert costs[0].isnan().all()
+    assert torch.equal(costs[1, 1:], evidence.pooled[LAYER][1, 1:])  # a network with several classes does
+    narrow = replace(evidence, lone=(0, 1), pooled={NARROW: evidence.pooled[LAYER]})
+    assert not narrow.terms()[f"pooled {NARROW}"][0].isnan().any()  # inputs are what they are
+
+
 def test_pooled_costs(x: Tensor) -> None:
     evidence = evidence_of(3, 2, x)
     for k in range(2):

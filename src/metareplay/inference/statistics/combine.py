@@ -131,7 +131,7 @@ def differences(costs: Tensor, *, alike: bool = True) -> Tensor:
 def against_others(costs: Tensor, task: int) -> Tensor:
     """How much better one task fits than each other one: row ``task`` of ``differences``; (K, T, B) -> (T, B)."""
     gaps = costs - costs[:, task : task + 1]  # NaN in networks that do not know both
-    return gaps[0].nan_to_num(0.0, torch.inf, -torch.inf) if len(gaps) == 1 else gaps.nanmean(0)
+    return (gaps[0] if len(gaps) == 1 else gaps.nanmean(0)).nan_to_num(0.0, torch.inf, -torch.inf)
 
 
 def updated(
@@ -209,9 +209,14 @@ TEMPERATURES = torch.logspace(-1.5, 1.0, 51, dtype=torch.float64)
 
 
 def _learn_temperature(scores: Tensor, task: int, last: float) -> float:
-    """The factor of the scores (T, N) that makes the true task most probable, half-way in log from the last one."""
-    losses = torch.stack([-(-factor * scores).log_softmax(0)[task].mean() for factor in TEMPERATURES])
-    best = float(TEMPERATURES[int(losses.argmin())])
+    """The factor of the scores (T, N) that makes the true task most probable, half-way in log from the last one.
+
+    Where tasks are told apart at any temperature, all high ones are as good; that says nothing about later tasks, which
+    may overlap. So temperatures above 1 are less probable beforehand.
+    """
+    losses = torch.stack([-(-factor * scores).log_softmax(0)[task].sum() for factor in TEMPERATURES])
+    above = TEMPERATURES.log().clamp_min(0.0)
+    best = float(TEMPERATURES[int((losses + 0.5 * above.square()).argmin())])
     return best if task == 1 else (best * last) ** 0.5
 
 

@@ -103,6 +103,11 @@ class TaskEvidence:
         """Costs (T, N) of outputs, NaN for tasks with a single class: they say nothing for or against these."""
         return costs.index_fill(0, torch.tensor(self.lone), torch.nan) if self.lone else costs
 
+    def _of_learned(self, layer: str, costs: Tensor) -> Tensor:
+        """Costs (K, T, N) of features, NaN in networks with a single class: these learned nothing from inputs."""
+        networks = [network for network in self.lone if network < len(costs)]
+        return costs if layer == INPUTS or not networks else costs.index_fill(0, torch.tensor(networks), torch.nan)
+
     def terms(self) -> dict[str, Tensor]:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
@@ -112,7 +117,8 @@ class TaskEvidence:
                 terms["other"] = self.other
         named = {name: values.unsqueeze(0) for name, values in terms.items()}  # (T, N) -> (1, T, N)
         of_layers = {f"own {layer}": values for layer, values in self.own.items()}
-        return {**named, **of_layers, **{f"pooled {layer}": values for layer, values in self.pooled.items()}}
+        pooled = {f"pooled {layer}": self._of_learned(layer, values) for layer, values in self.pooled.items()}
+        return {**named, **of_layers, **pooled}
 
 
 def gather(

@@ -10,7 +10,8 @@ from torch import Tensor
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.inference.statistics.combine import Combination, updated
 from metareplay.inference.statistics.density import InputDensity, input_density
-from metareplay.inference.statistics.evidence import Stored, TaskEvidence, space_name, spaces_of
+from metareplay.inference.statistics.entropies import FACTOR, FOLLOWED, THEN, as_they_are_now, due, factor, probes
+from metareplay.inference.statistics.evidence import Stored, TaskEvidence, output_costs, space_name, spaces_of
 from metareplay.inference.statistics.moments import AffineMap, MomentSums
 from metareplay.inference.statistics.passes import INPUTS, in_parts
 from metareplay.inference.statistics.reader import NAME, StatisticsReader
@@ -113,6 +114,7 @@ class StatisticsKeeper(StatisticsReader):
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else len(others))
         unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections)
+        unknown |= self._probed(task, described, train.x.shape[1:])
         own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
 
@@ -121,7 +123,7 @@ class StatisticsKeeper(StatisticsReader):
         stored = self._compensated(self._sample(train.x, DRIFT_INPUTS, self._number(task)))
         if not self.available:
             return
-        old = stored[task]
+        old = as_they_are_now(stored[task])
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
         new = self._described(task, train.x, labels)
         share = examples_of(new) / (examples_of(old) + examples_of(new))
@@ -135,6 +137,7 @@ class StatisticsKeeper(StatisticsReader):
         others = [*stored[:task], described, *stored[task + 1 :]]
         evidence = self._gather(others, known, distances=[task], outputs=False)
         described |= mixed_scales(old, own_scales(task, evidence), share)
+        described |= self._probed(task, described, train.x.shape[1:])
         self.store.put(NAME, [*stored[:task], described, *stored[task + 1 :]])
 
     def remove_task(self, task: int) -> None:
@@ -178,7 +181,23 @@ class StatisticsKeeper(StatisticsReader):
                     continue  # inputs do not change
                 change, many = AffineMap.between(old, new_pass.features[layer]), len(stored) > self.settings.shortlist
                 follow_change(stored, network, layer, change, together=many)
+        self._follow_entropies(stored, x.shape[1:])
         return list(stored)
+
+    def _probed(self, task: int, stored: Stored, shape: torch.Size) -> dict[str, Tensor]:
+        """Entropies of a task's present answers to inputs drawn from its density; nothing for regression."""
+        return {THEN: self._probe_entropies(task, stored, shape).float()} if self.classes else {}
+
+    def _probe_entropies(self, task: int, stored: Stored, shape: torch.Size) -> Tensor:
+        """Of always the same probes (P,)."""
+        x = probes(stored, shape, generator_for(self.seed, "entropies", self._number(task)))
+        return output_costs(self._pass(task, x, False).outputs[:, self.model.heads[task]])[0]
+
+    def _follow_entropies(self, stored: Sequence[dict[str, Tensor]], shape: torch.Size) -> None:
+        """Take the change of some earlier tasks' entropies: as many as are short-listed, the longest waiting first."""
+        for task in due(stored, self.settings.shortlist):
+            now = self._probe_entropies(task, stored[task], shape)
+            stored[task] |= {FACTOR: factor(stored[task][THEN], now), FOLLOWED: torch.tensor(self.model.num_tasks)}
 
     # Statistics of one task.
 

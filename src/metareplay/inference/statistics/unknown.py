@@ -3,8 +3,8 @@
 Choosing among tasks and rejecting all of them need different scores: strange inputs often have small, unremarkable
 features. An input is strange to a task if its class is uncertain, if its density is low, or if it lies too far from the
 task's principal subspace or too close to it. Each is measured in units of its spread over the task's held-out inputs,
-none counts for more than a fixed number of units, and they are summed. Inputs do not drift, so the thresholds hold
-while later tasks are learned.
+none counts for more than a fixed number of units, and they are summed. Inputs do not drift, and the drift of entropies
+is followed (``entropies``), so the thresholds hold while later tasks are learned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from math import ceil
 import torch
 from torch import Tensor
 
+from metareplay.inference.statistics.entropies import factors
 from metareplay.inference.statistics.evidence import TaskEvidence
 
 LEAST_SCALE = 0.1
@@ -55,7 +56,9 @@ def strangeness(evidence: TaskEvidence, tasks: Tensor, stored: Sequence[Mapping[
     middle = torch.stack([task["unknown.middle"] for task in few])[place].T  # (N, J) -> (J, N)
     unit = torch.stack([task["unknown.unit"] for task in few])[place].T
     threshold = torch.stack([task["unknown.threshold"] for task in few])[place]  # (N,)
-    return summed(measures(evidence, tasks), middle, unit) / threshold.clamp_min(1e-9)
+    values = measures(evidence, tasks)
+    values[0] *= factors(few)[place]  # entropies as they were when the thresholds were taken
+    return summed(values, middle, unit) / threshold.clamp_min(1e-9)
 
 
 def summed(values: Tensor, middle: Tensor, unit: Tensor) -> Tensor:
