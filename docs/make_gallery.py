@@ -16,7 +16,7 @@ PICTURES = Path(__file__).parent / "images" / "gallery"
 
 def commands(text: str) -> list[list[str]]:
     """The command lines of the page, as words."""
-    return [shlex.split(line) for step in steps_of(text) for line in step.code.splitlines()]
+    return [shlex.split(line) for step in steps_of(text) for line in step.code.replace("\\\n", " ").splitlines()]
 
 
 def main() -> None:

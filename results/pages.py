@@ -11,6 +11,7 @@ from pathlib import Path
 
 from metareplay.report.records import Record
 from results.marks import MarkedRow, marked_rows, rows_of_the_paper, rows_that_fall_short
+from results.origins import origins
 from results.tables import Table, figure_key, render
 from results.values import Line, filled, lines_of, matching
 
@@ -21,8 +22,9 @@ ROW = re.compile(r"<!--row:([^>]+?::[^>]+?::[^>]+?::[^>]*?)-->.*?<!--/-->", re.D
 MARKS: dict[str, Callable[[Mapping[str, Record]], str]] = {
     "paper-rows": rows_of_the_paper,
     "paper-short": rows_that_fall_short,
+    "origins": origins,
 }
-"""Tables about all rows of the paper."""
+"""Blocks that are not tables of chosen records: all rows of the paper, and what is known of the records themselves."""
 SELECTED = re.compile(r"^(.*?)(?:\[(.*)\])?$")
 
 

@@ -19,6 +19,7 @@ PROJECT = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md
 CELL = re.compile(r"<td\b.*?</td>", re.DOTALL)
 NAME = re.compile(r"(?<=<code>)[^<\s]+(?=</code>)")
 WORDS = re.compile(r"(?<=[._/])(?=\w{3})")
+PAIR = re.compile(r"(?<=\d) ([±/]) (?=\d)")
 GENERATED = "reference/"
 """In the navigation of mkdocs.yml: here come the pages of the reference."""
 
@@ -60,5 +61,10 @@ def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files
 
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
-    """Let long names in tables be broken between their words."""
-    return CELL.sub(lambda cell: NAME.sub(lambda name: WORDS.sub("<wbr>", name[0]), cell[0]), output)
+    """Let long names in tables be broken between their words, but no figure before its error."""
+    return CELL.sub(lambda cell: broken_between_words(cell[0]), output)
+
+
+def broken_between_words(cell: str) -> str:
+    """A cell of a table with the places where its lines may end, and without those where they may not."""
+    return PAIR.sub("\u00a0\\1\u00a0", NAME.sub(lambda name: WORDS.sub("<wbr>", name[0]), cell))
