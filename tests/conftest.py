@@ -171,8 +171,15 @@ def image_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One Chromium for all tests of a worker."""
     opened = Browser(tmp_path_factory.mktemp("profile"))
     yield opened
     opened.driver.quit()
+
+
+@pytest.fixture
+def browser(one_browser: Browser) -> Iterator[Browser]:
+    """A browser without a page, before and after."""
+    yield one_browser
+    one_browser.leave()

@@ -51,6 +51,13 @@ def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def no_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report without predictions over the input space, the slowest of its drawings: tests/report/ has them."""
+    for module in ("page", "comparison"):
+        monkeypatch.setattr(f"metareplay.report.{module}.predictive_pictures", lambda groups, prefix: "")
+
+
+@pytest.fixture
 def seeds_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds run one after another in this process; in processes of their own: tests/experiments/test_many_seeds.py."""
 
@@ -74,11 +81,13 @@ def maps_have_few_points(small_maps: None) -> None:
 
 @pytest.fixture(scope="session")
 def tiny() -> list[str]:
-    """Options that make a run take a fraction of a second."""
+    """Options that make a run take a fraction of a second; task statistics are tested with data of one's own."""
     settings = (
         "training.iterations=8",
         "training.checkpoint_every=3",
         "inference.samples=3",
+        "inference.test_inputs=20",
+        "statistics.collect=false",
         "inference.batch_wise=20",
         "report.references=false",
     )

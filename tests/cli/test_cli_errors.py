@@ -201,13 +201,9 @@ BROKEN: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize(("name", "content"), BROKEN)
-def test_broken_inputs(name: str, content: bytes, command: Command, tmp_path: Path) -> None:
-    model = ContinualClassifier("sp-dirac", "mlp-3", settings={"training.iterations": 2}).learn_task(
-        np.eye(2), ["a", "b"]
-    )
-    model.save(tmp_path / "model")
+def test_broken_inputs(name: str, content: bytes, model: Path, command: Command, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
-    result = command("predict", tmp_path / "model", tmp_path / name)
+    result = command("predict", model, tmp_path / name)
     assert result.code == 2
     assert name in result.err
 

@@ -112,7 +112,7 @@ def test_a_class_alone_is_refused_without_statistics_before_anything_is_learned(
     assert refused.code == 2
     assert "task 'june' has only the class 'c', and without task statistics pr-bbb could not tell it" in refused.err
     assert not (tmp_path / "run").exists()
-    assert command("run", *options, "--out", tmp_path / "run").code == 0
+    assert command("run", *options, "--out", tmp_path / "run", "--set", "statistics.collect=true").code == 0
 
 
 @pytest.mark.usefixtures("no_report", "seeds_here")

@@ -13,7 +13,7 @@ SHORTER = "inference.samples-3-training.iterations-10"
 OPTIONS = ("--quiet", "--budget", "0.002", "--set", "inference.samples=3", "--set", "inference.batch_wise=20")
 
 
-@pytest.mark.usefixtures("seeds_here")
+@pytest.mark.usefixtures("seeds_here", "no_maps")
 @pytest.mark.parametrize("seeds", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_table_is_run_printed_written_and_not_repeated(
     seeds: int, command: Callable[..., Any], tmp_path: Path, request: pytest.FixtureRequest

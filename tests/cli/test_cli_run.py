@@ -29,6 +29,7 @@ def snapshot(folder: Path, *but: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.usefixtures("no_maps")
 def test_a_run_leaves_its_folder_and_shows_a_table(command: Command, tiny: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     result = command("run", "modes-2d", *tiny, "--out", folder)
@@ -206,6 +207,7 @@ def test_seeds_side_by_side(command: Command, tiny: list[str], tmp_path: Path, r
     assert (tmp_path / "many" / "report.html").is_file()
 
 
+@pytest.mark.usefixtures("no_maps")
 def test_a_report_of_several_runs(
     command: Command, tiny: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

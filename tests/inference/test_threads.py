@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,7 @@ def eager_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@cache
 def learned(method: str, network: str | Callable[..., nn.Module]) -> ContinualClassifier:
     rng, settings = (
         np.random.default_rng(0),
