@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, field_validator
 
 LARGEST_INTEGER = 2**63 - 1
 """Beyond it, numbers of tensors overflow."""
-LARGEST_NUMBER = 1e30
+LARGEST_NUMBER = 1e100
 """Beyond it, products of settings with anything else may be infinite."""
 
 

@@ -166,8 +166,8 @@ def test_a_wrong_value_shows_what_came_and_what_is_allowed() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("statistics.megabytes", 1e300, "numbers must be at most 1e+30 in absolute value"),
-        ("training.learning_rate", 1e31, "numbers must be at most 1e+30 in absolute value"),
+        ("statistics.megabytes", 1e300, "numbers must be at most 1e+100 in absolute value"),
+        ("training.learning_rate", 1e101, "numbers must be at most 1e+100 in absolute value"),
         ("training.iterations", 2**63, "integers must be at most 9223372036854775807 in absolute value"),
     ],
 )
