@@ -16,6 +16,8 @@ from metareplay.training.loop import TaskTrainer
 
 NEEDS_OLD_DATA = ("joint",)
 QUICK: dict[str, Any] = {"training.iterations": 6, "inference.samples": 4}
+WITH_STATISTICS = ("pr-bbb", "sp-dirac", "vcl", "ebm")
+"""One with a shared generator, one with separate tasks, one with a shared network, one whose inputs are its outputs."""
 WIDTHS = (2, 3, 5)
 """Classes of the first tasks: outputs are added each time."""
 
@@ -39,6 +41,7 @@ def grown(method: str) -> ContinualClassifier:
 def learned(method: str) -> ContinualClassifier:
     total = {"total_outputs": 30} if METHODS[method].outputs == "shared" else {}
     quick = {"inference.samples": 4} if METHODS[method].closed_form else QUICK
+    quick = quick if method in WITH_STATISTICS else {**quick, "statistics.collect": False}
     model = ContinualClassifier(method, METHODS[method].network or "mlp-10", settings={**quick, **total})
     for task, width in enumerate(WIDTHS):
         model.learn_task(*blobs(width, task))

@@ -70,6 +70,15 @@ def test_the_start_depends_on_the_generator_only() -> None:
     assert not torch.equal(first, start(1, generator))  # the generator has moved on
 
 
+def test_the_start_is_the_same_where_other_devices_are_seeded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = []
+    for available in (False, True):
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda available=available: available)
+        network = build_seeded(network_factory("mlp-8", (3,)), 2, Generator().manual_seed(5))
+        starts.append(WeightSpec.of(network).flatten(network))
+    assert torch.equal(*starts)
+
+
 def test_building_leaves_the_global_generator_untouched(rng: Generator) -> None:
     state = torch.get_rng_state()
     build_seeded(network_factory("mlp-8", (3,)), 2, rng)

@@ -9,6 +9,7 @@ from sklearn.covariance import oas
 from torch import Generator, Tensor
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
+from metareplay.inference.statistics import density
 from metareplay.inference.statistics.density import (
     VECTORS_PER_DIRECTION,
     InputDensity,
@@ -151,3 +152,12 @@ def test_k_means_finds_separate_groups(rng: Generator) -> None:
     x = (centres.unsqueeze(1) + 0.5 * torch.randn(4, 30, 2, generator=rng)).flatten(0, 1)
     actual = k_means(x, 4)
     assert torch.cdist(centres, actual).amin(1).max() < 0.5
+
+
+def test_k_means_ends_where_another_round_would_change_nothing(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, rounds = torch.randn(60, 3, generator=rng), list[int]()
+    grouped = density._grouped
+    monkeypatch.setattr(density, "_grouped", lambda rows, centres: (rounds.append(1), grouped(rows, centres))[1])
+    actual = k_means(x, 3)
+    assert 1 < len(rounds) < density.ROUNDS
+    assert torch.equal(torch.stack([group.mean(0) for group in grouped(x, actual)]), actual)

@@ -285,8 +285,10 @@ def k_means(x: Tensor, count: int) -> Tensor:
         chosen.append(int(torch.cdist(x, x[chosen]).amin(1).argmax()))
     centres = x[chosen]
     for _ in range(ROUNDS):
-        groups = _grouped(x, centres)
+        groups, before = _grouped(x, centres), centres
         centres = torch.stack(
             [group.mean(0) if len(group) else centre for group, centre in zip(groups, centres, strict=True)]
         )
+        if torch.equal(centres, before):  # further rounds would change nothing
+            break
     return centres
