@@ -18,7 +18,7 @@ TASKS = 3
 def examples(task: int, problem: Problem, rows: int = 90) -> TaskData:
     generator = Generator().manual_seed(task)
     y = torch.arange(rows) % 2
-    x = torch.randn(rows, 4, generator=generator) + 15 * task + 2 * y.unsqueeze(1)
+    x = torch.randn(rows, 4, generator=generator) + 30 * task + 2 * y.unsqueeze(1)  # far apart: no doubt which task
     return TaskData(x, y if problem == "classification" else x[:, :1].sin())
 
 

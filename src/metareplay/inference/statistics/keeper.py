@@ -186,7 +186,10 @@ class StatisticsKeeper(StatisticsReader):
 
     def _probed(self, task: int, stored: Stored, shape: torch.Size) -> dict[str, Tensor]:
         """Entropies of a task's present answers to inputs drawn from its density; nothing for regression."""
-        return {THEN: self._probe_entropies(task, stored, shape).float()} if self.classes else {}
+        if not self.classes:
+            return {}
+        now, last = self._probe_entropies(task, stored, shape), torch.tensor(self.model.num_tasks)
+        return {THEN: now.float(), FACTOR: torch.ones((), dtype=torch.float64), FOLLOWED: last}
 
     def _probe_entropies(self, task: int, stored: Stored, shape: torch.Size) -> Tensor:
         """Of always the same probes (P,)."""
