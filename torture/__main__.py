@@ -18,7 +18,7 @@ from torture.processes import warm_up
 from torture.together import Company
 
 Case = tuple[str, str, Callable[[], Outcome]]
-SHORT = {"kills": 5, "full": 1, "rounds": 4, "inputs": 10}
+SHORT = {"kills": 4, "full": 1, "rounds": 3, "inputs": 8}
 
 
 def main(given: list[str]) -> int:

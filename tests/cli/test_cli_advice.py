@@ -18,7 +18,7 @@ def test_advice_names_methods_that_exist(command: Callable[..., Any]) -> None:
 def test_advice_in_markdown_has_a_row_per_situation(command: Callable[..., Any]) -> None:
     answer = command("list", "methods", "--advice", "--markdown")
     rows = answer.out.strip().splitlines()
-    assert rows[:2] == ["| if | take | because |", "|---|---|---|"]
+    assert rows[:2] == ["| if | use | because |", "|---|---|---|"]
     assert len(rows) == 2 + len(ADVICE)
 
 

@@ -105,7 +105,9 @@ def parts() -> list[Array]:
     return [rng.normal(size=(9, 1, 8, 8)) + index % 2 for index in range(THREADS)]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow) if case == "linearised" else case for case in CASES]
+)
 def test_threads_answer_as_one_after_another_would(case: str, tmp_path: Path) -> None:
     learned(*CASES[case]).save(tmp_path)
     expected = [ContinualClassifier.load(tmp_path).predict_full(x) for x in parts()]

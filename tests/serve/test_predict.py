@@ -177,7 +177,7 @@ def test_many_at_once_are_predicted_together(serving: Callable[..., Any], table_
         (b"petal length,petal width\n1,2\n", "text/csv", 422, "colour"),
         (b"\x00\x01", "text/csv", 422, "not text"),
         (b"hello", "text/plain", 415, "text/csv"),
-        (b"\x89PNG\r\n\x1a\n", "image/png", 415, "no images"),
+        (b"\x89PNG\r\n\x1a\n", "image/png", 415, "not images"),
         (b"--x--\r\n", "multipart/form-data; boundary=x", 422, "no file"),
         (b"hello", "multipart/form-data", 400, "boundary"),
     ],

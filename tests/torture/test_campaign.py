@@ -16,6 +16,6 @@ def test_the_short_campaign_finds_nothing(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "torture", "--short", "--scratch", str(tmp_path)]
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    for part in ("kills: 5", "full disks: 1", "saves beside readers: 4", "damaged inputs: 10", "0 failed"):
+    for part in ("kills: 4", "full disks: 1", "saves beside readers: 3", "damaged inputs: 8", "0 failed"):
         assert part in ended.stdout
     assert not list(tmp_path.iterdir())  # it tidies up
