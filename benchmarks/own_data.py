@@ -19,6 +19,7 @@ import torch
 import benchmarks.fresh_sets
 import benchmarks.image_sets
 import benchmarks.lone_sets
+import benchmarks.pooled_sets
 import benchmarks.wide_sets  # noqa: F401 (they register their streams)
 from benchmarks.data_sets import Group, Kind, names, stream
 from benchmarks.own_ways import WAYS, Record

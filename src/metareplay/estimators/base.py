@@ -142,7 +142,7 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
                 lambda: learner.begin_task(split, width),
                 info.name,
                 progress,
-                lambda _: learner.finish_task(split),
+                lambda _: learner.finish_task(split, [*self.tasks, info]),
             )
         except BaseException:
             self.scaling = before

@@ -58,8 +58,7 @@ class TaskVerbs(ABC):
         """Train a known task further on new examples, of its own classes or of new ones.
 
         Its posterior is the prior of the update; all other tasks are protected as when one is added. If anything goes
-        wrong,
-        the model is left unchanged.
+        wrong, the model is left unchanged.
         """
         learner, index = self._trained(), self._task_index(task)
         new = self._new_examples(X, y, self.tasks[index])
@@ -70,7 +69,7 @@ class TaskVerbs(ABC):
             lambda: learner.begin_revision(index, data, new.width),
             new.info.name,
             progress,
-            lambda _: learner.finish_revision(data),
+            lambda _: learner.finish_revision(data, [*self.tasks[:index], new.info, *self.tasks[index + 1 :]]),
         )
         self.tasks[index], self.scaling = new.info, scaling
         return self

@@ -151,7 +151,7 @@ class Run:
         else:
             trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
-        self._warn(stage, self.learner.finish_task(task.train))
+        self._warn(stage, self.learner.finish_task(task.train, self.benchmark.task_infos()[: self.learner.num_tasks]))
         if self.state.task_seconds:  # a checkpoint of an earlier version has none
             tested = self.state.seconds["evaluate"] - tested
             self.state.task_seconds[-1] += time.perf_counter() - began - tested

@@ -11,6 +11,7 @@ from torch import Tensor
 from metareplay.benchmarks.base import TaskData
 from metareplay.inference.adaptive import Statistic
 from metareplay.inference.answers import Answer
+from metareplay.inference.calibration.pooling import MOST, POOLING, most_probable_gain
 from metareplay.inference.calibration.strange import unknown_share
 from metareplay.inference.calibration.taking import CALIBRATION
 from metareplay.inference.choosing import TaskChooser
@@ -18,6 +19,7 @@ from metareplay.inference.criteria.base import Contest, Criterion
 from metareplay.inference.mixing import alone, questions, shares
 from metareplay.inference.statistics.evidence import Stored
 from metareplay.inference.task_inference import choose_tasks
+from metareplay.seeding import generator_for
 
 Statistics = dict[str, Tensor]
 """Statistics of one task's predictions for some inputs, by name: (N, ...) each."""
@@ -48,11 +50,23 @@ class Context(NamedTuple):
     """How far each answer is replaced by what is known without the input (N,); None: as published, not calibrated."""
 
 
+class Pooled(NamedTuple, Generic[AnyAnswer]):
+    """The mixed answer of a task's rivals to its own examples."""
+
+    answer: AnyAnswer
+    shares: Tensor
+    """What each task counts for (N, T)."""
+    weight: Tensor
+    """The probability that an example is not of its own task, so that mixed answers matter (N,)."""
+
+
 class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
     """Predicts with the same weight samples each time, so that answers differ only by what training changed."""
 
     wanted: ClassVar[Mapping[str, Statistic]]
     """The statistics an answer is made of."""
+    caution: ClassVar[float]
+    """How improbable it is that mixed answers are more certain than their parts."""
 
     # What a task's predictions are corrected by.
 
@@ -62,6 +76,35 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
             stored = list(self.task_statistics.of(CALIBRATION, self.model.num_tasks))
             stored[task] = self._calibration(task, used, held_out)
             self.task_statistics.put(CALIBRATION, stored)
+
+    def calibrate_mixing(self, task: int, data: TaskData, labels: Tensor | None = None) -> None:
+        """Learn from a task's examples, which other tasks' networks have not seen, how certain mixed answers are.
+
+        ``labels`` names the label of each class of each task (C,); tasks without common labels are never pooled.
+        """
+        never = labels is not None and len(labels.unique()) == len(labels)
+        if never or self.model.num_tasks < 3 or not (self.calibrated and self.criteria()):
+            return
+        generator = generator_for(self.seed, POOLING, self.model.lineage.number_of(task))
+        rows = torch.randperm(len(data.x), generator=generator)[:MOST]
+        x, y = data.x[rows], data.y[rows]
+        contest = self.contests([self.criterion()], x)[0]
+        probabilities = None if contest.needs_outputs else contest.probabilities(contest.scores())  # (N, T)
+        if probabilities is None:
+            return
+        others = probabilities.clamp_min(1e-300).index_fill(1, torch.tensor([task]), 0.0)  # (N, T)
+        chosen = others.argmax(1)
+        asked = shares(others / others.sum(1, keepdim=True), chosen)  # (N, T)
+        context = Context(chosen, unknown=torch.zeros(len(x), dtype=torch.float64))
+        pooled = Pooled(self._asked(x, asked, context, None), asked, 1 - probabilities[:, task])
+        stored = list(self.task_statistics.of(CALIBRATION, self.model.num_tasks))
+        stored[task] = {**stored[task], POOLING: self._pooling_evidence(pooled, y, task, labels)}
+        self.task_statistics.put(CALIBRATION, stored)
+
+    def pooling_gain(self) -> Tensor:
+        """How much more certain mixed answers are than the mean of their parts ()."""
+        stored = self.task_statistics.of(CALIBRATION, self.model.num_tasks)
+        return most_probable_gain((of_task[POOLING] for of_task in stored if POOLING in of_task), self.caution)
 
     @property
     def calibrated(self) -> bool:
@@ -221,9 +264,30 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
         """What is stored to correct a task's predictions; never empty."""
 
     @abstractmethod
+    def _pooling_evidence(self, pooled: Pooled[AnyAnswer], y: Tensor, task: int, labels: Tensor | None) -> Tensor:
+        """How probable the targets of a task's examples make every gain of mixed answers (G,)."""
+
+    @abstractmethod
     def _answer(self, assigned: Sequence[Assigned], context: Context) -> AnyAnswer:
         """The answers of the tasks that were asked, in the order of the inputs."""
 
     @abstractmethod
     def _one_softmax_answer(self, x: Tensor, labels: Tensor | None) -> AnyAnswer:
         """The answer where the classes of all tasks compete: the class determines the task."""
+
+
+def in_order(assigned: Sequence[Assigned], name: str, count: int) -> Tensor:
+    """The mean of a statistic over the tasks that were asked, in the order of the inputs (N, ...)."""
+    first = assigned[0].statistics[name]
+    values = torch.zeros(count, *first.shape[1:], dtype=first.dtype)
+    for _, rows, statistics, share in assigned:
+        values[rows] += share.reshape(-1, *(1 for _ in first.shape[1:])) * statistics[name]
+    return values
+
+
+def shares_of(assigned: Sequence[Assigned], count: int, tasks: int) -> Tensor:
+    """What each task counts for in each of ``count`` answers (N, T)."""
+    found = torch.zeros(count, tasks, dtype=torch.float64)
+    for task, rows, _, share in assigned:
+        found[rows, task] += share
+    return found

@@ -1,8 +1,7 @@
 """The answer as a mixture: p(y | x) = sum over tasks of p(task | x) p(y | x, task).
 
 Only tasks that matter for an input are evaluated. The weight samples of a task count as much as the task does, so a
-task
-that is unlikely needs fewer of them: a mixed answer costs little more than that of one task.
+task that is unlikely needs fewer of them: a mixed answer costs little more than that of one task.
 """
 
 from collections.abc import Iterator

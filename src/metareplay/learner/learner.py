@@ -1,6 +1,6 @@
 """The continual learner: configuration, model and strategy together. Both runs and estimators use it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -11,7 +11,7 @@ from metareplay.batches.auxiliary import AuxiliaryBatches
 from metareplay.batches.base import Batches
 from metareplay.batches.task import TaskBatches
 from metareplay.batches.transformations import transformations_for
-from metareplay.benchmarks.base import Problem, Scenario, TaskData
+from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.inference.reference import Change, change_of, imagined_examples, take_reference
@@ -87,18 +87,25 @@ class ContinualLearner:
             raise
         return self.trainer
 
-    def finish_task(self, train: TaskData) -> Notice | None:
+    def finish_task(self, train: TaskData, tasks: Sequence[TaskInfo] = ()) -> Notice | None:
         """Store what will tell the task just trained apart from others, while its data are available.
 
-        Returns a notice if the task does no better than chance.
+        ``tasks`` are all tasks, with this one: they may share labels. Returns a notice if the task does no better than
+        chance.
         """
         task, classes = self.num_tasks - 1, self.problem == "classification"
         used, held_out = self._split(task, train)
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
         self.predictor.calibrate(task, used, held_out)
+        self._calibrate_mixing(task, joined(used, held_out), tasks)
         take_reference(self.predictor, task, held_out, self.input_shape)
         return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
+
+    def _calibrate_mixing(self, task: int, train: TaskData, tasks: Sequence[TaskInfo]) -> None:
+        if tasks:
+            labels = torch.tensor(label_columns(tasks)[1]) if self.problem == "classification" else None
+            self.predictor.calibrate_mixing(task, train, labels)
 
     def finish_update(self, trainer: TaskTrainer) -> None:
         """Let what is stored about the tasks follow an update of their posteriors."""
@@ -149,8 +156,8 @@ class ContinualLearner:
         self.trainer.restore(_under("trainer.", tensors))
         return self.trainer
 
-    def finish_revision(self, train: TaskData) -> Notice | None:
-        """Add the new examples to what is stored about the task just revised; a notice as by ``finish_task``."""
+    def finish_revision(self, train: TaskData, tasks: Sequence[TaskInfo] = ()) -> Notice | None:
+        """Add the new examples to what is stored about the task just revised; all else as for ``finish_task``."""
         assert isinstance(self.strategy, Revision)
         task = self.strategy.task
         used, held_out = self._split(task, train)
@@ -158,6 +165,7 @@ class ContinualLearner:
         self.predictor.keeper.after_revision(task, used, held_out)
         seen = used if imagined is None else joined(used, TaskData(imagined.x, imagined.y - self._shift(task)))
         self.predictor.calibrate(task, seen, held_out)
+        self._calibrate_mixing(task, joined(used, held_out), tasks)
         take_reference(self.predictor, task, held_out, self.input_shape)
         self.model.lineage.revisions[task] += 1
         classes = self.problem == "classification"

@@ -106,7 +106,7 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
         terms,
         begin=lambda: learner.begin_task(data, width),
         resume=lambda tensors: learner.continue_task(data, tensors),
-        finish=lambda: learner.finish_task(data),
+        finish=lambda: learner.finish_task(data, [*model.tasks, info]),
     )
     model.tasks.append(info)
     return _stored(model, operation, examples, info.name, terms, f"learned as task {len(model.tasks)}")
@@ -134,7 +134,7 @@ def _update(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms
         terms,
         begin=lambda: learner.begin_revision(index, data, width),
         resume=lambda tensors: learner.continue_revision(data, tensors),
-        finish=lambda: learner.finish_revision(data),
+        finish=lambda: learner.finish_revision(data, [*model.tasks[:index], info, *model.tasks[index + 1 :]]),
     )
     model.tasks[index] = info
     more = info.classes[len(known.classes) :]
