@@ -4,8 +4,16 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay import ContinualClassifier
 from metareplay.inference.statistics.evidence import TaskEvidence
-from metareplay.inference.statistics.unknown import calibrated, measures, strangeness
+from metareplay.inference.statistics.unknown import (
+    CONTRAST,
+    beyond_bounds,
+    calibrated,
+    contrast_bounds,
+    measures,
+    strangeness,
+)
 
 
 def evidence_of(rng: Generator, rows: int, tasks: int = 1, scale: float = 1.0, shift: float = 0.0) -> TaskEvidence:
@@ -76,3 +84,44 @@ def test_one_held_out_input_is_enough_for_a_threshold(rng: Generator) -> None:
     stored = calibrated(measures(evidence_of(rng, 1), first(1)), 0.05)
     assert all(values.isfinite().all() for values in stored.values())
     assert strangeness(evidence_of(rng, 5), first(5), [stored]).isfinite().all()
+
+
+def images(rng: Generator, count: int = 200) -> Tensor:
+    """Bright strokes on a dark ground, of different contrast."""
+    drawn = (torch.rand(count, 1, 6, 6, generator=rng) < 0.3).float()
+    drawn[:, 0, 0, 0] = 1.0
+    return drawn * (0.7 + 0.3 * torch.rand(count, 1, 1, 1, generator=rng)) - 0.2
+
+
+def test_images_without_contrast_or_with_far_too_much_are_beyond_the_bounds(rng: Generator) -> None:
+    stored = contrast_bounds(images(rng))
+    known = images(rng)
+    assert (beyond_bounds(known, first(len(known)), [stored]) < 0.7).all()
+    for stranger in (0 * known, torch.full_like(known, 0.8), 50 * known):
+        assert (beyond_bounds(stranger, first(len(known)), [stored]) > 1).all()
+
+
+def test_bounds_of_contrast_are_those_of_the_images_task_and_widen(rng: Generator) -> None:
+    plain, pale = images(rng), 0.01 * images(rng)
+    stored = [contrast_bounds(plain), contrast_bounds(pale)]
+    both, tasks = torch.cat([plain, pale]), torch.cat([first(len(plain)), first(len(pale)) + 1])
+    assert (beyond_bounds(both, tasks, stored) <= 1).all()
+    assert (beyond_bounds(both, 1 - tasks, stored) > 1).all()
+    wider = contrast_bounds(pale, stored[0][CONTRAST])
+    assert (beyond_bounds(both, torch.zeros_like(tasks), [wider]) <= 1).all()
+
+
+def test_other_inputs_have_no_contrast(rng: Generator) -> None:
+    rows = torch.randn(50, 4, generator=rng)
+    assert contrast_bounds(rows) == {}
+    assert not beyond_bounds(rows, first(50), [{}]).any()
+
+
+def test_a_blank_image_is_unknown(rng: Generator) -> None:
+    model = ContinualClassifier(settings={"training.iterations": 30, "inference.samples": 5}, seed=0)
+    for name in ("first", "second"):
+        model.learn_task(images(rng).numpy(), (torch.rand(200, generator=rng) < 0.5).long().numpy(), name=name)
+    own, blank = images(rng), torch.full((1, 1, 6, 6), -0.2)
+    assert model.predict_full(own.numpy()).known.mean() > 0.8
+    for task in (None, "first"):
+        assert not model.predict_full(blank.numpy(), task).known[0]

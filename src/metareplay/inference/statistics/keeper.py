@@ -35,7 +35,7 @@ from metareplay.inference.statistics.rows import (
 )
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.shortlist import rivals
-from metareplay.inference.statistics.unknown import calibrated, measures
+from metareplay.inference.statistics.unknown import CONTRAST, calibrated, contrast_bounds, measures
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel
 from metareplay.seeding import generator_for
@@ -115,6 +115,7 @@ class StatisticsKeeper(StatisticsReader):
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else len(others))
         unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections)
         unknown |= self._probed(task, described, train.x.shape[1:])
+        unknown |= contrast_bounds(torch.cat([known, self._sample(train.x, DRIFT_INPUTS, self._number(task))]))
         own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
 
@@ -134,6 +135,7 @@ class StatisticsKeeper(StatisticsReader):
         known = (held_out if len(held_out.x) else train).x[:CALIBRATION_INPUTS]
         alone = measures(self._evidence_alone(described, task, known), torch.zeros(len(known), dtype=torch.int64))
         described |= widened(old, alone, self.settings.false_rejections, share)
+        described |= contrast_bounds(known, old.get(CONTRAST))
         others = [*stored[:task], described, *stored[task + 1 :]]
         evidence = self._gather(others, known, distances=[task], outputs=False)
         described |= mixed_scales(old, own_scales(task, evidence), share)

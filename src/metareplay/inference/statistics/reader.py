@@ -21,7 +21,7 @@ from metareplay.inference.statistics.passes import Pass, chosen_layers, run_pass
 from metareplay.inference.statistics.revise import drift_by_task
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.shortlist import first_scores, short_list
-from metareplay.inference.statistics.unknown import strangeness
+from metareplay.inference.statistics.unknown import beyond_bounds, strangeness
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel
 
@@ -153,13 +153,15 @@ class StatisticsReader:
     def strangeness(self, evidence: TaskEvidence, tasks: Tensor, x: Tensor) -> Tensor:
         """How strange inputs are to these tasks (N,): above 1, unknown; the tasks need not be short-listed."""
         asked = with_outputs(evidence, tasks.unsqueeze(0), x, self.model.heads, self._pass)
-        return strangeness(asked, tasks, self.stored())
+        stored = self.stored()
+        return torch.maximum(strangeness(asked, tasks, stored), beyond_bounds(x, tasks, stored))
 
     def strangeness_to(self, task: int, x: Tensor) -> Tensor:
         """How strange inputs are to one task (N,), without evaluating the others."""
         stored = self.stored()[task]
         alone = self._evidence_alone(stored, task, x)
-        return strangeness(alone, torch.zeros(len(x), dtype=torch.int64), [stored])
+        first = torch.zeros(len(x), dtype=torch.int64)
+        return torch.maximum(strangeness(alone, first, [stored]), beyond_bounds(x, first, [stored]))
 
     def _evidence_alone(self, stored: Stored, task: int, x: Tensor) -> TaskEvidence:
         """How well inputs fit one task, as if it were the only one (1, N); without its features."""

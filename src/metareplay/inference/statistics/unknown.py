@@ -5,6 +5,9 @@ features. An input is strange to a task if its class is uncertain, if its densit
 task's principal subspace or too close to it. Each is measured in units of its spread over the task's held-out inputs,
 none counts for more than a fixed number of units, and they are summed. Inputs do not drift, and the drift of entropies
 is followed (``entropies``), so the thresholds hold while later tasks are learned.
+
+Nothing of this is remarkable for a blank image, which lies within the subspace of pale ones. So the contrast of images
+has bounds of its own, far outside those of the task's images.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +25,13 @@ LEAST_ENTROPY = 0.1
 """The smallest unit of entropies, in nats: what a network has been trained on looks far too certain."""
 LEAST, MOST = -1.0, 20.0
 """The fewest and the most units that one measure counts for."""
+CONTRAST = "unknown.contrast"
+LEAST_CONTRAST = 1e-6
+"""What counts as none, in units of the inputs' standard deviation."""
+BEYOND = 3.0
+"""How many times as far from the median as the extremes of a task's images the bounds of contrast are."""
+NEAREST_BOUND = 0.5
+"""The least distance of these bounds from the median."""
 
 
 def measures(evidence: TaskEvidence, tasks: Tensor) -> Tensor:
@@ -45,6 +55,40 @@ def calibrated(of_task: Tensor, false_rejections: float) -> dict[str, Tensor]:
         "unknown.unit": unit,
         "unknown.threshold": sums[rank - 1] if count else torch.tensor(torch.inf, dtype=torch.float64),
     }
+
+
+def contrasts(images: Tensor) -> Tensor:
+    """The log standard deviation of an image's values: (N, ...) -> (N,)."""
+    return images.flatten(1).double().std(1, correction=0).clamp_min(LEAST_CONTRAST).log()
+
+
+def contrast_bounds(images: Tensor, before: Tensor | None = None) -> dict[str, Tensor]:
+    """Bounds of a task's contrasts and their median between them (3,), from some of its images and what is known.
+
+    Nothing for inputs other than images.
+    """
+    if images.ndim < 3 or not len(images):
+        return {}
+    found = contrasts(images)
+    middle = found.median()
+    low = middle - (BEYOND * (middle - found.min())).clamp_min(NEAREST_BOUND)
+    high = middle + (BEYOND * (found.max() - middle)).clamp_min(NEAREST_BOUND)
+    if before is not None:
+        low, middle, high = torch.minimum(low, before[0]), before[1], torch.maximum(high, before[2])
+    return {CONTRAST: torch.stack([low, middle, high])}
+
+
+def beyond_bounds(images: Tensor, tasks: Tensor, stored: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    """How far contrasts are from those of the images' tasks (N,), relative to the bounds; 0 without any: (N,)."""
+    beyond, contrast = torch.zeros(len(images), dtype=torch.float64), None
+    for task in tasks.unique().tolist():
+        if CONTRAST in stored[task]:
+            contrast = contrasts(images) if contrast is None else contrast
+            low, middle, high = stored[task][CONTRAST]
+            rows = tasks == task
+            away = contrast[rows] - middle
+            beyond[rows] = torch.where(away < 0, away / (low - middle), away / (high - middle))
+    return beyond
 
 
 def strangeness(evidence: TaskEvidence, tasks: Tensor, stored: Sequence[Mapping[str, Tensor]]) -> Tensor:
