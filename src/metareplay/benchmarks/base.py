@@ -95,6 +95,13 @@ class Benchmark:
     """How pixels in [0, 1] were turned into inputs, where the benchmark did so by itself."""
     truth: Callable[[int, Tensor], Tensor] | None = None
     """The noise-free targets of the i-th task, where they are known; NaN outside the task's domain; (N,) -> (N,)."""
+    beginning_of: int = 0
+    """The number of tasks of the whole stream, if these are only its first ones, by which settings are chosen."""
+
+    @property
+    def expected_tasks(self) -> int:
+        """The number of tasks for which a model should have room."""
+        return max(self.num_tasks, self.beginning_of)
 
     def test(self, index: int) -> TaskData:
         """The test data of one task."""

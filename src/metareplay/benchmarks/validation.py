@@ -12,7 +12,7 @@ def with_protocol(benchmark: Benchmark, settings: TaskSettings, data_seed: int) 
     """The benchmark as ``tasks.first`` and ``tasks.validation`` specify it; by default the benchmark itself."""
     count = refuse_missing_tasks(benchmark.name, len(benchmark), settings)
     if count < len(benchmark):
-        benchmark = benchmark[:count]
+        benchmark = replace(benchmark[:count], beginning_of=len(benchmark))
     if settings.validation == 0:
         return benchmark
     share = settings.validation

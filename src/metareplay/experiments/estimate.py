@@ -28,7 +28,7 @@ def seconds_of_run(plan: Plan, steps: int = 3) -> float:
     tasks, seconds = list(benchmark[:2]), 0.0
     for task in tasks:
         few = TaskData(task.train.x[:FEW], task.train.y[:FEW])
-        trainer = iter(learner.begin_task(few, benchmark.width(task), expected_tasks=len(benchmark)))
+        trainer = iter(learner.begin_task(few, benchmark.width(task), expected_tasks=benchmark.expected_tasks))
         next(trainer)  # warm-up
         began = time.perf_counter()
         for _ in range(steps):

@@ -146,7 +146,7 @@ class Run:
         if checkpoint is None:
             self.state.task_seconds.append(0.0)
             width = self.benchmark.width(task)
-            trainer = self.learner.begin_task(task.train, width, expected_tasks=len(self.benchmark))
+            trainer = self.learner.begin_task(task.train, width, expected_tasks=self.benchmark.expected_tasks)
             self._tracker().before_task(stage)
         else:
             trainer = self.learner.continue_task(task.train, checkpoint.tensors)
