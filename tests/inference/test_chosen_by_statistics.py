@@ -128,3 +128,28 @@ def test_without_statistics_criteria_that_read_them_are_refused(x: Tensor) -> No
     for name in ("stats", "pairs", "energy"):
         with pytest.raises(ConfigError, match=f"'{name}' needs statistics .* tasks 0, 1, 2 were learned without"):
             predictor.predict(x, criterion=name)
+
+
+def test_inputs_that_are_asked_about_again_are_compared_once(
+    predictor: AnyPredictor, x: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, compared = predictor.keeper, list[int]()
+    gather = type(keeper).evidence
+
+    def counted(self: Any, x: Tensor, **given: Any) -> Any:
+        compared.append(len(x))
+        return gather(self, x, **given)
+
+    monkeypatch.setattr(type(keeper), "evidence", counted)
+    alone = predictor.predict(x)
+    with predictor.remembering():
+        predictor.contests(predictor.criteria(), x)
+        again = predictor.predict(x)
+        assert len(compared) == 2  # once before, once within
+        predictor.predict(x.clone())
+        assert len(compared) == 3
+    assert alone.task_probabilities is not None
+    assert again.task_probabilities is not None
+    assert torch.equal(alone.task_probabilities, again.task_probabilities)
+    predictor.predict(x)
+    assert len(compared) == 4

@@ -11,9 +11,9 @@ import torch
 from metareplay.benchmarks.base import Benchmark, Task, TaskData
 from metareplay.errors import MetaReplayError
 from metareplay.evaluation.answers import AnswerQuality, answer_quality
-from metareplay.evaluation.assess import assess
+from metareplay.evaluation.assess import Assessment, assess
 from metareplay.evaluation.boundaries import SIGNALS, boundary_figures, read_signals
-from metareplay.evaluation.evaluate import Evaluator
+from metareplay.evaluation.evaluate import Evaluator, Inference
 from metareplay.experiments.continual import continual_figures
 from metareplay.experiments.curves import predictive_picture
 from metareplay.experiments.labels import chance, label_figures
@@ -260,18 +260,8 @@ class Run:
     def _finish(self, tests: Sequence[TaskData]) -> Results:
         """Infer tasks, write the results and the model."""
         began = time.perf_counter()
-        inferred = self.evaluator.inferred(tests)
-        softmax = self.evaluator.shared_softmax(tests)
-        predictor = self.learner.predictor
-        results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=predictor)
-        assessment = assess(predictor, tests, seed=self.config.seed)
-        results = assessed(answered(results, self._answer_quality(tests)), assessment)
-        results = results.model_copy(
-            update={
-                "labels": label_figures(predictor, self.benchmark, tests, seed=self.config.seed),
-                "chance": chance(self.benchmark, tests),
-            }
-        )
+        with self.learner.predictor.remembering():
+            results, inferred, assessment = self._tested(tests)
         self.state.seconds["evaluate"] += time.perf_counter() - began
         by_task = [round(value, 3) for value in self.state.task_seconds]
         totals = {name: round(value, 3) for name, value in self.state.seconds.items()}
@@ -290,6 +280,22 @@ class Run:
         self.folder.write_results(results)
         self.folder.log("finished")
         return results
+
+    def _tested(self, tests: Sequence[TaskData]) -> tuple[Results, dict[str, Inference], Assessment | None]:
+        """The figures of all tests at the end."""
+        inferred = self.evaluator.inferred(tests)
+        softmax = self.evaluator.shared_softmax(tests)
+        predictor = self.learner.predictor
+        results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=predictor)
+        assessment = assess(predictor, tests, seed=self.config.seed)
+        results = assessed(answered(results, self._answer_quality(tests)), assessment)
+        results = results.model_copy(
+            update={
+                "labels": label_figures(predictor, self.benchmark, tests, seed=self.config.seed),
+                "chance": chance(self.benchmark, tests),
+            }
+        )
+        return results, inferred, assessment
 
     def _answer_quality(self, tests: Sequence[TaskData]) -> AnswerQuality | None:
         scale = self.benchmark.scaling.tensors.get("y_scale")

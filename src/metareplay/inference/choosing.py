@@ -1,8 +1,9 @@
 """Which criteria can tell a model's tasks apart, and what they judge inputs by."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import ClassVar, TypedDict
+from typing import ClassVar, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor
@@ -40,6 +41,20 @@ class CriterionKinds(TypedDict):
     network: bool
 
 
+REMEMBERED = 2**25
+"""The most numbers of comparisons that are kept while the same inputs are asked about several times."""
+
+
+class _Known(NamedTuple):
+    """Inputs that have been compared with the tasks."""
+
+    x: Tensor
+    """Kept, so that no other tensor has its identity."""
+    distances: bool
+    outputs: bool
+    comparison: Comparison
+
+
 class TaskChooser(TaskNetworks):
     """Compares the tasks by a criterion, with what is stored about them."""
 
@@ -58,6 +73,7 @@ class TaskChooser(TaskNetworks):
         super().__init__(model, settings, seed)
         self.scenario, self.infers = scenario, infers
         self.task_statistics = TaskStatistics()
+        self._remembered: dict[int, _Known] | None = None
         """What criteria stored about each task."""
         self.keeper = StatisticsKeeper(
             model,
@@ -120,8 +136,29 @@ class TaskChooser(TaskNetworks):
 
     def comparison(self, x: Tensor, *, distances: bool = False, outputs: bool = True) -> Comparison:
         """Inputs compared with the statistics of all tasks."""
+        known = None if self._remembered is None else self._remembered.get(id(x))
+        many = self.model.num_tasks > self.keeper.settings.shortlist
+        if known is not None and known.distances >= distances and (known.outputs == outputs or not many):
+            return known.comparison
         evidence = self.keeper.evidence(x, distances=distances, outputs=outputs)
-        return Comparison(evidence, self.keeper.combination(evidence), self.keeper.stored())
+        comparison = Comparison(evidence, self.keeper.combination(evidence), self.keeper.stored())
+        if self._remembered is not None and evidence.numel() <= self._room():
+            self._remembered[id(x)] = _Known(x, distances, outputs, comparison)
+        return comparison
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Inputs are compared with the tasks once, as long as the same tensor is asked about; for a single thread."""
+        self._remembered = {}
+        try:
+            yield
+        finally:
+            self._remembered = None
+
+    def _room(self) -> int:
+        """How many more numbers may be remembered."""
+        known = () if self._remembered is None else self._remembered.values()
+        return REMEMBERED - sum(each.comparison.evidence.numel() for each in known)
 
     def _contest(self, criterion: Criterion, x: Tensor, comparison: Comparison | None) -> Contest:
         request, tasks = criterion.features, range(self.model.num_tasks)

@@ -99,6 +99,11 @@ class TaskEvidence:
         """The number of tasks."""
         return len(self.inputs)
 
+    def numel(self) -> int:
+        """The number of costs."""
+        layers = (self.own, self.pooled, self.nearest, self.relative)
+        return 5 * self.inputs.numel() + sum(costs.numel() for each in layers for costs in each.values())
+
     def _of_several(self, costs: Tensor) -> Tensor:
         """Costs (T, N) of outputs, NaN for tasks with a single class: they say nothing for or against these."""
         return costs.index_fill(0, torch.tensor(self.lone), torch.nan) if self.lone else costs
