@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Generator, Tensor
+from torch.nn.functional import one_hot
 
 from metareplay import ContinualClassifier
 from metareplay.inference.statistics.evidence import TaskEvidence
@@ -84,6 +85,31 @@ def test_one_held_out_input_is_enough_for_a_threshold(rng: Generator) -> None:
     stored = calibrated(measures(evidence_of(rng, 1), first(1)), 0.05)
     assert all(values.isfinite().all() for values in stored.values())
     assert strangeness(evidence_of(rng, 5), first(5), [stored]).isfinite().all()
+
+
+def test_narrow_inputs_are_never_too_close(rng: Generator) -> None:
+    near = evidence_of(rng, 100, scale=0.0, shift=-20.0)  # within the subspace
+    own = measures(evidence_of(rng, 500), first(500))
+    assert (strangeness(near, first(100), [calibrated(own, 0.05)]) > 1).all()
+    assert (strangeness(near, first(100), [calibrated(own, 0.05, features=7)]) > 1).double().mean() < 0.2
+
+
+def test_rows_of_categories_are_known(rng: Generator) -> None:
+    """Groups of rows with the same categories vary in few directions, and lie within their subspace."""
+    model = ContinualClassifier(settings={"training.iterations": 30, "inference.samples": 5}, seed=0)
+
+    def month(count: int) -> tuple[Tensor, Tensor]:
+        groups, kinds = (torch.randint(most, (count,), generator=rng) for most in (5, 3))
+        numbers = torch.randn(count, 2, generator=rng)
+        y = numbers[:, 0] + (groups > 2).float() > (kinds == 1).float()
+        return torch.cat([numbers, one_hot(groups, 5), one_hot(kinds, 3)], 1), y.long()
+
+    for name in ("first", "second", "third"):
+        x, y = month(156)
+        model.learn_task(x.numpy(), y.numpy(), name=name)
+    x = month(300)[0]
+    assert model.predict_full(x.numpy()).known.mean() > 0.93
+    assert not model.predict_full(10 * x.numpy()).known.any()
 
 
 def images(rng: Generator, count: int = 200) -> Tensor:

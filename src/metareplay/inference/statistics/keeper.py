@@ -113,7 +113,8 @@ class StatisticsKeeper(StatisticsReader):
         combination = updated(before, evidence, imagined, some=len(others) < len(earlier))
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else len(others))
-        unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections)
+        features = train.x[0].numel()
+        unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections, features=features)
         unknown |= self._probed(task, described, train.x.shape[1:])
         unknown |= contrast_bounds(torch.cat([known, self._sample(train.x, DRIFT_INPUTS, self._number(task))]))
         own = own_scales(len(others), evidence)

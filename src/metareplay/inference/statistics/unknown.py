@@ -25,6 +25,10 @@ LEAST_ENTROPY = 0.1
 """The smallest unit of entropies, in nats: what a network has been trained on looks far too certain."""
 LEAST, MOST = -1.0, 20.0
 """The fewest and the most units that one measure counts for."""
+TOO_CLOSE, NEVER = 3, 1e30
+"""The measure of inputs too close to their task's principal subspace, and a unit that it never reaches."""
+WIDE = 65
+"""Features from which on this measure counts."""
 CONTRAST = "unknown.contrast"
 LEAST_CONTRAST = 1e-6
 """What counts as none, in units of the inputs' standard deviation."""
@@ -41,13 +45,18 @@ def measures(evidence: TaskEvidence, tasks: Tensor) -> Tensor:
     return torch.stack([evidence.entropies[tasks, row], evidence.inputs[tasks, row], residuals, -residuals])
 
 
-def calibrated(of_task: Tensor, false_rejections: float) -> dict[str, Tensor]:
-    """From a task's own inputs (J, N): the middle and unit of each measure (J,), and the threshold of their sum."""
+def calibrated(of_task: Tensor, false_rejections: float, *, features: int = WIDE) -> dict[str, Tensor]:
+    """From a task's own inputs (J, N): the middle and unit of each measure (J,), and the threshold of their sum.
+
+    Inputs of few features cannot be too close to a subspace that spans most of them.
+    """
     count = of_task.shape[1]
     middle = of_task.median(1).values  # (J, N) -> (J,)
     upper = of_task.quantile(1 - false_rejections, dim=1)  # (J,)
     unit = torch.maximum(upper - middle, LEAST_SCALE * (of_task.amax(1) - middle)).clamp_min(1e-9)
     unit[0] = unit[0].clamp_min(LEAST_ENTROPY)
+    if features < WIDE:
+        unit[TOO_CLOSE] = NEVER
     sums = summed(of_task, middle.unsqueeze(1), unit.unsqueeze(1)).sort().values  # (N,)
     rank = min(count, ceil((count + 1) * (1 - false_rejections)))  # split conformal
     return {
