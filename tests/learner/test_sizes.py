@@ -27,6 +27,12 @@ def test_more_rows_take_more_steps_at_a_lower_rate() -> None:
     assert sizes_for(Facts(10**9, (16,), 3), "pr-bbb")["training.iterations"] == 3000
 
 
+@pytest.mark.parametrize(("network", "clipped"), [("lenet", 600.0), ("resnet-32", 600.0), ("mlp-160-160", None)])
+def test_gradients_of_convolutions_are_clipped_to_one_for_each_example(network: str, clipped: float | None) -> None:
+    assert sizes_for(Facts(600, (3, 32, 32), 2), "pr-bbb", network).get("training.clip_norm") == clipped
+    assert "training.clip_norm" not in sizes_for(Facts(600, (16,), 2), "pr-bbb", "mlp-64-64")
+
+
 def test_the_network_follows_columns_and_classes() -> None:
     assert network_for(Facts(100, (4,), 3)) == "mlp-64-64"
     assert network_for(Facts(100, (64,), 10)) == "mlp-64-64"

@@ -8,7 +8,7 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from metareplay.benchmarks.base import TaskData
+from metareplay.benchmarks.base import TaskData, TaskInfo, label_columns
 from metareplay.inference.adaptive import Statistic
 from metareplay.inference.answers import Answer
 from metareplay.inference.calibration.pooling import MOST, POOLING, most_probable_gain
@@ -77,11 +77,13 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
             stored[task] = self._calibration(task, used, held_out)
             self.task_statistics.put(CALIBRATION, stored)
 
-    def calibrate_mixing(self, task: int, data: TaskData, labels: Tensor | None = None) -> None:
+    def calibrate_mixing(self, task: int, data: TaskData, tasks: Sequence[TaskInfo]) -> None:
         """Learn from a task's examples, which other tasks' networks have not seen, how certain mixed answers are.
 
-        ``labels`` names the label of each class of each task (C,); tasks without common labels are never pooled.
+        ``tasks`` are all tasks with their classes, or none if that is not known; without common labels they are never
+        pooled.
         """
+        labels = torch.tensor(label_columns(tasks)[1]) if self.problem == "classification" else None
         never = labels is not None and len(labels.unique()) == len(labels)
         if never or self.model.num_tasks < 3 or not (self.calibrated and self.criteria()):
             return

@@ -11,7 +11,7 @@ from metareplay.batches.auxiliary import AuxiliaryBatches
 from metareplay.batches.base import Batches
 from metareplay.batches.task import TaskBatches
 from metareplay.batches.transformations import transformations_for
-from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo, label_columns
+from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.inference.reference import Change, change_of, imagined_examples, take_reference
@@ -88,24 +88,19 @@ class ContinualLearner:
         return self.trainer
 
     def finish_task(self, train: TaskData, tasks: Sequence[TaskInfo] = ()) -> Notice | None:
-        """Store what will tell the task just trained apart from others, while its data are available.
+        """Store what will tell the task just trained apart from others; a notice if it does no better than chance.
 
-        ``tasks`` are all tasks, with this one: they may share labels. Returns a notice if the task does no better than
-        chance.
+        ``tasks`` are all tasks, with this one: they may share labels.
         """
-        task, classes = self.num_tasks - 1, self.problem == "classification"
+        task = self.num_tasks - 1
         used, held_out = self._split(task, train)
         self.predictor.fit_criteria(task, used)
         self.predictor.keeper.after_task(task, used, held_out)
         self.predictor.calibrate(task, used, held_out)
-        self._calibrate_mixing(task, joined(used, held_out), tasks)
+        self.predictor.calibrate_mixing(task, joined(used, held_out), tasks)
         take_reference(self.predictor, task, held_out, self.input_shape)
+        classes = self.problem == "classification"
         return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
-
-    def _calibrate_mixing(self, task: int, train: TaskData, tasks: Sequence[TaskInfo]) -> None:
-        if tasks:
-            labels = torch.tensor(label_columns(tasks)[1]) if self.problem == "classification" else None
-            self.predictor.calibrate_mixing(task, train, labels)
 
     def finish_update(self, trainer: TaskTrainer) -> None:
         """Let what is stored about the tasks follow an update of their posteriors."""
@@ -165,7 +160,7 @@ class ContinualLearner:
         self.predictor.keeper.after_revision(task, used, held_out)
         seen = used if imagined is None else joined(used, TaskData(imagined.x, imagined.y - self._shift(task)))
         self.predictor.calibrate(task, seen, held_out)
-        self._calibrate_mixing(task, joined(used, held_out), tasks)
+        self.predictor.calibrate_mixing(task, joined(used, held_out), tasks)
         take_reference(self.predictor, task, held_out, self.input_shape)
         self.model.lineage.revisions[task] += 1
         classes = self.problem == "classification"
@@ -324,12 +319,8 @@ class ContinualLearner:
 
     def facts(self) -> dict[str, Any]:
         """What the tensors do not contain."""
-        model = self.model
-        return {
-            "heads": model.head_bounds(),
-            "total_outputs": model.total_outputs,
-            "lineage": deepcopy(model.lineage.facts()),
-        }
+        model, lineage = self.model, deepcopy(self.model.lineage.facts())
+        return {"heads": model.head_bounds(), "total_outputs": model.total_outputs, "lineage": lineage}
 
     def restore(self, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Restore the learner that these facts and tensors were taken from."""
