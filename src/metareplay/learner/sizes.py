@@ -125,10 +125,8 @@ def sizes_for(facts: Facts, method: str, network: str = "") -> dict[str, Any]:
     if facts.images:  # the first steps of a cold start are large enough to switch off all units of a convolution
         start = {"hypernet.initialisation": "gaussian", "posterior.keep_network_init": True}
         chosen |= {"training.warm_up": WARM_UP, **start}
-        if network and not (
-            is_mlp(network) or is_adapted(network)
-        ):  # one huge gradient would make Adam's steps tiny for a long time
-            chosen["training.clip_norm"] = float(facts.rows)
+        if network and not (is_mlp(network) or is_adapted(network)):
+            chosen["training.clip_norm"] = float(facts.rows)  # a huge gradient makes Adam's steps tiny for a long time
     else:
         chosen["posterior.prior_scale"] = 0.3 if facts.noise is not None else 0.03
         chosen |= _generated_at_once(facts, kind, network)
