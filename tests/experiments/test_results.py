@@ -35,6 +35,10 @@ def test_a_file_is_read_as_it_was_written(
     assert results.content() == content
     assert ("task_boundaries" in content) == (benchmark == "regression-1d")
     assert list(content)[:2] == ["schema", "benchmark"]
+    if results.mse is not None and results.answers is not None and results.answers.rmse is not None:
+        # what tables show with the task inferred is what a user gets: the answers that mix tasks
+        assert results.mse.tinfer_final == pytest.approx(results.answers.rmse**2)
+        assert (results.mse.tinfer_by_criterion or {})["stats"] == results.mse.tinfer_final
 
 
 def test_an_older_file_lacks_what_came_later(tmp_path: Path) -> None:

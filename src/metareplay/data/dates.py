@@ -162,6 +162,8 @@ PARTS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 """What a date becomes: days since 2000-01-01; the time of the year, the weekday and the time of day as points on a
 circle (sine, cosine), so that December is next to January."""
+PART_WIDTHS = {"days": 1, "year": 2, "week": 2, "day": 2}
+"""The number of inputs of each."""
 
 
 def useful_parts(values: np.ndarray) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from metareplay.arrays import LARGEST
 from metareplay.data.cells import as_numbers
 from metareplay.data.columns import Column, Table, written
-from metareplay.data.dates import as_dates, encode_dates, useful_parts
+from metareplay.data.dates import PART_WIDTHS, as_dates, encode_dates, useful_parts
 from metareplay.errors import DataError
 from metareplay.written_text import as_bytes
 
@@ -112,6 +112,20 @@ def _encoded(
             part = _numbers(table, name, column)[:, None].astype(np.float32)  # (N,) -> (N, 1)
         parts.append(part)
     return np.concatenate(parts, axis=1)  # (N, D)
+
+
+def widths_of(described: Sequence[Description]) -> list[int]:
+    """How many inputs each column becomes."""
+    return [
+        len(entry["values"])
+        if "values" in entry
+        else int(entry["text"])
+        if "text" in entry
+        else sum(PART_WIDTHS[part] for part in entry["date"])
+        if "date" in entry
+        else 1
+        for entry in described
+    ]
 
 
 def filled(x: np.ndarray, known: Mapping[str, Any]) -> np.ndarray:

@@ -37,8 +37,13 @@ class Assessment:
     """Strangeness of test inputs ("known") and of each kind of unknown input: (bins,) each."""
 
 
-def assess(predictor: AnyPredictor, tests: Sequence[TaskData], *, seed: int) -> Assessment | None:
-    """Test what statistics say about tasks and unknown inputs; None for a model without statistics."""
+def assess(
+    predictor: AnyPredictor, tests: Sequence[TaskData], *, seed: int, widths: Sequence[int] | None = None
+) -> Assessment | None:
+    """Test what statistics say about tasks and unknown inputs; None for a model without statistics.
+
+    ``widths``: the inputs that each column of a table became, if that is known.
+    """
     if not predictor.keeper.available or not tests:
         return None
     infers = bool(predictor.criteria()) and predictor.model.num_tasks > 1
@@ -46,7 +51,7 @@ def assess(predictor: AnyPredictor, tests: Sequence[TaskData], *, seed: int) -> 
     strange_to, probabilities = zip(*compared, strict=True)
     known = torch.cat(strange_to)
     x = torch.cat([test.x[:PER_TASK] for test in tests])
-    kinds = strangers(x, generator_for(seed, "strangers"))
+    kinds = strangers(x, generator_for(seed, "strangers"), widths=widths)
     of_kinds = {name: _compared(predictor, values, None, infers)[0] for name, values in kinds.items()}
     bins = [_reliability(rows, task) for task, rows in enumerate(probabilities)] if infers else None
     return Assessment(

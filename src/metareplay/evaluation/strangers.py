@@ -1,6 +1,6 @@
 """Strangers: unknown inputs, which belong to no task, made from inputs that do, to test whether they are recognised."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Generator, Tensor
@@ -32,10 +32,14 @@ def rotated(x: Tensor, generator: Generator) -> Tensor:
     return torch.rot90(x, 1, (-2, -1))
 
 
-def mixed_rows(x: Tensor, generator: Generator) -> Tensor:
-    """Every column drawn from another row: plausible values that do not go together."""
-    rows = torch.stack([torch.randperm(len(x), generator=generator) for _ in range(x[0].numel())], dim=1)  # (N, F)
-    return x.flatten(1).gather(0, rows).reshape(x.shape)
+def mixed_rows(x: Tensor, generator: Generator, widths: Sequence[int] | None = None) -> Tensor:
+    """Every column drawn from another row: plausible values that do not go together.
+
+    ``widths`` says how many inputs each column of a table became, one by default: they stay together.
+    """
+    parts = x.flatten(1).split(list(widths) if widths else 1, dim=1)  # (N, width) each
+    mixed = [part[torch.randperm(len(x), generator=generator)] for part in parts]
+    return torch.cat(mixed, dim=1).reshape(x.shape)  # (N, F) -> (N, ...)
 
 
 def far(x: Tensor, generator: Generator) -> Tensor:
@@ -46,16 +50,27 @@ def far(x: Tensor, generator: Generator) -> Tensor:
 
 IMAGES: Mapping[str, Make] = {"noise": noise, "permuted": permuted, "inverted": inverted, "rotated": rotated}
 ROWS: Mapping[str, Make] = {"noise": noise, "mixed rows": mixed_rows, "far": far}
+AMBIGUOUS = {
+    "mixed rows": "rows whose columns come from different rows",
+    "rotated": "rotated images",
+}
+"""Kinds that may be ordinary inputs: where columns are independent of each other, or no side of an image is up."""
 
 
-def strangers(x: Tensor, generator: Generator) -> dict[str, Tensor]:
-    """Strangers of several kinds, by name: for images with a channel, a height and a width, or for rows of a table."""
+def strangers(x: Tensor, generator: Generator, *, widths: Sequence[int] | None = None) -> dict[str, Tensor]:
+    """Strangers of several kinds, by name: for images with a channel, a height and a width, or for rows of a table.
+
+    ``widths``: the inputs that each column of a table became, if that is known.
+    """
     images = x.dim() == 4
     makers = dict(IMAGES if images else ROWS)
     if images and x.shape[-1] != x.shape[-2]:
         del makers["rotated"]
-    if not images and x[0].numel() < 2:
-        del makers["mixed rows"]  # a single column has nothing to mix
+    if not images:
+        known = widths if widths is not None and sum(widths) == x[0].numel() else None
+        makers["mixed rows"] = lambda values, source: mixed_rows(values, source, known)
+        if (x[0].numel() if known is None else len(known)) < 2:
+            del makers["mixed rows"]  # a single column has nothing to mix
     return {name: make(x, generator) for name, make in makers.items()}
 
 

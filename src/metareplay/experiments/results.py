@@ -29,6 +29,7 @@ class SquaredErrors(_Record):
     tinfer_final: float | None = None
     """By the default criterion."""
     tinfer_by_criterion: dict[str, float] | None = None
+    """That by the default criterion is of answers that mix all probable tasks, if answers are calibrated."""
 
 
 class FinalFigures(_Record):

@@ -9,6 +9,7 @@ from typing import TextIO
 import torch
 
 from metareplay.benchmarks.base import Benchmark, Task, TaskData
+from metareplay.data.encoding import widths_of
 from metareplay.errors import MetaReplayError
 from metareplay.evaluation.answers import AnswerQuality, answer_quality
 from metareplay.evaluation.assess import Assessment, assess
@@ -287,7 +288,8 @@ class Run:
         softmax = self.evaluator.shared_softmax(tests)
         predictor = self.learner.predictor
         results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=predictor)
-        assessment = assess(predictor, tests, seed=self.config.seed)
+        widths = widths_of(self.benchmark.inputs.get("columns", ())) or None
+        assessment = assess(predictor, tests, seed=self.config.seed, widths=widths)
         results = assessed(answered(results, self._answer_quality(tests)), assessment)
         results = results.model_copy(
             update={

@@ -119,13 +119,19 @@ def _label_accuracy(inferred: Mapping[str, Inference]) -> dict[str, float | None
 
 
 def answered(results: Results, quality: AnswerQuality | None) -> Results:
-    """With the quality of answers, which also is the label accuracy by the default criterion."""
+    """With the quality of answers, whose accuracy of labels, or squared error, is that of the default criterion."""
     if quality is None:
         return results
-    labels, default = results.label_accuracy, results.default_criterion
+    labels, errors, default = results.label_accuracy, results.mse, results.default_criterion
     if labels is not None and default is not None:
         labels = {**labels, default: quality.label_accuracy}
-    return results.model_copy(update={"answers": AnswerFigures(**asdict(quality)), "label_accuracy": labels})
+    if errors is not None and default is not None and quality.rmse is not None:
+        squared = quality.rmse**2
+        by_criterion = {**(errors.tinfer_by_criterion or {}), default: squared}
+        errors = errors.model_copy(update={"tinfer_final": squared, "tinfer_by_criterion": by_criterion})
+    return results.model_copy(
+        update={"answers": AnswerFigures(**asdict(quality)), "label_accuracy": labels, "mse": errors}
+    )
 
 
 def assessed(results: Results, assessment: Assessment | None) -> Results:

@@ -68,7 +68,9 @@ def reliance_line(runs: Sequence[Results]) -> str | None:
     if labels is not None:
         parts.append(f"calibration error of labels {show(labels, 'percent')} %")
     if inside is not None:
-        parts.append(f"{show(inside, 'percent')} % of targets within their intervals")
+        known = all(run.answers is None or run.answers.coverage is None for run in runs)
+        how = "task known" if known else "task inferred"
+        parts.append(f"{show(inside, 'percent')} % of targets within their intervals ({how})")
     calibration, rejected = estimate(runs, task_calibration_error), estimate(runs, false_rejections)
     if calibration is not None:
         parts.append(f"calibration error of task probabilities {show(calibration, 'percent')} %")

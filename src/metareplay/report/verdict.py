@@ -5,6 +5,7 @@ from html import escape
 from math import floor
 from typing import Literal, NamedTuple
 
+from metareplay.evaluation.strangers import AMBIGUOUS
 from metareplay.experiments.results import Results
 from metareplay.report.base import MSE, TASK_GIVEN, Number, estimate, explained, mean_matrix, task_names
 from metareplay.report.criteria import headline_criterion, headline_number
@@ -16,8 +17,8 @@ Grade = Literal["good", "mixed", "poor"]
 
 NO_SKILL = 0.1
 """Of the way from guessing to perfect: what is below is called no better than guessing."""
-FAR = 10.0
-"""Points by which a figure falls behind noticeably."""
+FAR, CLOSE = 10.0, 2.0
+"""Points by which a figure falls behind noticeably, and by which it hardly does."""
 RECOGNISED, UNRELIABLE = 0.95, 0.8
 """AUROC from which unknown inputs count as recognised, and below which they do not."""
 
@@ -82,7 +83,8 @@ def _inferred(runs: Sequence[Results], inferred: float, known: float | None, gue
         beside.append(f"{joint.label[0].lower()}{joint.label[1:]}: {reached:.1f} %")
     remark = f" ({', '.join(beside)})" if beside else ""
     if guess is not None and _skill(inferred, guess) < NO_SKILL:
-        return Finding(f"but {inferred:.1f} % if it is inferred, no better than guessing{remark}", "poor")
+        word = "but " if known is not None and known - inferred > CLOSE else ""
+        return Finding(f"{word}{inferred:.1f} % if it is inferred, hardly better than guessing{remark}", "poor")
     behind = max((other - inferred for other in (known, reached) if other is not None), default=0.0)
     but = known is not None and known - inferred > FAR
     grade: Grade = "mixed" if behind > FAR else "good"
@@ -102,15 +104,22 @@ def _forgotten(group: Group) -> list[Finding]:
 
 def _strangers(runs: Sequence[Results]) -> list[Finding]:
     by_kind = aurocs(runs)
-    if not by_kind:
+    clear = {kind: value.mean for kind, value in by_kind.items() if kind not in AMBIGUOUS}
+    if not clear:
         return []
-    kind, lowest = min(by_kind.items(), key=lambda item: item[1].mean)
-    if lowest.mean >= RECOGNISED:
-        return [Finding(f"unknown inputs are recognised (AUROC at least {floor(100 * lowest.mean) / 100:.2f})")]
-    words = f"AUROC {lowest.mean:.2f} against {kind}"
-    if lowest.mean >= UNRELIABLE:
-        return [Finding(f"most unknown inputs are recognised ({words})")]
-    return [Finding(f"unknown inputs are not reliably recognised ({words})", "mixed")]
+    kind, lowest = min(clear.items(), key=lambda item: item[1])
+    others = [
+        f"{by_kind[name].mean:.2f} against {words}, which may be ordinary inputs"
+        for name, words in AMBIGUOUS.items()
+        if name in by_kind and by_kind[name].mean < min(lowest, RECOGNISED)
+    ]
+    if lowest >= RECOGNISED:
+        figures = "; ".join([f"AUROC at least {floor(100 * lowest) / 100:.2f}", *others])
+        return [Finding(f"unknown inputs are recognised ({figures})")]
+    figures = "; ".join([f"AUROC {lowest:.2f} against {kind}", *others])
+    if lowest >= UNRELIABLE:
+        return [Finding(f"most unknown inputs are recognised ({figures})")]
+    return [Finding(f"unknown inputs are not reliably recognised ({figures})", "mixed")]
 
 
 def _regression(group: Group) -> list[Finding]:

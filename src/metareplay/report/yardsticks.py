@@ -106,7 +106,7 @@ def beside_simple_models(group: Group) -> str:
     rows += [(stick.label, "", stick.known, False) for stick in sticks]
     panels.append(_panel(group, "Task known", rows, remark="; simple models choose among the task's labels"))
     columns = f'<div class="halves">{"".join(panels)}</div>' if len(panels) > 1 else "".join(panels)
-    return f"<h3>Beside simple models</h3>{columns}"
+    return f"<h3>Compared with simple models</h3>{columns}"
 
 
 def _panel(group: Group, title: str, rows: Sequence[tuple[str, str, Number, bool]], remark: str = "") -> str:
@@ -124,7 +124,7 @@ def _panel(group: Group, title: str, rows: Sequence[tuple[str, str, Number, bool
             length, text = value.mean, f"{value.mean:.1f} %"
         bars.append(html.Bar(label, length if math.isfinite(length) else 0.0, text, small, own))
     unit = "R², the share of the targets' variance that is explained"
-    unit = unit if group.regression else f"Accuracy, all tasks{remark}"
+    unit = unit if group.regression else f"Accuracy, mean over tasks{remark}"
     return html.bars(title, unit, bars) if len(bars) > 1 else ""
 
 
