@@ -185,6 +185,8 @@ def test_the_criterion_chooses_the_task(trained: ContinualClassifier, criterion:
 def test_a_point_estimate_knows_no_epistemic_uncertainty() -> None:
     answer = two_tasks("pr-dirac").predict_full(blobs()[0], "spring")
     assert answer.known is not None
+    assert answer.strangeness is not None
+    assert np.array_equal(answer.known, answer.strangeness <= 1)
     assert answer.known.sum() > 20
     assert answer.epistemic[answer.known].max() == pytest.approx(0.0, abs=1e-12)
     np.testing.assert_allclose(answer.total, answer.aleatoric + answer.epistemic, atol=1e-12)

@@ -40,6 +40,12 @@ def test_a_classifier_that_learns_nothing_warns(count: int) -> None:
     assert found[0].filename == __file__  # it points to the user's call
 
 
+def test_nearly_all_examples_of_one_label_are_named_as_the_cause() -> None:
+    x = points()
+    with pytest.warns(TrainingWarning, match="9[0-9] % of them have one label, and the others are too few"):
+        ContinualClassifier("pr-dirac", "mlp-4", settings=NEVER).learn_task(x, np.arange(80) < 5)
+
+
 def test_what_is_learned_is_not_warned_about() -> None:
     x = points()
     with warnings.catch_warnings():

@@ -68,7 +68,8 @@ def answer_columns(
 
 
 def _task_columns(answer: "ClassPrediction | RealPrediction", tasks: Sequence[str], every: bool) -> list[OutputColumn]:
-    """The probability of the inferred task, with ``every`` those of all tasks, and whether inputs are known."""
+    """The probability of the inferred task, whether inputs are known; with ``every`` all tasks', and how strange they
+    are."""
     columns = []
     if answer.task_probabilities is not None:
         columns.append(OutputColumn("task_probability", answer.task_probabilities.max(1).tolist()))
@@ -77,6 +78,8 @@ def _task_columns(answer: "ClassPrediction | RealPrediction", tasks: Sequence[st
             columns += [OutputColumn(f"task_p({name})", row) for name, row in zip(tasks, values, strict=True)]
     if answer.known is not None:
         columns.append(OutputColumn("known", answer.known.tolist(), exact=True))
+    if every and answer.strangeness is not None:
+        columns.append(OutputColumn("strangeness", answer.strangeness.tolist()))
     return columns
 
 

@@ -46,6 +46,8 @@ class ClassPrediction:
     criterion without probabilities."""
     known: Array | None = None
     """Whether each input resembles those of its task (bool); None for models without task statistics."""
+    strangeness: Array | None = None
+    """How unlike the inputs of its task each input is: 0 or more; above 1 it is not known. None as for ``known``."""
 
 
 @final
@@ -125,6 +127,7 @@ class ContinualClassifier(StreamingEstimator):
             answer.aleatoric.numpy(),
             answer.epistemic.numpy(),
             *self._task_answer(answer),
+            None if answer.strangeness is None else answer.strangeness.numpy(),
         )
 
     def predict(

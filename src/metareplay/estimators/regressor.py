@@ -36,6 +36,8 @@ class RealPrediction:
     """The lower end of the interval that contains 95 % of targets (``inference.coverage``); None for models without
     calibration."""
     upper: Array | None = None
+    strangeness: Array | None = None
+    """How unlike the inputs of its task each input is: 0 or more; above 1 it is not known. None as for ``known``."""
 
 
 @final
@@ -97,7 +99,10 @@ class ContinualRegressor(StreamingEstimator):
             None if end is None else _without_single_column(undo(end, answer.std)[0].numpy())
             for end in (answer.lower, answer.upper)
         ]
-        return RealPrediction(mean, std, self._names(answer), *self._task_answer(answer), epistemic, *ends)
+        about_tasks, strangeness = self._task_answer(answer), answer.strangeness
+        strange_by = None if strangeness is None else strangeness.numpy()
+        lower, upper = ends
+        return RealPrediction(mean, std, self._names(answer), *about_tasks, epistemic, lower, upper, strange_by)
 
     def predict(
         self, X: Inputs, task: TaskName | None = None, *, criterion: str | None = None, batch_wise: int | None = None

@@ -18,6 +18,12 @@ ENOUGH = 100
 LEAST_GAIN = 0.1
 """A task is at chance if its recall is less than this share of the way from chance to perfect."""
 LEAST_R2 = 0.02
+RARE = 0.9
+"""A class with at least this share of the examples leaves few of the others to learn from."""
+SKEWED = (
+    "{share:.0f} % of them have one label, and the others are too few to be told apart: add examples of these, try "
+    "more training.iterations or another training.learning_rate, and judge by probabilities rather than by labels"
+)
 ADVICE = (
     "try more training.iterations, another training.learning_rate, network or seed; "
     "or the inputs may not determine the targets"
@@ -52,7 +58,9 @@ def _answered_by_chance(
         recall, chance = _recall(log_predictive(log_likelihoods(outputs)).argmax(1), y)
         if recall <= chance + LEAST_GAIN * (1 - chance):
             words = f"{100 * recall:.0f} % of its {where} examples are right (mean over classes), {100 * chance:.0f} %"
-            return Notice("chance", f"it does no better than chance: {words} by guessing; {ADVICE}")
+            most = float(y.bincount().max() / len(y))
+            advice = SKEWED.format(share=100 * most) if most >= RARE else ADVICE
+            return Notice("chance", f"it does no better than chance: {words} by guessing; {advice}")
     elif not classes and len(y) > 1 and bool((y.var(0) > 0).all()):
         mean = predictive_outputs(model, x, task, SAMPLES, generator=generator).double().mean(0)  # (S, N, D) -> (N, D)
         left = (mean - y).square().mean(0) / y.double().var(0, correction=0)  # (N, D) -> (D,)
