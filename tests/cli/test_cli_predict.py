@@ -58,7 +58,17 @@ def test_unseen_categories_warn_and_are_answered(model: Path, new: Path, command
     assert result.code == 0
     assert len(rows(result.out)) == 2
     assert result.err.startswith("warning: column 'colour': 1 row holds a value not in the training data ('pink'; ")
-    assert result.err.count("\n") == 1
+    assert result.err.count("warning:") == 1
+
+
+def test_unknown_rows_are_counted(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
+    far = "".join(f"900;{row};-900;red;ash;spring\n" for row in range(3))
+    new.write_text("\n".join([NEW.splitlines()[0], "0,1;x;0,3;red;ash;spring"]) + "\n" + far)
+    result = command("predict", model, new)
+    assert [answer["known"] for answer in rows(result.out)] == ["True", "False", "False", "False"]
+    assert result.err == "unknown: 3 of 4 rows (75.0 %): unlike anything the model has learned\n"
+    with_file = command("predict", model, new, "--score", "--out", tmp_path / "answers.csv")
+    assert (result.err in with_file.err, "unknown" in with_file.out) == (True, False)
 
 
 def test_every_format_holds_the_same(model: Path, new: Path, command: Command, tmp_path: Path) -> None:

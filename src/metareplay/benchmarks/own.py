@@ -10,6 +10,7 @@ from torch import Tensor
 from metareplay.benchmarks.assemble import assemble, chosen_for_testing
 from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskData
 from metareplay.data.base import Examples
+from metareplay.data.periods import period_notes, periods_of
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.data.time_order import in_time_order
@@ -55,6 +56,7 @@ def benchmark_of(
     groups = groups_of(examples, settings, problem)
     tasks = [_task(examples, title, rows, settings, problem, data_seed) for title, rows in groups]
     notes = [f"{problem}: {why}", *examples.notes, *_order_notes(examples, settings, [title for title, _ in groups])]
+    notes += period_notes([periods_of(examples.x[rows], examples.inputs) for _, rows in groups])
     return assemble(name, problem, scenario, tasks, inputs=examples.inputs, notes=notes)
 
 

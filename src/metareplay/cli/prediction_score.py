@@ -1,5 +1,6 @@
 """How good predictions are, where the file of inputs says what is right."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,16 @@ def score_lines(
         right = np.mean([given == chosen for given, chosen in zip(tasks.values, answer.task, strict=True)])
         lines.append(f"right task: {100 * right:.2f} % of {_rows(len(answer.task))} (tasks: {tasks.source})")
     return lines
+
+
+def unknown_lines(known: Sequence[np.ndarray | None]) -> list[str]:
+    """How many rows are unlike all that the model has learned; nothing if there are none, or if that is not judged."""
+    judged = np.concatenate([np.ones(0, dtype=bool), *(part for part in known if part is not None)])  # (N,)
+    count = int((~judged).sum())
+    if not count:
+        return []
+    share = f"{100 * count / len(judged):.1f} %"
+    return [f"unknown: {count} of {_rows(len(judged))} ({share}): unlike anything the model has learned"]
 
 
 def _accuracy(answer: "ClassPrediction", labels: Labels, rows: np.ndarray) -> str:

@@ -1,7 +1,7 @@
 """A user's data as tasks of a stored model: read as ``metareplay run --data`` reads them, encoded as its first task."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from metareplay.benchmarks.assemble import fingerprint_of
 from metareplay.benchmarks.base import Problem, Task, TaskData, TaskInfo
 from metareplay.benchmarks.own import as_targets, chosen_problem, groups_of
 from metareplay.data.base import Examples
+from metareplay.data.periods import Period, periods_of
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, DataError
@@ -30,6 +31,8 @@ class TaskExamples:
     classes: tuple[Hashable, ...]
     """The different labels, sorted."""
     fingerprint: str
+    periods: Mapping[str, Period] = field(default_factory=dict)
+    """The first and last day of each date column."""
 
     def targets(self, known: TaskInfo | None = None) -> tuple[Tensor, TaskInfo, int]:
         """Targets by the classes of a task; its new classes follow the known ones."""
@@ -113,14 +116,16 @@ def _task(examples: Examples, x: Tensor, title: str, rows: Tensor, problem: Prob
     if not len(rows):
         raise DataError(f"task {title!r} has no training examples; add some")
     inputs, y = x[rows], examples.y[rows]
+    periods = periods_of(examples.x[rows], examples.inputs)
     if problem == "regression":
         data = TaskData(inputs, y.float())
-        return TaskExamples(title, *data[:1], (), data.y, (), _fingerprint(problem, title, data, ()))
+        return TaskExamples(title, *data[:1], (), data.y, (), _fingerprint(problem, title, data, ()), periods)
     present = y.unique()  # sorted
     classes = tuple(examples.labels[index] for index in present.tolist())
     data = TaskData(inputs, torch.searchsorted(present, y))
     labels = [classes[index] for index in data.y.tolist()]
-    return TaskExamples(title, data.x, labels, data.y, classes, _fingerprint(problem, title, data, classes))
+    fingerprint = _fingerprint(problem, title, data, classes)
+    return TaskExamples(title, data.x, labels, data.y, classes, fingerprint, periods)
 
 
 def _fingerprint(problem: Problem, title: str, data: TaskData, classes: tuple[Hashable, ...]) -> str:

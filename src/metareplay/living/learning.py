@@ -18,6 +18,7 @@ from metareplay.learner.store import HistoryEntry, writing
 from metareplay.living.examples import NewData, TaskExamples, read_tasks
 from metareplay.living.opened import OpenModel, shown
 from metareplay.living.past import past_of
+from metareplay.living.periods import facts_on_dates, notes_on_dates
 from metareplay.living.place import Operation, checked_name, model_folder
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
@@ -59,6 +60,8 @@ def add_tasks(folder: Path, data: DataSettings, *, name: str | None = None, term
     with writing(model_folder(folder)):
         model = OpenModel.of(folder)
         new = _read(model, data, name, terms)
+        for note in notes_on_dates(model, new):
+            terms.notes(note)
         return [_add(model, new, examples, terms, number) for number, examples in enumerate(new.tasks)]
 
 
@@ -227,7 +230,10 @@ def _stored(
         examples=len(examples.x),
         fingerprint=examples.fingerprint,
         figures=figures,
-        facts={"classes": [str(label) for label in examples.classes]} if examples.classes else {},
+        facts={
+            **({"classes": [str(label) for label in examples.classes]} if examples.classes else {}),
+            **facts_on_dates(model, examples),
+        },
     )
     model.save(entry)
     moved = f"; other tasks' predictions moved by at most {100 * max(others):.1f} %" if others else ""
