@@ -119,6 +119,20 @@ def test_the_score_of_a_classifier(model: Path, new: Path, command: Command, tmp
     assert len(rows(shown.out)) == 4
 
 
+def test_tasks_that_were_not_learned_do_not_count(model: Path, new: Path, command: Command) -> None:
+    new.write_text(NEW + "0;x;0;red;ash;April\n0;y;0;red;ash;April\n0;z;0;red;ash;\n")
+    shown = command("predict", model, new, "--score", "--task", "spring").err.splitlines()
+    assert shown[-3:] == [
+        "right task: 50.00 % of 2 rows (tasks: season)",
+        "not counted for the right task: 2 rows (April was not learned)",
+        "not counted for the right task, without a task: 1 row",
+    ]
+    new.write_text(NEW.replace("spring", "April").replace("summer", "May"))
+    shown = command("predict", model, new, "--score", "--task", "spring").err.splitlines()
+    assert shown[-1] == "not counted for the right task: 2 rows (April, May were not learned)"
+    assert not any(line.startswith("right task") for line in shown)
+
+
 def test_the_score_of_arrays_and_of_a_regressor(command: Command, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(20, 2))
     quick = {"training.iterations": 3, "inference.samples": 2}
