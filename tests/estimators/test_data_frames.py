@@ -77,6 +77,14 @@ def test_targets_may_be_a_column_of_their_own(make: Make) -> None:
         learned(frame, make({"kind": ["ash", None] * 4})["kind"])
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), pandas.NA, pandas.NaT])
+def test_missing_labels_in_lists_and_arrays(missing: Any) -> None:
+    labels: list[Any] = ["ash", missing, *["oak"] * 6]
+    for y in (labels, np.array(labels, dtype=object)):
+        with pytest.raises(DataError, match="the label in row 1 is missing .*every example needs a label"):
+            learned(np.zeros((ROWS, 2)), y)
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"colour": None}, r"the data frame has no column 'colour' .*besides the others it has 'kind'"),
     ({"colour": None, "count": None}, r"has no columns 'count', 'colour'"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from metareplay.arrays import is_missing
 from metareplay.data.base import Place
 from metareplay.data.cells import DETECTED, TextFormat, typed_text
 from metareplay.data.columns import Column, Table, objects
@@ -49,7 +50,7 @@ def frame_table(frame: Any, form: TextFormat = DETECTED) -> Table:
 def series_values(series: Any) -> list[Any]:
     """A column's values as plain Python values; None where missing."""
     values = series.to_pylist() if hasattr(series, "to_pylist") else series.to_list()
-    return [None if _is_missing(value) else value for value in values]
+    return [None if is_missing(value) else value for value in values]
 
 
 def _column(series: Any, form: TextFormat) -> Column:
@@ -95,9 +96,3 @@ def object_column(values: Sequence[Any], form: TextFormat = DETECTED) -> Column:
 
 def _moment(value: date) -> np.datetime64:
     return from_datetime(value) if isinstance(value, datetime) else np.datetime64(value, "s")
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float) and value != value
