@@ -134,7 +134,7 @@ LABELS: list[tuple[Any, list[Hashable]]] = [
     (np.array([[1], [2]]), [1, 2]),
     (torch.tensor([True, False]), [True, False]),
     ([np.float64(1.5), torch.tensor(2.5)], [1.5, 2.5]),
-    ([("a", 1), None, 3], [("a", 1), None, 3]),
+    ([("a", 1), (None,), 3], [("a", 1), (None,), 3]),
     (np.array([("a", 1), "b"], dtype=object), [("a", 1), "b"]),
     (range(3), [0, 1, 2]),
 ]

@@ -81,7 +81,7 @@ def test_targets_may_be_a_column_of_their_own(make: Make) -> None:
 def test_missing_labels_in_lists_and_arrays(missing: Any) -> None:
     labels: list[Any] = ["ash", missing, *["oak"] * 6]
     for y in (labels, np.array(labels, dtype=object)):
-        with pytest.raises(DataError, match="the label in row 1 is missing .*every example needs a label"):
+        with pytest.raises(DataError, match=r"the label in row 1 is missing .*every example needs a label"):
             learned(np.zeros((ROWS, 2)), y)
 
 

@@ -206,7 +206,7 @@ def _words(name: str, unseen: _Unseen, values: Sequence[str]) -> str:
 
 def _gap(table: Table, row: int, name: str, advice: str | None) -> str:
     advice = advice or (
-        "fill it in, or train with --set data.missing=drop (drops such rows) or data.missing=fill "
+        "fill it in, or choose --set data.missing=drop (drops such rows) or data.missing=fill "
         "(uses the first task's mean, also when predicting)"
     )
     return f"{table.where(row)}: column {name!r} is missing a value; {advice}"

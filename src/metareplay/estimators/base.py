@@ -16,7 +16,7 @@ from metareplay.data.frame_examples import PlainExamples, plain_inputs, scored_e
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
 from metareplay.estimators.exporting import Exports
 from metareplay.estimators.hub import HubMethods
-from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
+from metareplay.estimators.plain_state import OF_RUNS, changed_settings, instead_of, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
@@ -67,9 +67,7 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         if network is not None:
             permit(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
-            raise ConfigError(
-                f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
-            )
+            raise ConfigError(f"{wrong[0]} is a setting of runs, not of estimators; {instead_of(wrong[0])}")
         given = {**({} if self.seed is None else {"seed": self.seed}), **settings}
         defaults, _ = own_settings(first or TYPICAL[self.problem], self.problem, method, network, given)
         return build_config(defaults, given, type(self).__name__)

@@ -10,7 +10,7 @@ from torch import Tensor
 from metareplay.benchmarks.assemble import fingerprint_of
 from metareplay.benchmarks.base import Problem, Task, TaskData, TaskInfo
 from metareplay.benchmarks.own import as_targets, chosen_problem, groups_of
-from metareplay.data.base import Examples
+from metareplay.data.base import FILLING, Examples
 from metareplay.data.periods import Period, periods_of
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import DataSettings
@@ -80,7 +80,7 @@ def read_tasks(
         groups = groups_of(examples, settings, chosen)
     inputs, x = dict(examples.inputs), examples.x.float()
     first = groups[0][1]
-    if bool(x.isnan().any()):
+    if inputs.pop(FILLING, False) or bool(x.isnan().any()):
         inputs["fill"] = _means(x[first], groups[0][0]).tolist()
         x = torch.where(x.isnan(), torch.tensor(inputs["fill"]), x)
     if shape is not None and tuple(x.shape[1:]) != shape and x.shape[1:].numel() == torch.Size(shape).numel():
