@@ -115,6 +115,15 @@ def test_a_later_task_has_no_further_columns(make: Make) -> None:
         model.learn_task(np.zeros((8, 10)), "kind")
 
 
+def test_a_list_of_columns_is_not_a_target(make: Make) -> None:
+    model = ContinualRegressor("sp-bbb", "mlp-4", settings=QUICK)
+    with pytest.raises(DataError, match=r"y=\['height', 'count'\] is a list of columns; .*a two-dimensional y"):
+        model.learn_task(make(changed(kind=None)), ["height", "count"])
+    frame = pandas.DataFrame(changed(kind=None))
+    model.learn_task(frame.drop(columns=["height", "count"]), frame[["height", "count"]])  # as the message says
+    assert model.predict(frame).shape == (ROWS, 2)
+
+
 def test_a_category_never_seen_is_other_and_warned_about(make: Make) -> None:
     model = learned(make(RAW))
     frame = make(changed(colour=["red", "pink", "blue", *["red"] * 5]))

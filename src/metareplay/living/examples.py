@@ -9,7 +9,7 @@ from torch import Tensor
 
 from metareplay.benchmarks.assemble import fingerprint_of
 from metareplay.benchmarks.base import Problem, Task, TaskData, TaskInfo
-from metareplay.benchmarks.own import as_targets, chosen_problem, groups_of
+from metareplay.benchmarks.own import as_targets, chosen_problem, groups_of, order_notes
 from metareplay.data.base import FILLING, Examples
 from metareplay.data.periods import Period, periods_of
 from metareplay.data.reading import read_examples
@@ -87,6 +87,7 @@ def read_tasks(
         x = x.reshape(len(x), *shape)
     tasks = [_task(examples, x, title, rows, chosen) for title, rows in groups]
     notes = [*([] if problem else [f"{chosen}: {why}"]), *examples.notes]
+    notes += order_notes(examples, settings, [title for title, _ in groups], "--set data.task_order=A,B,...")
     return NewData(chosen, tasks, inputs, notes)
 
 
