@@ -32,6 +32,8 @@ class Column:
     """Whether the day comes first, if dates were written as 31/01/2024."""
     categories: tuple[str, ...] | None = None
     """All values that text may have, if that was declared."""
+    convert: str | None = None
+    """How values that are not numbers, dates or text could be turned into such, if that is known."""
 
     @property
     def names(self) -> np.ndarray:

@@ -18,6 +18,11 @@ from metareplay.data.dates import from_datetime
 from metareplay.errors import DataError
 
 NAME = "the data frame"
+CONVERSIONS = {
+    "timedelta": "convert durations to numbers with .dt.total_seconds()",
+    "period": "convert periods to dates with .dt.to_timestamp()",
+}
+"""What a column of such values can be turned into."""
 
 
 def is_frame(x: Any) -> bool:
@@ -91,7 +96,9 @@ def object_column(values: Sequence[Any], form: TextFormat = DETECTED) -> Column:
     if all(isinstance(value, date) for value in present):  # also with a time of day
         moments = [np.datetime64("NaT", "s") if value is None else _moment(value) for value in values]
         return Column("date", np.array(moments, dtype="datetime64[s]"))
-    return Column("other", objects([None] * len(values)))
+    kinds = {type(value).__name__ for value in present}
+    convert = CONVERSIONS.get(kinds.pop().lower()) if len(kinds) == 1 else None
+    return Column("other", objects([None] * len(values)), convert=convert)
 
 
 def _moment(value: date) -> np.datetime64:

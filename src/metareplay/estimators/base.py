@@ -23,6 +23,7 @@ from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.features import FACTS, Extractor, backbone_of, refuse_texts, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.lone_class import lone_example
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.backbones import has_backbone, is_adapted, refuse_stored_name
@@ -128,6 +129,8 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
                 f"a task named {info.name!r} has already been learned; choose another name (known: {known})"
             )
         fresh, before = self.learner is None, self.scaling
+        if (text := lone_example(len(x))) is not None:
+            warnings.warn(f"task {info.name!r}: {text}", TrainingWarning, stacklevel=3)
         try:
             self.scaling = self._scaling(x, y)
             split = TaskData(self._features(self.scaling.x(x), keep=True), self.scaling.y(y))

@@ -13,7 +13,7 @@ from metareplay.experiments.run import Interrupted
 from metareplay.inference.reference import held_out_score
 from metareplay.learner.audit import TaskAudit, audit
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.lone_class import refuse_lone_classes
+from metareplay.learner.lone_class import lone_example, refuse_lone_classes
 from metareplay.learner.store import HistoryEntry, writing
 from metareplay.living.examples import NewData, TaskExamples, read_tasks
 from metareplay.living.opened import OpenModel, shown
@@ -101,6 +101,8 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
     targets, info, width = examples.targets()
     data = model.new_data(examples.x, targets)
     refuse_lone_classes(learner.config, learner.problem, learner.scenario, [info])
+    if (text := lone_example(len(data.x))) is not None:
+        terms.notes(f"task {info.name!r}: {text}")
     operation = Operation(ADD, examples.name, examples.fingerprint, model.generation)
     _train(
         model,
