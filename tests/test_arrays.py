@@ -134,7 +134,7 @@ LABELS: list[tuple[Any, list[Hashable]]] = [
     (np.array([[1], [2]]), [1, 2]),
     (torch.tensor([True, False]), [True, False]),
     ([np.float64(1.5), torch.tensor(2.5)], [1.5, 2.5]),
-    ([("a", 1), None, 3], [("a", 1), None, 3]),
+    ([("a", 1), (None,), 3], [("a", 1), (None,), 3]),
     (np.array([("a", 1), "b"], dtype=object), [("a", 1), "b"]),
     (range(3), [0, 1, 2]),
 ]
@@ -154,6 +154,8 @@ BAD_LABELS: list[tuple[Any, str]] = [
     (torch.zeros(2, 1, 1), r"labels have shape \(2, 1, 1\)"),
     ([1.0, float("nan")], r"the label in row 1 is missing \(NaN\)"),
     (np.array([np.nan, 1.0]), r"the label in row 0 is missing"),
+    (["a", "b", None], r"the label in row 2 is missing \(None\); every example needs a label"),
+    (np.array([0, None], dtype=object), r"the label in row 1 is missing \(None\)"),
 ]
 
 
@@ -185,6 +187,7 @@ def test_several_real_targets_keep_their_columns() -> None:
         (np.zeros((2, 1, 1)), r"targets have shape \(2, 1, 1\)"),
         (3.0, r"targets have shape \(\)"),
         ([1.0, float("nan")], "NaN or infinite"),
+        ([1.0, None], r"a missing value, None \(row 1, column 0\)"),
     ],
 )
 def test_bad_real_targets(y: Any, message: str) -> None:

@@ -158,12 +158,20 @@ def fault_in(values: Tensor, source: Any) -> str | None:
         return None
     wrong = ~(values.abs() <= LARGEST).flatten(1)  # (N, ...) -> (N, D)
     row, column = (int(index) for index in wrong.nonzero()[0])
-    value = float(
-        np.asarray(source[row] if isinstance(source, Tensor) else np.asarray(source)[row]).reshape(-1)[column]
-    )
+    raw = np.asarray(source[row] if isinstance(source, Tensor) else np.asarray(source)[row]).reshape(-1)[column]
+    if raw is None:
+        return f"a missing value, None (row {row}, column {column})"
+    value = float(raw)
     if not np.isfinite(value):
         return f"NaN or infinite values (first in row {row}, column {column})"
     return f"the value {value:g} (row {row}, column {column}), which is too large (beyond {LARGEST:g})"
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for a missing one: None, NaN, or pandas' NA and NaT."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
 
 
 def plain_labels(y: Any) -> list[Hashable]:
@@ -180,8 +188,9 @@ def plain_labels(y: Any) -> list[Hashable]:
     for row, value in enumerate(values):
         if isinstance(value, Tensor) or not _is_hashable(value):
             raise DataError(f"the label {value!r} in row {row} is not hashable; use strings, numbers or tuples")
-        if isinstance(value, float) and value != value:
-            raise DataError(f"the label in row {row} is missing (NaN); every example needs a label")
+        if is_missing(value):
+            name = "NaN" if isinstance(value, float) else value
+            raise DataError(f"the label in row {row} is missing ({name}); every example needs a label")
         if value in (float("inf"), float("-inf")):
             raise DataError(f"the label in row {row} is not a class: Input y contains infinity; correct or remove it")
     return values

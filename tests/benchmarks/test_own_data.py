@@ -74,6 +74,12 @@ def test_months_are_learned_in_order_of_time_with_a_note() -> None:
     unknown = made(numbered, tasks_by="plot")
     assert [task.name for task in unknown] == ["10", "9"]
     assert not any("chronological order" in note for note in (*given.notes, *unknown.notes))
+    assert "tasks are learned in the order in which they appear (10, 9); --task-order" in unknown.notes[-1]
+    german = made(examples(["x", "y", "x", "y"], ["März", "März", "Januar", "Januar"]))
+    assert [task.name for task in german] == ["Januar", "März"]
+    assert "chronological order (Januar, März)" in german.notes[-1]
+    in_order = made(examples(["x", "y", "x", "y"], ["Januar", "Januar", "März", "März"]))
+    assert not any("order" in note for note in (*in_order.notes, *given.notes))
 
 
 def test_a_stored_fingerprint_of_another_order_is_recognised(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ PREDICT_WRONG: list[tuple[str, str, str]] = [
     (
         "new.csv",
         "height,width,colour\nbig,2,red\n",
-        "new.csv, line 2: column 'height' holds text, but must hold numbers",
+        "new.csv, line 2: column 'height' holds text such as 'big', but must hold numbers",
     ),
     ("new.csv", "", "new.csv has no rows"),
     ("new.doc", "x", "new.doc has an unknown extension"),

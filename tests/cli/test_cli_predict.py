@@ -58,7 +58,31 @@ def test_unseen_categories_warn_and_are_answered(model: Path, new: Path, command
     assert result.code == 0
     assert len(rows(result.out)) == 2
     assert result.err.startswith("warning: column 'colour': 1 row holds a value not in the training data ('pink'; ")
-    assert result.err.count("\n") == 1
+    assert result.err.count("warning:") == 1
+
+
+def test_unknown_rows_are_counted(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
+    far = "".join(f"900;{row};-900;red;ash;spring\n" for row in range(3))
+    new.write_text("\n".join([NEW.splitlines()[0], "0,1;x;0,3;red;ash;spring"]) + "\n" + far)
+    result = command("predict", model, new)
+    assert [answer["known"] for answer in rows(result.out)] == ["True", "False", "False", "False"]
+    assert result.err == "unknown: 3 of 4 rows (75.0 %): unlike anything the model has learned\n"
+    with_file = command("predict", model, new, "--score", "--out", tmp_path / "answers.csv")
+    assert (result.err in with_file.err, "unknown" in with_file.out) == (True, False)
+
+
+def test_a_missing_cell_is_answered_only_by_a_model_that_fills_it_in(
+    model: Path, new: Path, command: Command, tmp_path: Path
+) -> None:
+    new.write_text(NEW.replace("0,5;007", ";007"))
+    refused = command("predict", model, new)
+    assert refused.code == 2
+    assert "line 2: column 'width' is missing a value; fill it in, or leave the row out." in refused.err
+    assert "data.missing=drop" not in refused.err  # which changes nothing for predict
+    given = {"data.path": str(model.parent / "plants.csv"), "data.label": "kind", "data.tasks_by": "season"}
+    given |= {"data.ignore": "id", "data.missing": "fill", "network": "mlp-4", "method": "sp-bbb"}
+    Run(make_plan(given, {"training.iterations": 3, "inference.samples": 2}, out=tmp_path / "run")).execute()
+    assert len(rows(command("predict", tmp_path / "run", new).out)) == 2  # though nothing was missing in training
 
 
 def test_every_format_holds_the_same(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
@@ -107,6 +131,20 @@ def test_the_score_of_a_classifier(model: Path, new: Path, command: Command, tmp
     shown = command("predict", model, new, "--score", "--label", "id")
     assert "labels: id" in shown.err  # beside the predictions, not among them
     assert len(rows(shown.out)) == 4
+
+
+def test_tasks_that_were_not_learned_do_not_count(model: Path, new: Path, command: Command) -> None:
+    new.write_text(NEW + "0;x;0;red;ash;April\n0;y;0;red;ash;April\n0;z;0;red;ash;\n")
+    shown = command("predict", model, new, "--score", "--task", "spring").err.splitlines()
+    assert [line for line in shown if "right task" in line] == [
+        "right task: 50.00 % of 2 rows (tasks: season)",
+        "not counted for the right task: 2 rows (April was not learned)",
+        "not counted for the right task, without a task: 1 row",
+    ]
+    new.write_text(NEW.replace("spring", "April").replace("summer", "May"))
+    shown = command("predict", model, new, "--score", "--task", "spring").err.splitlines()
+    expected = ["not counted for the right task: 2 rows (April, May were not learned)"]
+    assert [line for line in shown if "right task" in line] == expected
 
 
 def test_the_score_of_arrays_and_of_a_regressor(command: Command, tmp_path: Path) -> None:

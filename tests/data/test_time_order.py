@@ -2,6 +2,7 @@
 
 import pytest
 
+from metareplay.data.months import NUMBERS, month_numbers
 from metareplay.data.time_order import in_time_order
 
 
@@ -19,6 +20,19 @@ from metareplay.data.time_order import in_time_order
         ("oct nov dec jan feb", None, "oct nov dec jan feb"),
         ("Feb Jan", None, "Jan Feb"),
         ("wed mon", None, "mon wed"),
+        ("März Januar Februar", None, "Januar Februar März"),
+        ("Dez. Mrz. Okt.", None, "Mrz. Okt. Dez."),
+        ("maerz JÄNNER", None, "JÄNNER maerz"),
+        ("août février décembre", None, "février août décembre"),
+        ("aout fevrier", None, "fevrier aout"),
+        ("avr. janv. juil.", None, "janv. avr. juil."),
+        ("diciembre enero agosto", None, "enero agosto diciembre"),
+        ("maggio gennaio", None, "gennaio maggio"),
+        ("out março setembro", None, "março setembro out"),
+        ("mei maart", None, "maart mei"),
+        ("oktober november december januari", None, "oktober november december januari"),
+        ("marzo januar", None, None),  # of two languages
+        ("Mai Winter", None, None),
         ("fri sat sun mon", None, "fri sat sun mon"),
         ("march may later", None, None),
         ("mar march", None, None),
@@ -28,3 +42,13 @@ from metareplay.data.time_order import in_time_order
 )
 def test_names_of_times(names: str, column: str | None, expected: str | None) -> None:
     assert in_time_order(names.split(), column) == (None if expected is None else expected.split())
+
+
+def test_every_language_has_twelve_months_and_no_word_means_two() -> None:
+    meanings: dict[str, set[int]] = {}
+    for numbers in NUMBERS.values():
+        assert sorted(set(numbers.values())) == list(range(1, 13))
+        for word, number in numbers.items():
+            meanings.setdefault(word, set()).add(number)
+            assert month_numbers([word]) == [number]
+    assert all(len(found) == 1 for found in meanings.values())

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metareplay import ContinualClassifier, ContinualRegressor
-from metareplay.errors import DataError, DataWarning
+from metareplay.errors import DataError, DataWarning, TrainingWarning
 from metareplay.experiments.plan import make_plan
 from metareplay.experiments.run import Run
 
@@ -77,10 +77,20 @@ def test_targets_may_be_a_column_of_their_own(make: Make) -> None:
         learned(frame, make({"kind": ["ash", None] * 4})["kind"])
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), pandas.NA, pandas.NaT])
+def test_missing_labels_in_lists_and_arrays(missing: Any) -> None:
+    labels: list[Any] = ["ash", missing, *["oak"] * 6]
+    for y in (labels, np.array(labels, dtype=object)):
+        with pytest.raises(DataError, match=r"the label in row 1 is missing .*every example needs a label"):
+            learned(np.zeros((ROWS, 2)), y)
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"colour": None}, r"the data frame has no column 'colour' .*besides the others it has 'kind'"),
     ({"colour": None, "count": None}, r"has no columns 'count', 'colour'"),
-    ({"height": ["tall"] * ROWS}, r"row 0: column 'height' holds text, but must hold numbers"),
+    ({"height": ["tall"] * ROWS}, r"row 0: column 'height' holds text such as 'tall', but must hold"),
+    ({"height": ["1", "2", "tall", *["3"] * 5]}, r"row 2: column 'height' holds text such as 'tall'"),
+    ({"height": [datetime.timedelta(1)] * ROWS}, r"'height' holds neither .*\.dt\.total_seconds\(\)"),
     ({"height": [1.0, None, *[2.0] * 6]}, r"row 1: column 'height' is missing a value; fill it in"),
     ({"height": [1.0, 2.0, 1e300, *[2.0] * 5]}, r"row 2: column 'height' has the value 1e\+300, which is too large"),
     ({"height": [1.0, 2.0, float("inf"), *[2.0] * 5]}, r"row 2: column 'height' has an infinite value"),
@@ -105,6 +115,35 @@ def test_a_later_task_has_no_further_columns(make: Make) -> None:
         model.learn_task(make(RAW), "sort")
     with pytest.raises(DataError, match="y='kind' names a column, but X is not a data frame"):
         model.learn_task(np.zeros((8, 10)), "kind")
+
+
+def test_what_a_column_could_be_converted_to(make: Make) -> None:
+    with pytest.raises(DataError, match=r"'seen' holds neither .*convert durations .*\.dt\.total_seconds\(\), or"):
+        learned(make(changed(seen=[datetime.timedelta(hours=hour) for hour in range(ROWS)])))
+    periods = pandas.period_range("2024-01", periods=ROWS, freq="M")
+    with pytest.raises(DataError, match=r"convert periods to dates with \.dt\.to_timestamp\(\)"):
+        learned(pandas.DataFrame(changed(seen=periods)))
+
+
+def test_the_columns_that_are_there_are_named(make: Make) -> None:
+    model = learned(make(RAW))
+    frame = make(changed(kind=None, colour=None))
+    with pytest.raises(DataError, match=r"no column 'colour' .*; it has 'height', 'count', 'wild', 'seen'"):
+        model.predict(frame)
+
+
+def test_a_single_example_is_warned_about() -> None:
+    with pytest.warns(TrainingWarning, match="task 'spring': it has a single example"):
+        learned(np.zeros((1, 2)), ["ash"])
+
+
+def test_a_list_of_columns_is_not_a_target(make: Make) -> None:
+    model = ContinualRegressor("sp-bbb", "mlp-4", settings=QUICK)
+    with pytest.raises(DataError, match=r"y=\['height', 'count'\] is a list of columns; .*a two-dimensional y"):
+        model.learn_task(make(changed(kind=None)), ["height", "count"])
+    frame = pandas.DataFrame(changed(kind=None))
+    model.learn_task(frame.drop(columns=["height", "count"]), frame[["height", "count"]])  # as the message says
+    assert model.predict(frame).shape == (ROWS, 2)
 
 
 def test_a_category_never_seen_is_other_and_warned_about(make: Make) -> None:

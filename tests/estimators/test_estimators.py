@@ -104,7 +104,6 @@ LABELS: dict[str, list[Hashable]] = {
     "tuple": [("a", 1), ("b", 2)],
     "float": [0.5, 1.5],
     "mixed": ["a", 3],
-    "None": [None, "x"],
 }
 
 

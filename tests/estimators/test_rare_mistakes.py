@@ -95,10 +95,23 @@ def test_facts_without_a_key_are_refused(key: str, tmp_path: Path) -> None:
             (tmp_path / "config.json").unlink()
 
 
-@pytest.mark.parametrize("key", ["threads", "data_seed", "data_dir", "benchmark"])
-def test_settings_of_runs_are_refused(key: str) -> None:
-    with pytest.raises(ConfigError, match="a setting of runs"):
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("threads", "remove it, and call torch.set_num_threads"),
+        ("data_seed", "remove it"),
+        ("data_dir", "remove it"),
+        ("benchmark", "remove it"),
+        ("data.missing", "pandas' fillna or dropna, or scikit-learn's SimpleImputer"),
+        ("data.ignore", "pandas' drop(columns=...)"),
+        ("data.test_share", "remove it, and prepare X and y yourself"),
+    ],
+)
+def test_settings_of_runs_are_refused(key: str, instead: str) -> None:
+    with pytest.raises(ConfigError, match="a setting of runs") as refused:
         ContinualClassifier(settings={key: 1})
+    assert instead in str(refused.value)
+    assert ("set_num_threads" in str(refused.value)) == (key == "threads")
 
 
 def test_the_method_may_stand_among_the_settings() -> None:

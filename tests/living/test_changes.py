@@ -91,6 +91,17 @@ def test_tasks_are_listed_with_figures(shop: Path, data: Reader) -> None:
     assert 0 <= second.score <= 1
     assert first.score is None
     assert 500 < first.bytes < 100_000
+    update_task(shop, data("late"), name="winter")
+    assert [task.examples for task in tasks_of(shop)] == [60, 30]
+
+
+def test_held_out_examples_count_among_those_of_a_task(tmp_path: Path) -> None:
+    lines = [f"{row % 7},{row % 2},{'xy'[row % 2]}" for row in range(200)]
+    (tmp_path / "rows.csv").write_text("\n".join(["a,b,label", *lines]) + "\n")
+    new_model(tmp_path / "shop", method="sp-bbb", network="mlp-4", settings={"training.checkpoint_every": 1000})
+    done = add_tasks(tmp_path / "shop", DataSettings(path=str(tmp_path / "rows.csv")), name="first")
+    assert "from 200 examples; accuracy on" in done[0].text
+    assert [task.examples for task in tasks_of(tmp_path / "shop")] == [200]
 
 
 def test_the_audit_needs_no_data_and_sees_damage(shop: Path, data: Reader) -> None:

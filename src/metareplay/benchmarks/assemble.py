@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskData
+from metareplay.data.base import FILLING
 from metareplay.errors import ConfigError, DataError
 from metareplay.scaling import Scaling
 from metareplay.seeding import generator_for
@@ -96,7 +97,7 @@ def fingerprint_of(problem: Problem, tasks: Sequence[Task]) -> str:
 
 def _filled(tasks: Sequence[Task], inputs: dict[str, Any]) -> Sequence[Task]:
     """Missing inputs (NaN) replaced by the first task's mean, which is recorded in ``inputs``."""
-    if not any(
+    if not inputs.pop(FILLING, False) and not any(
         bool(part.x.isnan().any()) for task in tasks for part in (task.train, task.test) if part.x.is_floating_point()
     ):
         return tasks

@@ -10,6 +10,7 @@ from torch import Tensor
 from metareplay.benchmarks.assemble import assemble, chosen_for_testing
 from metareplay.benchmarks.base import Benchmark, Problem, Scenario, Task, TaskData
 from metareplay.data.base import Examples
+from metareplay.data.periods import period_notes, periods_of
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.data.time_order import in_time_order
@@ -54,7 +55,8 @@ def benchmark_of(
     examples = as_targets(examples, problem)
     groups = groups_of(examples, settings, problem)
     tasks = [_task(examples, title, rows, settings, problem, data_seed) for title, rows in groups]
-    notes = [f"{problem}: {why}", *examples.notes, *_order_notes(examples, settings, [title for title, _ in groups])]
+    notes = [f"{problem}: {why}", *examples.notes, *order_notes(examples, settings, [title for title, _ in groups])]
+    notes += period_notes([periods_of(examples.x[rows], examples.inputs) for _, rows in groups])
     return assemble(name, problem, scenario, tasks, inputs=examples.inputs, notes=notes)
 
 
@@ -112,12 +114,18 @@ def groups_of(examples: Examples, settings: DataSettings, problem: Problem) -> l
     return [(name, (examples.task == examples.tasks.index(name)).nonzero().squeeze(1)) for name in order]
 
 
-def _order_notes(examples: Examples, settings: DataSettings, order: Sequence[str]) -> list[str]:
-    """Say so if tasks are not learned in the order in which they appear."""
-    if settings.task_order is not None or set(order) != set(examples.tasks) or list(order) == list(examples.tasks):
+def order_notes(
+    examples: Examples, settings: DataSettings, order: Sequence[str], option: str = "--task-order"
+) -> list[str]:
+    """Say in which order tasks are learned that do not appear in that of time; ``option`` changes it."""
+    if settings.task_order is not None or set(order) != set(examples.tasks) or len(order) < 2:
         return []
     shown = f"{', '.join(order[:5])}{', ...' if len(order) > 5 else ''}"
-    return [f"tasks are learned in chronological order ({shown}), not as they appear; --task-order overrides this"]
+    if list(order) != list(examples.tasks):
+        return [f"tasks are learned in chronological order ({shown}), not as they appear; {option} overrides this"]
+    if in_time_order(examples.tasks, settings.tasks_by) is None:
+        return [f"tasks are learned in the order in which they appear ({shown}); {option} overrides this"]
+    return []
 
 
 def _by_classes(examples: Examples, settings: DataSettings) -> list[tuple[str, Tensor]]:

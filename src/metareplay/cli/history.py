@@ -23,8 +23,8 @@ def history(
 ) -> None:
     """Print the history."""
     from rich.console import Console
-    from rich.table import Table
 
+    from metareplay.cli.narrow_tables import print_columns
     from metareplay.learner.store import read_history
     from metareplay.living.place import model_folder
 
@@ -35,19 +35,15 @@ def history(
     if not entries:
         typer.echo("no changes are recorded")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("version", "date", "what", "task", "examples", "data", "figures"):
-        table.add_column(column, no_wrap=column != "figures")
+    headers, rows = ("version", "date", "what", "task", "examples", "data", "figures"), []
     for entry in entries:
         figures = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in entry.figures.items())
         figures = figures or ", ".join(f"{key}: {value}" for key, value in entry.facts.items() if key in SHOWN)
         examples = "" if entry.examples is None else str(entry.examples)
         date = entry.date[:16].replace("T", " ")
-        table.add_row(
-            *(str(entry.generation), date, entry.verb, shown(", ".join(entry.tasks)), examples),
-            *((entry.fingerprint or "")[:8], figures),
-        )
-    Console().print(table, highlight=False)
+        told = (str(entry.generation), date, entry.verb, ", ".join(entry.tasks), examples)
+        rows.append([shown(cell) for cell in (*told, (entry.fingerprint or "")[:8], figures)])
+    print_columns(Console(), headers, rows, first=1)
 
 
 SHOWN = ("remains", "undone")

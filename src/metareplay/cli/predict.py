@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from metareplay.cli.trust import TrustNetwork
+
+if TYPE_CHECKING:
+    import numpy as np
 
 HELP = """Predict with a stored model: label, task and uncertainty for each input, as CSV.
 
@@ -70,7 +73,7 @@ def predict(
     """Write one line per input."""
     from metareplay.cli.prediction_columns import answer_columns, check_probabilities, with_kept
     from metareplay.cli.prediction_files import parts, writer_for
-    from metareplay.cli.prediction_score import score_lines
+    from metareplay.cli.prediction_score import score_lines, unknown_lines
     from metareplay.data.inputs import read_inputs
     from metareplay.data.labels import Request
     from metareplay.errors import ConfigError
@@ -89,11 +92,13 @@ def predict(
     _tell([*(f"note: {note}" for note in read.notes), *(f"warning: {warning}" for warning in read.warnings)], err=True)
     classes = estimator.classes_.tolist() if isinstance(estimator, ContinualClassifier) else []
     lines: list[str] = []
+    known: list[np.ndarray | None] = []
 
     def contents() -> Iterator[bytes]:
         for part in parts(len(read.x), out, read.labels is not None, batch_wise):
             answer = estimator.predict_full(read.x[part], task, criterion=criterion, batch_wise=batch_wise)
             columns = answer_columns(answer, classes, estimator.task_names, every_probability=probabilities == "all")
+            known.append(answer.known)
             kept = {name: values[part] for name, values in read.kept.items()}
             lines.extend([] if read.labels is None else score_lines(estimator, answer, read.labels, read.tasks))
             yield writer(with_kept(columns, kept, None if read.files is None else read.files[part]), part.start == 0)
@@ -104,6 +109,7 @@ def predict(
     else:
         write_answers(out, contents())
     _tell(lines, err=out is None)  # not among the predictions
+    _tell(unknown_lines(known), err=True)
 
 
 def _names(text: str | None) -> Sequence[str]:

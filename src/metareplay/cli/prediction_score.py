@@ -1,5 +1,6 @@
 """How good predictions are, where the file of inputs says what is right."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,9 @@ from metareplay.errors import DataError
 if TYPE_CHECKING:
     from metareplay.estimators import ClassPrediction, RealPrediction
     from metareplay.estimators.loading import AnyEstimator
+
+NAMED = 10
+"""At most this many tasks that were not learned are named."""
 
 
 def score_lines(
@@ -29,9 +33,36 @@ def score_lines(
     if not rows.all():
         lines.append(f"left out, without a label: {_rows(int((~rows).sum()))}")
     if tasks is not None and not (estimator.learner is not None and estimator.learner.predictor.one_answer):
-        right = np.mean([given == chosen for given, chosen in zip(tasks.values, answer.task, strict=True)])
-        lines.append(f"right task: {100 * right:.2f} % of {_rows(len(answer.task))} (tasks: {tasks.source})")
+        lines += _right_tasks(answer, tasks, estimator.task_names)
     return lines
+
+
+def _right_tasks(answer: "ClassPrediction | RealPrediction", tasks: Labels, learned: Sequence[str]) -> list[str]:
+    """The share of right tasks among the rows of learned tasks, and the tasks that were not learned."""
+    pairs = [pair for pair in zip(tasks.values, answer.task, strict=True) if pair[0] in learned]
+    lines = []
+    if pairs:
+        right = np.mean([given == chosen for given, chosen in pairs])
+        lines.append(f"right task: {100 * right:.2f} % of {_rows(len(pairs))} (tasks: {tasks.source})")
+    other = [task for task in tasks.values if task is not None and task not in learned]
+    if other:
+        names = list(dict.fromkeys(other))
+        named = f"{', '.join(names[:NAMED])}{', ...' if len(names) > NAMED else ''}"
+        were = "was" if len(names) == 1 else "were"
+        lines.append(f"not counted for the right task: {_rows(len(other))} ({named} {were} not learned)")
+    if missing := sum(task is None for task in tasks.values):
+        lines.append(f"not counted for the right task, without a task: {_rows(missing)}")
+    return lines
+
+
+def unknown_lines(known: Sequence[np.ndarray | None]) -> list[str]:
+    """How many rows are unlike all that the model has learned; nothing if there are none, or if that is not judged."""
+    judged = np.concatenate([np.ones(0, dtype=bool), *(part for part in known if part is not None)])  # (N,)
+    count = int((~judged).sum())
+    if not count:
+        return []
+    share = f"{100 * count / len(judged):.1f} %"
+    return [f"unknown: {count} of {_rows(len(judged))} ({share}): unlike anything the model has learned"]
 
 
 def _accuracy(answer: "ClassPrediction", labels: Labels, rows: np.ndarray) -> str:

@@ -35,9 +35,9 @@ def tasks(
 ) -> None:
     """Print a table of tasks and classes, and of what is stored about each task."""
     from rich.console import Console
-    from rich.table import Table
 
     from metareplay.cli.data_options import data_settings
+    from metareplay.cli.narrow_tables import print_columns
     from metareplay.living.overview import tasks_of
     from metareplay.living.place import model_folder, read_new
 
@@ -49,22 +49,19 @@ def tasks(
     if as_json:
         typer.echo(json.dumps([row.as_dict() for row in rows], indent=1))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
     then, now = ("accuracy", "now") if any(row.classes for row in rows) else ("squared error", "now")
     columns = ["", "task", "classes", "examples", "date", then, *([now] if data is not None else [])]
-    for column in (*columns, "stored", "features moved", "not followed"):
-        table.add_column(column, no_wrap=column in ("task", "date"))
-    for index, row in enumerate(rows):
-        table.add_row(str(index), *_cells(row, with_data=data is not None))
-    Console().print(table, highlight=False)
+    headers = [*columns, "stored", "features moved", "not followed"]
+    cells = [[str(index), *_cells(row, with_data=data is not None)] for index, row in enumerate(rows)]
+    print_columns(Console(), headers, cells, first=2, whole=("task", "date", then, "now", "stored"))
     typer.echo(f"{then}: {LEGEND}")
 
 
 LEGEND = (
-    "on the examples that were held out when the task was learned. stored: for this task alone, including "
-    "statistics of its inputs and features, never examples. features moved, not followed: "
-    "how far later tasks changed its network's features, in percent of their variance, and how much of the change its "
-    "statistics could not follow (only for the networks in which tasks are compared)"
+    "on the examples that were held out when the task was learned. examples: all that it was given, with those. stored:"
+    " for this task alone, including statistics of its inputs and features, never examples. features moved, not "
+    "followed: how far later tasks changed its network's features, in percent of their variance, and how much of the "
+    "change its statistics could not follow (only for the networks in which tasks are compared)"
 )
 
 

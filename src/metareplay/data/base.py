@@ -55,6 +55,8 @@ def _checksum(x: Tensor, y: Tensor) -> str:
     return digest.hexdigest()
 
 
+FILLING = "filling"
+"""Among the facts on inputs: missing values are filled in, now or later; the means take its place."""
 Label = int | float | str
 """A user's own class label, as a plain value (booleans count as int)."""
 

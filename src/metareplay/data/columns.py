@@ -32,6 +32,8 @@ class Column:
     """Whether the day comes first, if dates were written as 31/01/2024."""
     categories: tuple[str, ...] | None = None
     """All values that text may have, if that was declared."""
+    convert: str | None = None
+    """How values that are not numbers, dates or text could be turned into such, if that is known."""
 
     @property
     def names(self) -> np.ndarray:
@@ -196,6 +198,13 @@ def decimal_of(table: Table, names: Sequence[str]) -> Decimal | None:
 def label_name(table: Table, requested: str | None) -> str:
     """The column to predict."""
     if requested is not None:
+        parts = [part.strip() for part in requested.split(",")]
+        if requested not in table.columns and len(parts) > 1 and all(part in table.columns for part in parts):
+            raise DataError(
+                f"--label {requested} names {len(parts)} columns, but the command line learns one target: name one, "
+                "and leave the others out with --ignore. Several targets are learned in Python, by a two-dimensional y "
+                f"(ContinualRegressor().learn_task(X, frame[{parts!r}]))"
+            )
         table.column(requested, "--label names it")
         return requested
     candidates = [name for name in LABEL_NAMES if name in table.columns]

@@ -6,20 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
+from metareplay.data.months import NUMBERS
+
 EPOCH = np.datetime64("2000-01-01", "s")
 DAY = np.timedelta64(1, "D")
 YEAR_DAYS = 365.2425
@@ -48,12 +36,8 @@ SLASHED = _FORMATS[3]
 
 
 def month_number(word: str) -> int | None:
-    """1 to 12 for an English month or its first three letters; None for any other word."""
-    word = word.lower()
-    matches = [
-        number for number, name in enumerate(MONTHS, 1) if word in (name, name[:3]) or word == "sept" == name[:4]
-    ]
-    return matches[0] if matches else None
+    """1 to 12 for an English month or its abbreviation; None for any other word."""
+    return NUMBERS["English"].get(word.lower())
 
 
 def parse_date(text: str, *, day_first: bool | None = None) -> datetime | None:

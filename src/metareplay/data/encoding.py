@@ -38,7 +38,8 @@ def describe_columns(
     for name in names:
         column, leave_out = table.columns[name], advice.format(name=name)
         if column.kind in ("other", "image"):
-            raise DataError(f"{table.source()}: column {name!r} holds neither numbers, dates nor text; {leave_out}")
+            convert = "" if column.convert is None else f"{column.convert}, or "
+            raise DataError(f"{table.source()}: {_neither(name)}; {convert}{leave_out}")
         if len(column.values) and column.kind != "text" and column.missing.all():
             raise DataError(f"{table.source()}: column {name!r} is empty; {leave_out}")
         if column.kind == "number":
@@ -49,6 +50,10 @@ def describe_columns(
         else:
             described.append({"name": name, "values": _values(table, name, column, leave_out)})
     return described
+
+
+def _neither(name: str) -> str:
+    return f"column {name!r} holds neither numbers, dates nor text"
 
 
 def _values(table: Table, name: str, column: Column, leave_out: str) -> list[str]:
@@ -96,6 +101,8 @@ def _encoded(
     for entry in described:
         name = entry["name"]
         column = table.columns[name]
+        if column.convert is not None:
+            raise DataError(f"{table.source()}: {_neither(name)} as in the training data; {column.convert}")
         missing = column.missing
         if not gaps and "text" not in entry and missing.any():
             raise DataError(_gap(table, int(missing.argmax()), name, advice))
@@ -145,7 +152,11 @@ def refuse_missing(table: Table, names: Sequence[str]) -> None:
             if len(missing) == 1
             else f"columns {', '.join(map(repr, missing[:20]))} (the model's inputs need them)"
         )
-        has = f"besides the others it has {', '.join(map(repr, others[:20]))}" if others else "it has only the others"
+        has = (
+            f"besides the others it has {', '.join(map(repr, others[:20]))}"
+            if others
+            else f"it has {', '.join(map(repr, list(table.columns)[:20]))}"
+        )
         raise DataError(f"{table.source()} has no {words}; {has}")
 
 
@@ -155,8 +166,10 @@ def _numbers(table: Table, name: str, column: Column) -> np.ndarray:
     if column.kind != "number" and parsed is None:
         if column.doubt is not None:
             raise DataError(column.doubt)
+        odd = next((row for row, text in enumerate(column.values.tolist()) if column.kind == "text" and _odd(text)), 0)
+        such = f"{column.kind} such as {column.values[odd]!r}" if column.kind == "text" else column.kind
         raise DataError(
-            f"{table.where(0)}: column {name!r} holds {column.kind}, but must hold numbers as in the training data"
+            f"{table.where(odd)}: column {name!r} holds {such}, but must hold numbers as in the training data"
         )
     numbers = column.values.astype(np.float64) if parsed is None else parsed
     large = np.abs(numbers) > LARGEST
@@ -164,6 +177,10 @@ def _numbers(table: Table, name: str, column: Column) -> np.ndarray:
         row = int(large.argmax())
         raise DataError(f"{table.where(row)}: column {name!r} has {_too_large(float(numbers[row]))}")
     return numbers
+
+
+def _odd(text: str | None) -> bool:
+    return text is not None and as_numbers([text]) is None
 
 
 def _too_large(value: float) -> str:
@@ -220,7 +237,7 @@ def _words(name: str, unseen: _Unseen, values: Sequence[str]) -> str:
 
 def _gap(table: Table, row: int, name: str, advice: str | None) -> str:
     advice = advice or (
-        "fill it in, or train with --set data.missing=drop (drops such rows) or data.missing=fill "
+        "fill it in, or choose --set data.missing=drop (drops such rows) or data.missing=fill "
         "(uses the first task's mean, also when predicting)"
     )
     return f"{table.where(row)}: column {name!r} is missing a value; {advice}"

@@ -102,12 +102,24 @@ def plain_targets(y: Any) -> Any:
 def _targets(table: Table, frame: Any, y: Any) -> tuple[Any, list[str]]:
     """The targets, and the columns that are left for the inputs."""
     if not isinstance(y, str):
+        _refuse_names(table, y)
         return plain_targets(y), list(table.columns)
     table.column(y, "y names it")
     inputs = [name for name in table.columns if name != y]
     if not inputs:
         raise DataError(f"{NAME} has no columns for the inputs besides {y!r}")
     return plain_targets(frame[y]), inputs
+
+
+def _refuse_names(table: Table, y: Any) -> None:
+    """Refuse a list of columns in the place of targets; as many labels as rows are taken for labels."""
+    named = isinstance(y, list | tuple) and all(isinstance(name, str) and name in table.columns for name in y)
+    if named and 0 < len(y) != len(table):
+        names = list(y)
+        raise DataError(
+            f"y={names!r} is a list of columns; y takes one name, or the targets themselves. For several targets give "
+            f"a two-dimensional y: learn_task(frame.drop(columns={names!r}), frame[{names!r}])"
+        )
 
 
 def _encode(table: Table, known: Mapping[str, Any]) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from metareplay.arrays import is_missing
 from metareplay.data.base import Place
 from metareplay.data.cells import DETECTED, TextFormat, typed_text
 from metareplay.data.columns import Column, Table, objects
@@ -17,6 +18,11 @@ from metareplay.data.dates import from_datetime
 from metareplay.errors import DataError
 
 NAME = "the data frame"
+CONVERSIONS = {
+    "timedelta": "convert durations to numbers with .dt.total_seconds()",
+    "period": "convert periods to dates with .dt.to_timestamp()",
+}
+"""What a column of such values can be turned into."""
 
 
 def is_frame(x: Any) -> bool:
@@ -49,7 +55,7 @@ def frame_table(frame: Any, form: TextFormat = DETECTED) -> Table:
 def series_values(series: Any) -> list[Any]:
     """A column's values as plain Python values; None where missing."""
     values = series.to_pylist() if hasattr(series, "to_pylist") else series.to_list()
-    return [None if _is_missing(value) else value for value in values]
+    return [None if is_missing(value) else value for value in values]
 
 
 def _column(series: Any, form: TextFormat) -> Column:
@@ -90,14 +96,10 @@ def object_column(values: Sequence[Any], form: TextFormat = DETECTED) -> Column:
     if all(isinstance(value, date) for value in present):  # also with a time of day
         moments = [np.datetime64("NaT", "s") if value is None else _moment(value) for value in values]
         return Column("date", np.array(moments, dtype="datetime64[s]"))
-    return Column("other", objects([None] * len(values)))
+    kinds = {type(value).__name__ for value in present}
+    convert = CONVERSIONS.get(kinds.pop().lower()) if len(kinds) == 1 else None
+    return Column("other", objects([None] * len(values)), convert=convert)
 
 
 def _moment(value: date) -> np.datetime64:
     return from_datetime(value) if isinstance(value, datetime) else np.datetime64(value, "s")
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float) and value != value

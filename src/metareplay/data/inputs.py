@@ -35,6 +35,11 @@ from metareplay.data.reading import TABLE_SUFFIXES, read_table
 from metareplay.errors import ConfigError, DataError
 
 STDIN = "-"
+FILL_IN = (
+    "fill it in, or leave the row out. A model that is trained with --set data.missing=fill fills in missing values "
+    "itself, also when predicting; this one was not"
+)
+"""What helps with a missing value when predicting, where no row is dropped."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +140,12 @@ def table_inputs(table: Table, known: Mapping[str, Any], request: Request = ONLY
 def _encoded(table: Table, names: Sequence[str], known: Mapping[str, Any]) -> Encoded:
     """The columns that the model needs, or all of these if it knows no names."""
     if known.get("kind") == "table":
-        x, warnings = encode_columns(table, known["columns"], gaps="fill" in known)
+        x, warnings = encode_columns(table, known["columns"], gaps="fill" in known, advice=FILL_IN)
         return Encoded(filled(x, known), warnings)
     images = [name for name in names if table.columns[name].kind == "image"]
     if len(images) == 1 and known.get("kind") == "images":
         return Encoded(pixel_inputs(table.columns[images[0]].values.tolist(), table.where, known), ())
-    return encode_columns(table, [{"name": name} for name in names], gaps=False)
+    return encode_columns(table, [{"name": name} for name in names], gaps=False, advice=FILL_IN)
 
 
 def _not_utf8(content: bytes) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metareplay.data.base import Examples, encode_labels, encode_tasks
+from metareplay.data.base import FILLING, Examples, encode_labels, encode_tasks
 from metareplay.data.cells import as_numbers
 from metareplay.data.columns import Table, decimal_of, label_name, written
 from metareplay.data.encoding import MOST_VALUES, describe_columns, encode_columns, filled, refuse_missing
@@ -81,12 +81,14 @@ def _encoded(
     described = texts or describe_columns(table, names)
     notes += _described(described)
     x = torch.from_numpy(encode_columns(table, described, gaps=settings.missing == "fill").x)
-    return x, {"kind": "table", "columns": described, **_reading(table, names, settings)}
+    gaps = {FILLING: True} if settings.missing == "fill" and not texts else {}
+    return x, {"kind": "table", "columns": described, **_reading(table, names, settings), **gaps}
 
 
 def _encoded_as(table: Table, known: Mapping[str, Any], notes: list[str]) -> tuple[Tensor, dict[str, Any]]:
     """The columns as inputs (N, D), just as those of earlier tables."""
-    encoded = encode_columns(table, known["columns"], gaps="fill" in known)
+    advice = "fill it in, or choose --set data.missing=drop (drops such rows); this model does not fill them in itself"
+    encoded = encode_columns(table, known["columns"], gaps="fill" in known, advice=advice)
     notes += encoded.warnings
     return torch.from_numpy(filled(encoded.x, known)), dict(known)
 

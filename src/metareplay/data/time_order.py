@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from metareplay.data.dates import month_number, parse_date, slashed_order
+from metareplay.data.dates import parse_date, slashed_order
+from metareplay.data.months import month_numbers
 
 COUNTED = frozenset({"year", "quarter", "month", "week", "day", "hour", "date"})
 """Columns whose integers are times."""
@@ -15,7 +16,7 @@ def in_time_order(names: Sequence[str], column: str | None = None) -> list[str] 
     """The names of dates, months, quarters, weeks or years in chronological order; None if they are something else.
 
     Months without a year follow the calendar, unless they come in an order that only begins elsewhere, such as
-    October to February.
+    October to February; they may be in any of a few languages, but all in the same.
     """
     day_first = slashed_order(names)
     moments = [parse_date(name, day_first=day_first) for name in names]
@@ -25,7 +26,7 @@ def in_time_order(names: Sequence[str], column: str | None = None) -> list[str] 
     counted = column is not None and column.lower() in COUNTED
     if all(number is not None and (counted or number in YEARS) for number in numbers):
         return _sorted(names, numbers)
-    for positions, length in (([month_number(name) for name in names], 12), ([_weekday(name) for name in names], 7)):
+    for positions, length in ((month_numbers(names) or [], 12), ([_weekday(name) for name in names], 7)):
         known = [position for position in positions if position is not None]
         if len(set(known)) == len(names):
             ahead = _sorted(names, [(position - _start(known, length)) % length for position in known])

@@ -16,13 +16,14 @@ from metareplay.data.frame_examples import PlainExamples, plain_inputs, scored_e
 from metareplay.errors import CheckpointError, ConfigError, DataError, TrainingWarning
 from metareplay.estimators.exporting import Exports
 from metareplay.estimators.hub import HubMethods
-from metareplay.estimators.plain_state import OF_RUNS, changed_settings, learned_state, learner_of
+from metareplay.estimators.plain_state import OF_RUNS, changed_settings, instead_of, learned_state, learner_of
 from metareplay.estimators.sklearn_manners import SklearnManners, TaskName, not_fitted, value_errors
 from metareplay.estimators.task_verbs import TaskVerbs
 from metareplay.inference.answers import Answer
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.features import FACTS, Extractor, backbone_of, refuse_texts, stored_extractor, without_features
 from metareplay.learner.learner import ContinualLearner
+from metareplay.learner.lone_class import lone_example
 from metareplay.learner.sizes import TYPICAL, Facts, own_settings
 from metareplay.learner.store import StoredModel, load_model, save_model
 from metareplay.nets.backbones import has_backbone, is_adapted, refuse_stored_name
@@ -67,9 +68,7 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
         if network is not None:
             permit(network)
         if wrong := [key for key in settings if key in OF_RUNS or key.startswith("data.")]:
-            raise ConfigError(
-                f"{wrong[0]} is a setting of runs, not of estimators; remove it (threads: torch.set_num_threads)"
-            )
+            raise ConfigError(f"{wrong[0]} is a setting of runs, not of estimators; {instead_of(wrong[0])}")
         given = {**({} if self.seed is None else {"seed": self.seed}), **settings}
         defaults, _ = own_settings(first or TYPICAL[self.problem], self.problem, method, network, given)
         return build_config(defaults, given, type(self).__name__)
@@ -130,6 +129,8 @@ class ContinualEstimator(SklearnManners, TaskVerbs, Exports, HubMethods):
                 f"a task named {info.name!r} has already been learned; choose another name (known: {known})"
             )
         fresh, before = self.learner is None, self.scaling
+        if (text := lone_example(len(x))) is not None:
+            warnings.warn(f"task {info.name!r}: {text}", TrainingWarning, stacklevel=3)
         try:
             self.scaling = self._scaling(x, y)
             split = TaskData(self._features(self.scaling.x(x), keep=True), self.scaling.y(y))

@@ -11,6 +11,24 @@ from metareplay.settings import flatten
 OF_RUNS = ("benchmark", "data_dir", "data_seed", "threads")
 """Settings that an estimator does not have, besides those of data and tasks."""
 
+INSTEAD = {
+    "threads": "remove it, and call torch.set_num_threads",
+    "data.missing": "remove it, and fill in or drop missing values first, for example with pandas' fillna or dropna, "
+    "or scikit-learn's SimpleImputer",
+    "data.ignore": "remove it, and leave the columns out, for example with pandas' drop(columns=...)",
+    "data.label": "remove it, and give the labels, or the name of their column, as y",
+    "data.text": "remove it, and give the texts themselves as X",
+    "data.problem": "remove it, and use ContinualClassifier for classes, ContinualRegressor for numbers",
+}
+"""What to do instead of giving such a setting to an estimator."""
+
+
+def instead_of(setting: str) -> str:
+    """What to do instead of giving a setting of runs to an estimator."""
+    if setting.startswith("data."):
+        return INSTEAD.get(setting, "remove it, and prepare X and y yourself: estimators learn from them as they are")
+    return INSTEAD.get(setting, "remove it")
+
 
 def learned_state(learner: ContinualLearner) -> dict[str, Any]:
     """What a learner has learned, between tasks: plain values and tensors."""

@@ -41,12 +41,22 @@ class HistoryEntry(BaseModel):
         for name in ("previous", "restored"):
             if facts.get(name) is not None and not isinstance(facts[name], int):
                 raise ValueError(f"{name} must be the number of a generation, not {facts[name]!r}")
+        if not _are_periods(facts.get("periods", {})):
+            raise ValueError(f"periods must name the first and last day of columns, not {facts['periods']!r}")
         return facts
 
     def dated(self, generation: int) -> "HistoryEntry":
         """The entry as it is stored."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return self.model_copy(update={"generation": generation, "date": self.date or now})
+
+
+def _are_periods(value: Any) -> bool:
+    """Whether this names two days for each column, as JSON holds them."""
+    return isinstance(value, dict) and all(
+        isinstance(days, list | tuple) and len(days) == 2 and all(isinstance(day, str) for day in days)
+        for days in value.values()
+    )
 
 
 def read_entries(folder: Path) -> list[HistoryEntry]:

@@ -1,4 +1,4 @@
-"""Tasks with a single class: which methods can learn them."""
+"""Tasks with a single class: which methods can learn them. And tasks with a single example."""
 
 from collections.abc import Sequence
 
@@ -35,3 +35,10 @@ def refuse_lone_classes(
                 "together with another class, or choose a method in which the classes of all tasks compete, such as "
                 "exp-replay"
             )
+
+
+def lone_example(count: int) -> str | None:
+    """What to say about a task with a single example; None about any other."""
+    if count != 1:
+        return None
+    return "it has a single example, from which neither its inputs nor its noise can be estimated; give it more"

@@ -1,7 +1,7 @@
 """A user's data as tasks of a stored model: read as ``metareplay run --data`` reads them, encoded as its first task."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -9,8 +9,9 @@ from torch import Tensor
 
 from metareplay.benchmarks.assemble import fingerprint_of
 from metareplay.benchmarks.base import Problem, Task, TaskData, TaskInfo
-from metareplay.benchmarks.own import as_targets, chosen_problem, groups_of
-from metareplay.data.base import Examples
+from metareplay.benchmarks.own import as_targets, chosen_problem, groups_of, order_notes
+from metareplay.data.base import FILLING, Examples
+from metareplay.data.periods import Period, periods_of
 from metareplay.data.reading import read_examples
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, DataError
@@ -30,6 +31,8 @@ class TaskExamples:
     classes: tuple[Hashable, ...]
     """The different labels, sorted."""
     fingerprint: str
+    periods: Mapping[str, Period] = field(default_factory=dict)
+    """The first and last day of each date column."""
 
     def targets(self, known: TaskInfo | None = None) -> tuple[Tensor, TaskInfo, int]:
         """Targets by the classes of a task; its new classes follow the known ones."""
@@ -77,13 +80,14 @@ def read_tasks(
         groups = groups_of(examples, settings, chosen)
     inputs, x = dict(examples.inputs), examples.x.float()
     first = groups[0][1]
-    if bool(x.isnan().any()):
+    if inputs.pop(FILLING, False) or bool(x.isnan().any()):
         inputs["fill"] = _means(x[first], groups[0][0]).tolist()
         x = torch.where(x.isnan(), torch.tensor(inputs["fill"]), x)
     if shape is not None and tuple(x.shape[1:]) != shape and x.shape[1:].numel() == torch.Size(shape).numel():
         x = x.reshape(len(x), *shape)
     tasks = [_task(examples, x, title, rows, chosen) for title, rows in groups]
     notes = [*([] if problem else [f"{chosen}: {why}"]), *examples.notes]
+    notes += order_notes(examples, settings, [title for title, _ in groups], "--set data.task_order=A,B,...")
     return NewData(chosen, tasks, inputs, notes)
 
 
@@ -113,14 +117,16 @@ def _task(examples: Examples, x: Tensor, title: str, rows: Tensor, problem: Prob
     if not len(rows):
         raise DataError(f"task {title!r} has no training examples; add some")
     inputs, y = x[rows], examples.y[rows]
+    periods = periods_of(examples.x[rows], examples.inputs)
     if problem == "regression":
         data = TaskData(inputs, y.float())
-        return TaskExamples(title, *data[:1], (), data.y, (), _fingerprint(problem, title, data, ()))
+        return TaskExamples(title, *data[:1], (), data.y, (), _fingerprint(problem, title, data, ()), periods)
     present = y.unique()  # sorted
     classes = tuple(examples.labels[index] for index in present.tolist())
     data = TaskData(inputs, torch.searchsorted(present, y))
     labels = [classes[index] for index in data.y.tolist()]
-    return TaskExamples(title, data.x, labels, data.y, classes, _fingerprint(problem, title, data, classes))
+    fingerprint = _fingerprint(problem, title, data, classes)
+    return TaskExamples(title, data.x, labels, data.y, classes, fingerprint, periods)
 
 
 def _fingerprint(problem: Problem, title: str, data: TaskData, classes: tuple[Hashable, ...]) -> str:

@@ -13,11 +13,12 @@ from metareplay.experiments.run import Interrupted
 from metareplay.inference.reference import held_out_score
 from metareplay.learner.audit import TaskAudit, audit
 from metareplay.learner.learner import ContinualLearner
-from metareplay.learner.lone_class import refuse_lone_classes
+from metareplay.learner.lone_class import lone_example, refuse_lone_classes
 from metareplay.learner.store import HistoryEntry, writing
 from metareplay.living.examples import NewData, TaskExamples, read_tasks
 from metareplay.living.opened import OpenModel, shown
 from metareplay.living.past import past_of
+from metareplay.living.periods import facts_on_dates, notes_on_dates
 from metareplay.living.place import Operation, checked_name, model_folder
 from metareplay.training.loop import TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
@@ -59,6 +60,8 @@ def add_tasks(folder: Path, data: DataSettings, *, name: str | None = None, term
     with writing(model_folder(folder)):
         model = OpenModel.of(folder)
         new = _read(model, data, name, terms)
+        for note in notes_on_dates(model, new):
+            terms.notes(note)
         return [_add(model, new, examples, terms, number) for number, examples in enumerate(new.tasks)]
 
 
@@ -98,6 +101,8 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
     targets, info, width = examples.targets()
     data = model.new_data(examples.x, targets)
     refuse_lone_classes(learner.config, learner.problem, learner.scenario, [info])
+    if (text := lone_example(len(data.x))) is not None:
+        terms.notes(f"task {info.name!r}: {text}")
     operation = Operation(ADD, examples.name, examples.fingerprint, model.generation)
     _train(
         model,
@@ -227,7 +232,10 @@ def _stored(
         examples=len(examples.x),
         fingerprint=examples.fingerprint,
         figures=figures,
-        facts={"classes": [str(label) for label in examples.classes]} if examples.classes else {},
+        facts={
+            **({"classes": [str(label) for label in examples.classes]} if examples.classes else {}),
+            **facts_on_dates(model, examples),
+        },
     )
     model.save(entry)
     moved = f"; other tasks' predictions moved by at most {100 * max(others):.1f} %" if others else ""

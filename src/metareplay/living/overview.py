@@ -12,7 +12,7 @@ from metareplay.inference.reference import held_out_score
 from metareplay.learner.audit import TaskAudit, audit
 from metareplay.living.examples import read_tasks
 from metareplay.living.opened import OpenModel
-from metareplay.living.past import past_of, present_names
+from metareplay.living.past import examples_given, past_of, present_names
 from metareplay.living.place import open_model
 
 LEARNED = ("add-task", "update-task", "learn", "stream: learned", "stream: refined")
@@ -25,6 +25,7 @@ class TaskOverview:
     name: str
     classes: tuple[Any, ...]
     examples: int | None
+    """All that it was given, with those that were held out."""
     date: str
     """When it was learned or last updated."""
     held_out: float | None
@@ -48,7 +49,8 @@ def tasks_of(folder: Path, data: DataSettings | None = None, *, name: str | None
     learner = model.learner
     assert learner is not None
     scores = {} if data is None else _scores(model, data, name)
-    told = present_names(past_of(model.folder, model.generation), LEARNED)
+    past = past_of(model.folder, model.generation)
+    told, given = present_names(past, LEARNED), examples_given(past, LEARNED[:2])
     keeper = learner.predictor.keeper
     stored, drifts = keeper.stored(), keeper.drift() if keeper.available else [{}] * len(model.tasks)
     own = learner.model.task_map.per_task_parameters() * 4
@@ -61,7 +63,10 @@ def tasks_of(folder: Path, data: DataSettings | None = None, *, name: str | None
         )
         moved, left = _largest(drifts[index])
         known = stored[index].get("examples") if index < len(stored) else None
-        count = int(known) if known is not None else None if entry is None else entry.examples
+        count = given.get(task.name)
+        if count is None:  # learned by a run or a stream
+            held_out = 0 if then is None else then[1]
+            count = int(known) + held_out if known is not None else None if entry is None else entry.examples
         result.append(
             TaskOverview(
                 task.name,

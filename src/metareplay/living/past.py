@@ -27,6 +27,19 @@ def past_of(folder: Path, generation: int) -> list[HistoryEntry]:
     return changes[::-1]
 
 
+def examples_given(past: Sequence[HistoryEntry], verbs: Sequence[str]) -> dict[str, int]:
+    """How many examples each task was given in all, by the verbs that learn one task, under its present name."""
+    given: dict[str, int] = {}
+    for entry in past:
+        if entry.verb == RENAME and entry.tasks[0] in given:
+            given[entry.tasks[1]] = given.pop(entry.tasks[0])
+        elif entry.verb == REMOVE:
+            given.pop(entry.tasks[0], None)
+        elif entry.verb in verbs and len(entry.tasks) == 1 and entry.examples is not None:
+            given[entry.tasks[0]] = given.get(entry.tasks[0], 0) + entry.examples
+    return given
+
+
 def present_names(past: Sequence[HistoryEntry], verbs: Sequence[str]) -> dict[str, HistoryEntry]:
     """The newest entry with one of these verbs for each task, under the task's present name."""
     newest: dict[str, HistoryEntry] = {}

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Problem
 from metareplay.benchmarks.own import as_targets, chosen_problem
+from metareplay.data.base import FILLING
 from metareplay.data.readers.csv_tables import csv_table
 from metareplay.data.settings import DataSettings
 from metareplay.data.tables import examples_of
@@ -93,7 +94,7 @@ def read_rows(chunk: bytes, data: DataSettings, known: Mapping[str, Any], proble
     chosen, _ = chosen_problem(examples, data.model_copy(update={"problem": problem or data.problem}))
     examples = as_targets(examples, chosen)
     x, inputs = examples.x.float(), dict(examples.inputs)
-    if bool(x.isnan().any()):
+    if inputs.pop(FILLING, False) or bool(x.isnan().any()):
         fill = torch.tensor(known["fill"]) if "fill" in known else x.nanmean(0)  # (N, D) -> (D,)
         inputs["fill"] = fill.tolist()
         x = torch.where(x.isnan(), fill, x)

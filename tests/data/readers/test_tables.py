@@ -99,6 +99,8 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("", {}, r"plants\.csv has no rows"),
     ("a,kind,season\n", {}, "has no rows"),
     ("1,2,3\n4,5,6\n", {}, "has no header: its first line holds numbers"),
+    ("a,kind,season\n1,x,s\n", {"label": "a, kind"}, r"names 2 columns, .* one target: .*by a two-dimensional y"),
+    ("a,kind,season\n1,x,s\n", {"label": "a,rent"}, "no column 'a,rent'"),
     ("a,a,kind,season\n1,2,x,s\n", {}, "two columns called 'a'"),
     ("a,,kind,season\n1,2,x,s\n", {}, "a column without a name"),
     ("a,kind,season\n1,x,s\n2,y\n", {}, r"plants\.csv, line 3 has 2 cells, the header 3"),

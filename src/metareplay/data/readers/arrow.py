@@ -130,7 +130,8 @@ def _column(column: Any, names: Sequence[str] | None, form: TextFormat, root: Pa
         return Column("image", objects([None if cell is None else _image(cell, root) for cell in column.to_pylist()]))
     if types.is_binary(kind) or types.is_large_binary(kind):
         return Column("image", objects(column.to_pylist()))
-    return Column("other", objects([None] * len(column)))
+    convert = "convert durations to numbers, for example with pandas' .dt.total_seconds()"
+    return Column("other", objects([None] * len(column)), convert=convert if types.is_duration(kind) else None)
 
 
 def _image(cell: Mapping[str, Any], root: Path | None) -> bytes | Path | None:
