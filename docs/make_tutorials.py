@@ -10,6 +10,7 @@ A tutorial is a page in docs/tutorials. Its blocks are executed in order in an e
     <!-- fails -->               a command of the next block is expected to fail
     <!-- quick: A -> B; ... -->  in the tests the next block has B in place of A: fewer steps, fewer rows
     <!-- lines: 3-9, 14 -->      only these lines of the output are shown
+    <!-- paths -->               absolute paths stay absolute in the output of the next block, below /home/me
 
 A ```text block right after a block is its output. A picture that the page shows, images/NAME, is the file NAME that the
 blocks wrote.
@@ -34,6 +35,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 TUTORIALS = Path(__file__).parent / "tutorials"
 IMAGES = TUTORIALS / "images"
 COLUMNS = 100
+HOME = "/home/me"
+"""Stands for the folder of an execution where absolute paths are shown."""
 STEP = re.compile(
     r"(?P<before>(?:^<!-- [^\n]* -->\n)*)"
     r"^```(?P<language>python|bash)\n(?P<code>.*?)^```$\n"
@@ -73,6 +76,10 @@ class Step(NamedTuple):
     @property
     def fails(self) -> bool:
         return "fails" in self.comments
+
+    @property
+    def paths(self) -> bool:
+        return "paths" in self.comments
 
     def code_for(self, *, quick: bool) -> str:
         """The code; in small, if it is `quick`."""
@@ -115,9 +122,13 @@ def pictures_of(text: str) -> list[str]:
     return list(dict.fromkeys(PICTURE.findall(text)))
 
 
-def cleaned(printed: str, folder: Path, *, wrap: bool = True) -> str:
+def cleaned(printed: str, folder: Path, *, wrap: bool = True, paths: bool = False) -> str:
     """Output without what differs from one execution or machine to the next, wrapped as a terminal would do."""
-    printed = printed.replace(f"{folder}{os.sep}", "").replace(str(folder), ".").replace(sys.executable, "python")
+    printed = printed.replace(sys.executable, "python")
+    if paths:
+        printed = printed.replace(str(folder), HOME)
+    else:
+        printed = printed.replace(f"{folder}{os.sep}", "").replace(str(folder), ".")
     for pattern, instead in NOISE:
         printed = pattern.sub(instead, printed)
     lines = printed.strip("\n").splitlines()
@@ -173,7 +184,7 @@ def execute(text: str, folder: Path, *, quick: bool = False) -> Iterator[tuple[S
                             call(line, fails=step.fails)
             except Exception as problem:
                 raise RuntimeError(f"{code}\n{printed.getvalue()[-2000:]}\n{problem}") from problem
-            yield step, cleaned(printed.getvalue(), folder, wrap=step.language == "bash")
+            yield step, cleaned(printed.getvalue(), folder, wrap=step.language == "bash", paths=step.paths)
 
 
 def written(folder: Path, name: str) -> Path | None:

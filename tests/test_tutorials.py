@@ -171,3 +171,11 @@ def test_what_a_page_may_not_do(page: str, problem: str, tool: ModuleType, tmp_p
 def test_times_and_folders_are_taken_out(tool: ModuleType, tmp_path: Path) -> None:
     printed = f"{tmp_path}/runs/a took 3.2 s on 2027-05-04 10:11:12 \n"
     assert tool.cleaned(printed, tmp_path) == "runs/a took … s on 2026-01-31 12:00\n"
+    printed = f"cd {tmp_path}\n{sys.executable} -m metareplay {tmp_path}/runs/a\n"
+    assert tool.cleaned(printed, tmp_path, paths=True) == "cd /home/me\npython -m metareplay /home/me/runs/a\n"
+
+
+def test_absolute_paths_are_shown_where_a_page_says_so(tool: ModuleType, tmp_path: Path) -> None:
+    block = "```python\nfrom pathlib import Path\nprint(Path('a').absolute())\n```\n"
+    printed = [text for _, text in tool.execute(f"{block}\n<!-- paths -->\n{block}", tmp_path)]
+    assert printed == ["a\n", "/home/me/a\n"]

@@ -52,7 +52,7 @@ def test_the_first_tasks_alone(digits: Benchmark) -> None:
     ]
     assert with_protocol(digits, TaskSettings(first=2), 11).expected_tasks == digits.expected_tasks == 5
     assert digits[:2].expected_tasks == 2
-    with pytest.raises(ConfigError, match=r"tasks.first=6, but .* has 5 tasks"):
+    with pytest.raises(ConfigError, match=r"tasks.first=6 \(--first-tasks .*\), but .* has 5 tasks"):
         build_benchmark("split-digits", tasks=TaskSettings(first=6))
 
 

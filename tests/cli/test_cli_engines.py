@@ -1,8 +1,11 @@
 """``--on`` and ``--list`` of run and reproduce: what is written and printed when somebody else starts the runs."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 TINY = ("--set", "training.iterations=2", "--set", "inference.samples=3", "--quiet")
 
@@ -47,3 +50,46 @@ def test_devices_are_for_one_run_here(command: Callable[..., Any], tmp_path: Pat
     answer = command("run", "modes-2d", "--devices", 2, "--device", "mps", "--out", tmp_path / "run")
     assert answer.code == 2
     assert "--device cpu or cuda" in answer.err
+
+
+def test_a_strategy_needs_devices_and_has_to_be_known(command: Callable[..., Any], tmp_path: Path) -> None:
+    alone = command("run", "modes-2d", "--strategy", "ddp", "--out", tmp_path / "run", *TINY)
+    assert alone.code == 2
+    assert "--strategy ddp has no effect on one device; add --devices 2" in alone.err
+    unknown = command("run", "modes-2d", "--devices", 2, "--strategy", "foo", "--out", tmp_path / "run", *TINY)
+    assert unknown.code == 2
+    assert "--strategy 'foo' is not supported; choose ddp or auto" in unknown.err
+    assert not (tmp_path / "run").exists()
+
+
+class Two:
+    """The first of two processes, without the second."""
+
+    rank, count = 0, 2
+
+
+def test_what_devices_cannot_learn_is_refused_before_anything_is_written_or_removed(
+    command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metareplay.cli.run_devices.team_of", lambda *_, **__: Two())
+    local = ("run", "modes-2d", *TINY, "--set", "posterior.local_reparametrisation=true", "--out", tmp_path / "run")
+    refused = command(*local)
+    assert refused.code == 2
+    assert "set posterior.local_reparametrisation=false" in refused.err
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "seeds.json").write_text("{}")
+    assert command(*local, "--overwrite").code == 2
+    assert (tmp_path / "run" / "seeds.json").is_file()
+
+
+def test_an_address_where_nothing_listens_is_refused_at_once(command: Callable[..., Any], tmp_path: Path) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # without listening
+        port = held.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+            answer = command("run", "modes-2d", "--seeds", 2, "--on", f"ray={address}", "--out", tmp_path / "r", *TINY)
+            assert answer.code == 2
+            assert answer.err.startswith(f"error: --on ray={address}: nothing can be reached there")
+            assert len(answer.err.splitlines()) == 1
+    assert not (tmp_path / "r").exists()

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from metareplay.cli.tune import HELP
+from metareplay.texts import read_yaml
+
 pytest.importorskip("optuna")
 TINY = ("--set", "training.iterations=2", "--set", "inference.samples=3", "--set", "inference.batch_wise=20")
 
@@ -34,22 +37,27 @@ def test_a_study_is_shown_continued_and_written(
     space = tmp_path / "space.yaml"
     space.write_text("training.learning_rate: {low: 1e-4, high: 1e-1, log: true}\nstrategy.strength: [0.1, 10]\n")
     data = tmp_path / "data.csv"
-    rows = [f"{x / 40},{(x * 7) % 11},{'ab'[x % 2]}{x // 40},t{x // 40}" for x in range(80)]
+    rows = [f"{x / 40},{(x * 7) % 11},{'ab'[x % 2]}{x // 40},t{x // 40}" for x in range(120)]
     data.write_text("\n".join(["one,two,label,season", *rows]))
     study = ("tune", "--data", data, "--tasks-by", "season", "--method", "pr-dirac", "--space", space, *TINY)
-    call = (*study, "--first-tasks", 1, "--objective", "both", "--out", tmp_path / "study")
+    call = (*study, "--first-tasks", 2, "--objective", "both", "--out", tmp_path / "study")
     first = command(*call, "--trials", 1)
     assert first.code == 0, first.err
-    for words in ("the first 1 tasks alone; 20 %", "the test set unused", "the mean of that with the task given"):
+    for words in (
+        "tune pr-dirac on data.csv",
+        "the first 2 tasks alone; 20 %",
+        "the test set unused",
+        "the mean of that with the task given",
+    ):
         assert words in first.out
     again = command(*call, "--trials", 2, "--write-recipe", tmp_path / "best.yaml")
     assert again.code == 0, again.err
     assert "trials: 2 finished" in again.out
     page = (tmp_path / "study" / "report.html").read_text()
-    assert "Settings of pr-dirac on custom" in page
-    assert "the first 1 tasks alone" in page
+    assert "Settings of pr-dirac on data.csv" in page
+    assert "the first 2 tasks alone" in page
     assert page.count("<svg") == 3
-    assert "# Protocol: the first 1 tasks alone" in (tmp_path / "best.yaml").read_text()
+    assert "# Protocol: the first 2 tasks alone" in (tmp_path / "best.yaml").read_text()
     run = command(
         "run",
         "--config",
@@ -61,9 +69,45 @@ def test_a_study_is_shown_continued_and_written(
         "report.references=false",
     )
     assert run.code == 0, run.err
-    other = command(*study, "--out", tmp_path / "study")
+    other = command(*study, "--out", tmp_path / "study", "--method", "sp-dirac", "--space", "small")
     assert other.code == 2
-    assert "holds another study" in other.err
+    assert "holds another study: its method is pr-dirac, not sp-dirac" in other.err
+
+
+def test_one_task_alone_is_tuned_with_the_task_given(
+    command: Callable[..., Any], tmp_path: Path, here: None, no_report: None
+) -> None:
+    space = tmp_path / "space.yaml"
+    space.write_text("training.batch_size: [8]\n")  # nothing to compare
+    call = ("tune", "modes-2d", "--method", "sp-dirac", "--first-tasks", 1, *TINY, "--out", tmp_path / "study")
+    answer = command(*call, "--space", space, "--trials", 1)
+    assert answer.code == 0, answer.err
+    assert "final accuracy in %, with the task given" in answer.out
+    assert "protocol: the first task alone;" in answer.out
+
+
+def test_options_for_own_data_are_those_of_run(command: Callable[..., Any], tmp_path: Path, here: None) -> None:
+    rows = [f"{x / 40},{(x * 7) % 11},{x % 2},t{x // 40},{'test' if x % 4 == 3 else 'train'}" for x in range(80)]
+    data = tmp_path / "data.csv"
+    data.write_text("\n".join(["one,two,label,season,part", *rows]))
+    study = ("tune", "--data", data, "--tasks-by", "season", "--split-by", "part", "--task-order", "t1,t0")
+    answer = command(
+        *study,
+        "--problem",
+        "regression",
+        "--method",
+        "sp-dirac",
+        "--device",
+        "cpu",
+        *TINY,
+        "--list",
+        "--out",
+        tmp_path / "s",
+    )
+    assert answer.code == 0, answer.err
+    stored = read_yaml((tmp_path / "s" / "study.yaml").read_text())
+    assert stored["problem"] == "regression"
+    assert (stored["base"]["data"]["split_by"], stored["base"]["data"]["task_order"]) == ("part", ["t1", "t0"])
 
 
 def test_the_commands_of_workers_are_listed(command: Callable[..., Any], tmp_path: Path) -> None:
@@ -79,7 +123,12 @@ WRONG = [
     (("--set", "seed=1"), "use --seed"),
     (("--space", "nosuch.yaml"), "--space nosuch.yaml cannot be read"),
     (("--sampler", "grid", "--space", "small"), "grid sampler needs lists"),
-    (("--first-tasks", 9), "has 3 tasks"),
+    (("--first-tasks", 9), "(--first-tasks of metareplay tune), but modes-2d has 3 tasks; choose at most 3"),
+    (("--first-tasks", 1, "--objective", "inferred"), "only one with --first-tasks 1; choose --objective given"),
+    (("--first-tasks", 1, "--objective", "both"), "--objective both needs at least two tasks"),
+    (("--write-recipe", "."), "--write-recipe . is a folder; name a file"),
+    (("--out", __file__), "is a file; name the folder of the study"),
+    (("--out", Path(__file__).parent), "already exists and holds no study"),
     (("--on", "moon"), "choose local, slurm, ray or ray=ADDRESS"),
     (("--on", "slurm", "--resources", "cpus=many"), "give a number"),
 ]
@@ -93,3 +142,17 @@ def test_what_cannot_be_is_refused(
     assert answer.code == 2
     assert words in answer.err
     assert not (tmp_path / "study" / "study.yaml").exists()
+
+
+def test_the_examples_of_spaces_in_the_help_can_be_used(command: Callable[..., Any], tmp_path: Path) -> None:
+    lines = [line for line in HELP.splitlines() if "--space" in line]
+    assert len(lines) == 2
+    for number, line in enumerate(lines):
+        call, _, content = line.strip().partition("   ")
+        words = call.removeprefix("metareplay ").split()
+        space = tmp_path / words[words.index("--space") + 1]
+        space.write_text(content.strip())
+        words[words.index("--space") + 1] = str(space)
+        answer = command(*words, "--list", "--out", tmp_path / f"study-{number}")
+        assert answer.code == 0, answer.err
+    assert "grid" in lines[1]

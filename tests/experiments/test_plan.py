@@ -135,3 +135,12 @@ def test_a_damaged_list_of_seeds_is_named(content: str, tmp_path: Path) -> None:
     (tmp_path / "seeds.json").write_text(content)
     with pytest.raises(ConfigError, match=r"seeds\.json is damaged; give --seeds again"):
         seeds.earlier_seeds(tmp_path)
+
+
+def test_settings_from_a_file_are_said_to_come_from_it(tmp_path: Path) -> None:
+    whole, some = tmp_path / "whole.yaml", tmp_path / "some.yaml"
+    recipe = make_plan({"benchmark": "modes-2d"}, out=tmp_path / "run")
+    whole.write_text(recipe.config.to_yaml())
+    some.write_text("benchmark: modes-2d\ntraining: {iterations: 7}\n")
+    assert make_plan({}, file=whole, out=tmp_path / "run").source == f"from {whole}"
+    assert make_plan({}, file=some, out=tmp_path / "run").source == f"from {some}, the rest {recipe.source}"

@@ -23,7 +23,7 @@ def with_protocol(benchmark: Benchmark, settings: TaskSettings, data_seed: int) 
         if not bool(held_out.any()) or bool(held_out.all()):
             raise DataError(
                 f"task {whole.name!r} has too few training examples ({len(held_out)}) to hold any out; "
-                "add some, or set tasks.validation=0"
+                "add some, or hold out another share (tasks.validation; --held-out of metareplay tune)"
             )
         train, test = (
             TaskData(whole.train.x[rows], whole.train.y[rows])  # (N, ...) -> (n, ...)
@@ -37,5 +37,8 @@ def with_protocol(benchmark: Benchmark, settings: TaskSettings, data_seed: int) 
 def refuse_missing_tasks(name: str, count: int, settings: TaskSettings) -> int:
     """The number of tasks under the settings; more than there are cannot be asked for."""
     if settings.first is not None and settings.first > count:
-        raise ConfigError(f"tasks.first={settings.first}, but {name} has {count} tasks; ask for at most {count}")
+        raise ConfigError(
+            f"tasks.first={settings.first} (--first-tasks of metareplay tune), but {name} has {count} tasks; choose at "
+            f"most {count}"
+        )
     return count if settings.first is None else settings.first

@@ -131,8 +131,9 @@ def run(
         int, typer.Option(min=1, help="Processes that train one run together, one device each.", rich_help_panel=WHERE)
     ] = 1,
     strategy: Annotated[
-        str, typer.Option(help="How they exchange gradients: a strategy of Fabric.", rich_help_panel=WHERE)
-    ] = "ddp",
+        str | None,
+        typer.Option(help="How --devices exchange gradients: ddp, or auto (Fabric's choice).", rich_help_panel=WHERE),
+    ] = None,
     on: On = "local",
     resources: Resources = None,
     list_: ListCommands = False,
@@ -144,7 +145,7 @@ def run(
     from rich.console import Console
 
     from metareplay.cli.engine_options import chosen_engine
-    from metareplay.cli.run_devices import learn_together, team_of
+    from metareplay.cli.run_devices import learn_together, refuse_what_needs_whole_batches, team_of
     from metareplay.cli.run_display import introduce
     from metareplay.experiments.plan import make_plan
     from metareplay.experiments.run_folder import remove_run
@@ -178,6 +179,8 @@ def run(
     options = {key: value for key, value in options.items() if value is not None}
     overrides = dict(parse_setting(pair) for pair in set_ or [])
     plan = make_plan(options, overrides, file=config, out=out, jobs=jobs, resume=resume, published=published)
+    if team is not None:
+        refuse_what_needs_whole_batches(plan)
     wanted = _wanted_seeds(plan, seeds, overwrite=overwrite, resume=resume)
     if overwrite and not resume and (team is None or team.rank == 0):
         plan.check()
@@ -205,7 +208,7 @@ def _wanted_seeds(plan: "Plan", seeds: int | None, *, overwrite: bool, resume: b
     from metareplay.experiments.seeds import earlier_seeds
 
     if plan.folder.exists() and not plan.folder.is_dir():
-        raise ConfigError(f"{plan.folder} is a file; choose another --out")
+        raise ConfigError(f"--out {plan.folder} is a file; name the folder of the run, which is created if necessary")
     wanted = None if seeds is None else range(plan.config.seed, plan.config.seed + seeds)
     if seeds is None and not overwrite and (wanted := earlier_seeds(plan.folder)) is not None and not resume:
         raise ConfigError(

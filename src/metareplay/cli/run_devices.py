@@ -15,19 +15,36 @@ if TYPE_CHECKING:
     from metareplay.experiments.plan import Plan
 
 
-def team_of(devices: int, strategy: str, device: str | None, *, alone: bool) -> "Devices | None":
+def team_of(devices: int, strategy: str | None, device: str | None, *, alone: bool) -> "Devices | None":
     """The processes; all but the first are silent. None for one device."""
     if devices == 1:
+        if strategy is not None:
+            raise ConfigError(
+                f"--strategy {strategy} has no effect on one device; add --devices 2 or more, or leave it out"
+            )
         return None
     from metareplay.experiments.on_devices import launched
     from metareplay.experiments.seeds import stop_on_signal
 
     if not alone:
         raise ConfigError("--devices is for one run on this machine; leave out --seeds, --on and --list")
-    team = launched(devices, strategy, device, stop_on_signal())
+    team = launched(devices, strategy or "ddp", device, stop_on_signal())
     if team.rank > 0:
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (for as long as the process lives)
     return team
+
+
+def refuse_what_needs_whole_batches(plan: "Plan") -> None:
+    """Refuse what several devices cannot learn, before anything is written or removed."""
+    import torch
+
+    from metareplay.nets.registry import build_seeded, network_factory
+    from metareplay.training.objective import Objective
+    from metareplay.training.together import refuse_parts_of_batches
+
+    factory = network_factory(plan.config.network, plan.benchmark.input_shape, plan.config)
+    network = build_seeded(factory, 2, torch.Generator().manual_seed(0))  # neither outputs nor weights matter
+    refuse_parts_of_batches(network, local=Objective.of(plan.config).local_reparametrisation)
 
 
 def learn_together(console: "Console", plan: "Plan", how: "How", team: "Devices") -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from metareplay.experiments.engines.base import Engine
     from metareplay.experiments.plan import Plan
+    from metareplay.experiments.tuning.space import Range, Values
     from metareplay.experiments.tuning.study import Study
 
 OWN, PROTOCOL = "Your own data", "Protocol"
@@ -33,7 +34,9 @@ never used. If it is killed, the same command continues the study; more workers 
 
   metareplay tune --data sales.csv --label product --tasks-by season --first-tasks 2
 
-  metareplay tune --space space.yaml --sampler grid          training.learning_rate: {low: 1e-4, high: 1e-2, log: true}
+  metareplay tune --space space.yaml                         training.learning_rate: {low: 1e-4, high: 1e-2, log: true}
+
+  metareplay tune --space grid.yaml --sampler grid           training.learning_rate: [1e-4, 1e-3, 1e-2]
 """
 
 
@@ -60,7 +63,7 @@ def tune(
     objective: Annotated[
         Literal["given", "inferred", "both"] | None,
         typer.Option(
-            help="Accuracy with the task given or inferred. Default: inferred, unless it is known.",
+            help="Accuracy with the task given or inferred. Default: inferred, unless it is known or the only one.",
             rich_help_panel=PROTOCOL,
         ),
     ] = None,
@@ -93,6 +96,21 @@ def tune(
     ] = None,
     label: Annotated[str | None, typer.Option(help="Column to predict.", rich_help_panel=OWN)] = None,
     ignore: Annotated[str | None, typer.Option(help="Columns that are not inputs.", rich_help_panel=OWN)] = None,
+    text: Annotated[str | None, typer.Option(help="Column of texts.", rich_help_panel=OWN)] = None,
+    task_order: Annotated[
+        str | None, typer.Option(help="Tasks (or classes) in learning order, comma-separated.", rich_help_panel=OWN)
+    ] = None,
+    test_share: Annotated[
+        float | None, typer.Option(help="Share that is kept for testing and not used here.", rich_help_panel=OWN)
+    ] = None,
+    test_data: Annotated[
+        str | None, typer.Option(help="File or folder of the test set, which is not used here.", rich_help_panel=OWN)
+    ] = None,
+    split_by: Annotated[
+        str | None, typer.Option(help="Column that says train or test; test rows are not used.", rich_help_panel=OWN)
+    ] = None,
+    problem: Annotated[str | None, typer.Option(help="classification or regression.", rich_help_panel=OWN)] = None,
+    device: Annotated[str | None, typer.Option(help="Where tensors live: cpu, cuda, cuda:N or mps.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the study. Default: runs/tune/...")] = None,
     write_recipe: Annotated[
         Path | None, typer.Option(help="Write the best settings to this file, for metareplay run --config.")
@@ -120,6 +138,7 @@ def tune(
     if taken := [key for key in ("tasks.validation", "tasks.first", "seed") if key in overrides]:
         option = {"tasks.validation": "--held-out", "tasks.first": "--first-tasks", "seed": "--seed"}[taken[0]]
         raise ConfigError(f"--set {taken[0]} is not allowed here; use {option}")
+    _refuse_places(out, write_recipe)
     options: dict[str, Any] = {
         "benchmark": benchmark,
         "method": method,
@@ -128,6 +147,13 @@ def tune(
         "data.tasks_by": tasks_by,
         "data.label": label,
         "data.ignore": ignore,
+        "data.text": text,
+        "data.task_order": task_order,
+        "data.test_share": test_share,
+        "data.test_path": test_data,
+        "data.split_by": split_by,
+        "data.problem": problem,
+        "device": device,
         "data_dir": None if data_dir is None else str(real_path(data_dir.expanduser())),
         "tasks.first": first_tasks,
     }
@@ -136,7 +162,8 @@ def tune(
     folder = out or Path("runs") / "tune" / _name(default_folder(options).name, first_tasks, held_out)
     plan = make_plan(options, overrides, file=config, out=folder, jobs=jobs)
     engine = chosen_engine(on, resources)
-    study = _study(plan, overrides, space, sampler, objective, prune=prune)
+    decided = {**dict.fromkeys(overrides, "--set"), **({} if network is None else {"network": "--network"})}
+    study = _study(plan, decided, space, sampler, objective, prune=prune)
     if list_:
         for job in worker_jobs(folder, trials, hours, jobs, plan.config.threads):
             print(job.line())
@@ -149,30 +176,60 @@ def _name(name: str, first: int | None, held_out: float) -> str:
     return "-".join(filter(None, parts))
 
 
-def _study(
-    plan: "Plan", fixed: dict[str, Any], space: str | None, sampler: Any, objective: Any, *, prune: bool
-) -> "Study":
-    """The study in the plan's folder, created if necessary."""
-    from metareplay.benchmarks.base import Scenario
-    from metareplay.benchmarks.stored import store_benchmark
-    from metareplay.experiments.tuning.definition import TASKS, Definition
-    from metareplay.experiments.tuning.space import IN_PACKAGE, points, read_space, space_for
-    from metareplay.experiments.tuning.study import Study, load_optuna
+def _refuse_places(out: Path | None, recipe: Path | None) -> None:
+    """Refuse a file in the place of the study's folder, or a folder in that of the recipe, before anything is run."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ConfigError(
+            f"--out {out} is a file; name the folder of the study, which is created if necessary (a recipe is written "
+            "with --write-recipe FILE)"
+        )
+    if recipe is not None and recipe.is_dir():
+        raise ConfigError(f"--write-recipe {recipe} is a folder; name a file, such as {recipe / 'recipe.yaml'}")
 
-    load_optuna()
+
+def _searched(
+    plan: "Plan", decided: dict[str, str], space: str | None, sampler: str
+) -> "tuple[dict[str, Values | Range], str]":
+    """What is searched, and where the space comes from; ``decided`` names the options that give a setting's value."""
+    from metareplay.experiments.tuning.space import IN_PACKAGE, points, read_space, space_for
+
     if space is None or space in IN_PACKAGE:
         searched, source = space_for(plan.config, space)
-        searched = {key: entry for key, entry in searched.items() if key not in fixed}
+        searched = {key: entry for key, entry in searched.items() if key not in decided}
     else:
-        searched, source = read_space(Path(space), plan.config), f"{Path(space).name}, your own space"
-        if both := [key for key in searched if key in fixed]:
-            raise ConfigError(f"{both[0]} is fixed with --set and searched in --space {space}; remove one of them")
+        searched, source = read_space(Path(space), plan.config, decided), f"{Path(space).name}, your own space"
     if not searched:
         raise ConfigError(f"{plan.config.method} has nothing to search here; name settings in a --space file")
     if sampler == "grid":
         points(searched)
+    return searched, source
+
+
+def _objective(plan: "Plan", wanted: Any) -> Any:
+    """What is compared: with the task inferred by default, unless it is known or the only one."""
+    from metareplay.benchmarks.base import Scenario
+
+    alone = plan.info.num_tasks == 1
+    if alone and wanted in ("inferred", "both"):
+        why = " with --first-tasks 1" if plan.config.tasks.first == 1 else ""
+        raise ConfigError(
+            f"--objective {wanted} needs at least two tasks to choose from, but there is only one{why}; choose "
+            "--objective given, or more tasks"
+        )
+    return wanted or ("given" if alone or plan.info.scenario is Scenario.TASK else "inferred")
+
+
+def _study(
+    plan: "Plan", decided: dict[str, str], space: str | None, sampler: Any, objective: Any, *, prune: bool
+) -> "Study":
+    """The study in the plan's folder, created if necessary."""
+    from metareplay.benchmarks.stored import store_benchmark
+    from metareplay.experiments.tuning.definition import TASKS, Definition
+    from metareplay.experiments.tuning.study import Study, load_optuna, refuse_foreign
+
+    load_optuna()
+    searched, source = _searched(plan, decided, space, sampler)
     own = plan.config.data.path is not None
-    known = plan.info.scenario is Scenario.TASK
     definition = Definition(
         base=plan.config.dump(),
         source=plan.source,
@@ -180,12 +237,13 @@ def _study(
         space=searched,
         problem=plan.info.problem,
         tasks=plan.info.num_tasks,
-        objective=objective or ("given" if known else "inferred"),
+        objective=_objective(plan, objective),
         sampler=sampler,
         prune=prune,
         seed=plan.config.seed,
         stored_tasks=own,
     )
+    refuse_foreign(plan.folder)
     if own and not (plan.folder / TASKS).is_file():
         store_benchmark(plan.folder / TASKS, plan.benchmark)
     return Study.make(plan.folder, definition)

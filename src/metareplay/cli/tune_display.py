@@ -21,7 +21,7 @@ def introduce_study(console: Console, study: "Study") -> None:
     definition = study.definition
     config = definition.config()
     console.print(
-        f"[bold]tune {shown(config.method)}[/] on [bold]{shown(config.benchmark)}[/], {shown(config.network)}",
+        f"[bold]tune {shown(config.method)}[/] on [bold]{shown(definition.subject)}[/], {shown(config.network)}",
         highlight=False,
     )
     lines = (

@@ -13,10 +13,13 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
-from metareplay.errors import ConfigError, MetaReplayError
+from metareplay.errors import ConfigError, MetaReplayError, listed
 
 SHARED = ("checkpoint", "metrics.jsonl", "config.yaml")
 """What every process needs to continue a run."""
+STRATEGIES = ("ddp", "auto")
+"""Those of Fabric that start the same command once for each device. Gradients are averaged here, so that strategies
+which divide a model among devices, or wrap it, would change nothing."""
 
 
 @final
@@ -59,6 +62,8 @@ class Devices:
 
 def launched(devices: int, strategy: str, device: str | None, asked: Callable[[], bool]) -> Devices:
     """Start the other processes, which execute the same command, and join them; each returns from here."""
+    if strategy not in STRATEGIES:
+        raise ConfigError(f"--strategy {strategy!r} is not supported; choose {listed(STRATEGIES)}")
     if device not in (None, "cpu", "cuda"):
         raise ConfigError(f"--devices needs --device cpu or cuda, not {device}; each process uses its own device")
     try:

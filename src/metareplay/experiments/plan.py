@@ -98,7 +98,8 @@ def make_plan(
         if isinstance(typed.get("network"), str):
             permit(typed["network"])
     has_settings = bool(published or set(options) - ORDINARY or overrides or file)
-    settings = {**(without_inert(read_settings(file)) if file else {}), **options, **(overrides or {})}
+    in_file = without_inert(read_settings(file)) if file else {}
+    settings = {**in_file, **options, **(overrides or {})}
     folder, source = out or default_folder(settings), ""
     stored = stored_config(folder) if resume and not has_settings else None
     if stored is not None:
@@ -118,7 +119,18 @@ def make_plan(
     threads = max(1, (os.cpu_count() or 1) // jobs) if info.needs_data else 1
     config = build_config({**defaults, "threads": threads}, settings, origin, stored=stored is not None)
     _check_benchmark_settings(config, info)
+    if stored is None and file is not None:
+        source = _from_file(file, in_file, defaults, config, recipe)
     return Plan.of(config, folder, benchmark=benchmark, source=source or recipe)
+
+
+def _from_file(
+    file: Path, in_file: Mapping[str, Any], defaults: Mapping[str, Any], config: RunConfig, recipe: str
+) -> str:
+    """Where the settings come from, if a file names some: the recipe only if it provides others than the file does."""
+    used = flatten(config.dump())
+    rest = set(defaults) & set(used) - set(in_file) - {"benchmark", "method", "network"}
+    return f"from {file}, the rest {recipe}" if any(defaults[key] == used[key] for key in rest) else f"from {file}"
 
 
 def own_defaults(

@@ -20,9 +20,9 @@ Content = Mapping[str, Any]
 
 def write_study_page(content: Content, out: Path) -> Path:
     """Write the page of a study's summary (study.json); returns its path."""
-    title = f"Settings of {content['method']} on {content['benchmark']}"
-    trials = len(content["trials"])
-    lead = f"A search over {trials} trials. Compared: {content['figure']}. Protocol: {content['protocol']}."
+    title = f"Settings of {content['method']} on {content['subject']}"
+    trials = "one trial" if len(content["trials"]) == 1 else f"{len(content['trials'])} trials"
+    lead = f"A search over {trials}. Compared: {content['figure']}. Protocol: {content['protocol']}."
     kind = "warning" if content["test_set"] else "lead"
     header = f'<div class="tag">metareplay tune</div><h1>{escape(title)}</h1><p class="{kind}">{escape(lead)}</p>'
     parts = (
@@ -61,7 +61,8 @@ def _cards(content: Content) -> str:
         cards.append(html.Card("At the start", _number(content, start["value"]), unit, why))
     ended = {state: sum(trial["state"] == state for trial in trials) for state in ("finished", "pruned", "failed")}
     seconds = sum(trial["seconds"] or 0 for trial in trials)
-    why = f"{ended['pruned']} more were pruned, {ended['failed']} failed; they took {show_duration(seconds)} in all"
+    others = [f"{ended[state]} {state}" for state in ("pruned", "failed") if ended[state]]
+    why = "; ".join([*([", ".join(others)] if others else []), f"{show_duration(seconds)} in all"])
     cards.append(html.Card("Finished trials", str(ended["finished"]), "", why))
     note = "The best of many trials is a little too good, even on held-out examples: it was chosen among them. "
     note += "Run the recipe to see what it reaches on the test set."
@@ -74,24 +75,32 @@ def _pictures(content: Content) -> str:
         return ""
     unit = "mean squared error" if content["lower_is_better"] else "accuracy in %"
     searched = {key: entry for key, entry in content["space"].items() if len(entry.get("values", (0, 0))) > 1}
+    ticks = " Small ticks at the bottom are trials that were pruned."
+    pruning = " Trials are pruned by it: one that is worse than the median of earlier trials after the same task ends "
+    pruning += "there."
     drawings = [
         (
             history_figure(trials, lower_is_better=content["lower_is_better"], figure=unit, theme=PAGE),
             "History",
-            f"What each trial reached: {content['figure']}. Small ticks at the bottom are trials that were pruned.",
-        ),
-        (
-            settings_figure(trials, searched, content["best"], unit, theme=PAGE),
-            "Settings",
-            "Each finished trial, by the value of one setting; orange is the best.",
-        ),
+            f"What each trial reached: {content['figure']}."
+            + (ticks if any(trial["state"] == "pruned" for trial in trials) else ""),
+        )
+    ]
+    if searched:  # otherwise every setting has a single value, and there is nothing to compare
+        drawings.append(
+            (
+                settings_figure(trials, searched, content["best"], unit, theme=PAGE),
+                "Settings",
+                "Each finished trial, by the value of one setting; orange is the best.",
+            )
+        )
+    drawings.append(
         (
             after_tasks_figure(trials, content["best"], unit, theme=PAGE),
             "After each task",
-            "The mean over the tasks learned so far, with the task given. Trials are pruned by it: one that is worse "
-            "than the median of earlier trials after the same task ends there.",
-        ),
-    ]
+            "The mean over the tasks learned so far, with the task given." + (pruning if content["pruning"] else ""),
+        )
+    )
     figures = "".join(_picture(figure, title, words) for figure, title, words in drawings)
     return f"<h2>Pictures</h2>{figures}"
 

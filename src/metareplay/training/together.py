@@ -54,11 +54,16 @@ def averaged(
 
 def refuse_whole_batches(model: ContinualModel, *, local: bool) -> None:
     """Refuse what looks at a batch as a whole, and would see only a part of it."""
+    refuse_parts_of_batches(model.network, local=local)
+
+
+def refuse_parts_of_batches(network: nn.Module, *, local: bool) -> None:
+    """The same, by the network alone, before there is a model."""
     if local:
         raise ConfigError(
             "--devices: local reparametrisation draws noise for whole batches; set "
             "posterior.local_reparametrisation=false"
         )
     whole = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
-    if any(isinstance(module, whole) for module in model.network.modules()):
+    if any(isinstance(module, whole) for module in network.modules()):
         raise ConfigError("--devices: batch normalisation and dropout see whole batches; choose a network without them")

@@ -67,6 +67,44 @@ WRONG = [
 ]
 
 
+UNSEARCHABLE = [
+    ("tasks.validation: [0.0, 0.2]", "decided by --held-out"),
+    ("tasks: {first: [1, 2]}", "decided by --first-tasks"),
+    ("tasks.class_order: [ascending, seeded]", "decided by --set tasks.class_order=VALUE"),
+    ("seed: {low: 0, high: 9}", "decided by --seed"),
+    ("data_seed: [1, 2]", "decided by --set data_seed=VALUE"),
+    ("data.label: [a, b]", "decided by --label"),
+    ("data: {test_share: [0.1, 0.2]}", "decided by --test-share"),
+    ("data.missing: [drop, fill]", "decided by --set data.missing=VALUE"),
+    ("benchmark: [modes-2d, regression-1d]", "decided by the argument BENCHMARK, or --data"),
+    ("method: [pr-bbb, pr-dirac]", "decided by --method"),
+    ("data_dir: [a, b]", "decided by --data-dir"),
+    ("threads: [1, 2]", "decided by --set threads=VALUE"),
+    ("device: [cpu, cuda]", "decided by --device"),
+    ("report.references: [true, false]", "decided by --set report.references=VALUE"),
+    ("inference.test_inputs: [10, 20]", "decided by --set inference.test_inputs=VALUE"),
+    ("network: [mlp-10, mlp-20]", "network is already given with --network"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), UNSEARCHABLE)
+def test_a_space_cannot_change_what_is_learned_or_tested(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig], text: str, words: str
+) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text(f"training.batch_size: [8, 16]\n{text}\n")
+    with pytest.raises(ConfigError, match=words):
+        read_space(file, tiny_config("sp-dirac"), {"network": "--network"})
+
+
+def test_networks_are_searched_unless_an_option_names_one(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text("network: [mlp-10, mlp-20]\n")
+    assert read_space(file, tiny_config("sp-dirac")) == {"network": Values(values=("mlp-10", "mlp-20"))}
+
+
 @pytest.mark.parametrize(("text", "words"), WRONG)
 def test_what_is_wrong_in_a_file_is_said(
     tmp_path: Path, tiny_config: Callable[..., RunConfig], text: str, words: str

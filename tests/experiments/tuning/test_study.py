@@ -159,7 +159,7 @@ def test_a_grid_has_every_point_once_and_then_ends(
 
 def test_another_definition_is_refused(tmp_path: Path, define: Callable[..., Definition]) -> None:
     Study.make(tmp_path / "study", define())
-    with pytest.raises(ConfigError, match=r"holds another study: objective differs"):
+    with pytest.raises(ConfigError, match=r"holds another study: its objective is inferred, not given"):
         Study.make(tmp_path / "study", define(objective="given"))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "mine.txt").write_text("precious")

@@ -16,7 +16,8 @@ def engine_named(name: str, resources: str | None = None) -> Engine:
     if kind == "slurm" and not equals:
         return Slurm(wanted)
     if kind == "ray" and bool(equals) == bool(address):
-        from metareplay.experiments.engines.on_ray import OnRay
+        from metareplay.experiments.engines.on_ray import OnRay, refuse_unreachable
 
+        refuse_unreachable(address or None)  # before anything is written
         return OnRay(address or None, wanted)
     raise ConfigError(f"--on {name!r} is unknown; choose local, slurm, ray or ray=ADDRESS")

@@ -1,6 +1,8 @@
 """Jobs as Ray tasks, on a cluster that exists or on one that is started here for the runs."""
 
 import os
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +16,8 @@ from metareplay.experiments.engines.base import ANYTHING, PARENT, Job, Report, R
 RETRIES = 5
 """How often a job whose worker was lost is taken up by another."""
 PAUSE = 0.2
+PATIENCE = 5.0
+"""Seconds within which a cluster has to accept a connection."""
 MIB = 2**20
 
 
@@ -113,6 +117,21 @@ def _stop(ray: Any, running: Sequence[Any]) -> None:
     ray.wait(list(running), num_returns=len(running), timeout=60) if running else None
 
 
+def refuse_unreachable(address: str | None) -> None:
+    """Refuse host:port, or ray://host:port, where nothing accepts connections: Ray itself tries for minutes."""
+    match = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d{1,5})", address or "")
+    if match is None:
+        return  # started here, or found by Ray: auto, a file of its own
+    try:
+        socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        words = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        raise MetaReplayError(
+            f"--on ray={address}: nothing can be reached there ({words}); check the address and that the cluster runs "
+            "(ray status), or use --on ray to start one here"
+        ) from error
+
+
 @contextmanager
 def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterator[Any]:
     """A connection to the cluster, or a cluster on this machine while the runs last."""
@@ -122,6 +141,7 @@ def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterato
         import ray
     except ImportError as error:
         raise ConfigError('--on ray needs the package ray: pip install "metareplay[ray]"') from error
+    refuse_unreachable(address)
     where: dict[str, Any] = {"address": address or "local"}
     if address is None:
         share = resources.cpus if resources.cpus is not None else 1

@@ -66,6 +66,13 @@ class Definition(Settings):
         return Plan.of(config, place, benchmark=benchmark, source=f"a trial of {folder.name}")
 
     @property
+    def subject(self) -> str:
+        """What is learned: a benchmark, or the name of a user's file or folder."""
+        settings = flatten(self.base)
+        path = settings.get("data.path")
+        return str(settings["benchmark"]) if path is None else _file_name(str(path))
+
+    @property
     def lower_is_better(self) -> bool:
         return self.problem == "regression"
 
@@ -91,7 +98,10 @@ class Definition(Settings):
         """On which data, in words."""
         settings = flatten(self.base)
         share, first = float(settings.get("tasks.validation") or 0), settings.get("tasks.first")
-        which = f"the first {self.tasks} tasks alone" if first is not None else f"all {self.tasks} tasks"
+        if self.tasks == 1:
+            which = "the first task alone" if first is not None else "the only task"
+        else:
+            which = f"the first {self.tasks} tasks alone" if first is not None else f"all {self.tasks} tasks"
         if share == 0:
             return f"{which}, on the TEST SET: figures chosen on it are too optimistic"
         return f"{which}; {100 * share:g} % of each task's training examples held out and tested, the test set unused"
@@ -110,6 +120,11 @@ class Definition(Settings):
             raise ConfigError(f"{folder} holds no study ({FILE} is missing); start one with metareplay tune") from error
         except (ValueError, ValidationError) as error:
             raise DataError(f"{folder / FILE} is damaged; choose another --out, or remove the folder") from error
+
+
+def _file_name(path: str) -> str:
+    """The last part of a path; all of ``hf:owner/name``."""
+    return path if path.startswith("hf:") else Path(path).name or path
 
 
 def _given(results: Results) -> float:

@@ -22,6 +22,23 @@ PUBLISHED_METHODS = (
     *("pr-dirac*", "pr-bbb*", "pr-radial*", "pr-ssge*", "pr-avb*", "sp-*", "vcl*", "pf-*", "ewc-*", "exp-replay"),
 )
 FORM = "give a list of values, or {low: ..., high: ..., log: true}"
+NOT_SEARCHED = {
+    "tasks.validation": "--held-out",
+    "tasks.first": "--first-tasks",
+    "seed": "--seed",
+    "benchmark": "the argument BENCHMARK, or --data",
+    "method": "--method, in a study for each",
+    "data_dir": "--data-dir",
+    "device": "--device",
+    "data.path": "--data",
+    "data.test_path": "--test-data",
+    **{f"data.{name}": f"--{name.replace('_', '-')}" for name in ("tasks_by", "label", "ignore", "text", "task_order")},
+    **{f"data.{name}": f"--{name.replace('_', '-')}" for name in ("test_share", "split_by", "problem")},
+}
+"""Settings by which trials would be tested on different examples, or learn something else: what decides them instead.
+A search over them would choose the easiest test, not the best settings."""
+NOT_SEARCHED_GROUPS = ("tasks.*", "data.*", "report.*", "data_seed", "threads", "inference.test_inputs")
+"""Others of this kind, which --set decides."""
 
 
 class Values(Settings):
@@ -84,8 +101,11 @@ def space_for(config: RunConfig, name: str | None = None) -> tuple[dict[str, Val
     return space, f"{words} for {config.method}"
 
 
-def read_space(path: Path, config: RunConfig) -> dict[str, Values | Range]:
-    """A user's space, such as ``training.learning_rate: {low: 1e-4, high: 1e-2, log: true}``."""
+def read_space(path: Path, config: RunConfig, decided: Mapping[str, str] | None = None) -> dict[str, Values | Range]:
+    """A user's space, such as ``training.learning_rate: {low: 1e-4, high: 1e-2, log: true}``.
+
+    ``decided`` are keys that cannot be searched because an option gives their value, which it names.
+    """
     try:
         content = read_yaml_file(path)
     except OSError as error:
@@ -96,11 +116,25 @@ def read_space(path: Path, config: RunConfig) -> dict[str, Values | Range]:
         raise ConfigError(f"--space {path} must name settings; for each, {FORM}")
     space: dict[str, Values | Range] = {}
     for key, given in _unnested(content).items():
+        _refuse_unsearchable(key, f"--space {path}", decided or {})
         entry = _entry(key, given, f"--space {path}")
         for value in entry.examples:
             build_config(flatten(config.dump()), {key: value}, f"--space {path}")  # says what is wrong
         space[key] = entry
     return space
+
+
+def _refuse_unsearchable(key: str, source: str, decided: Mapping[str, str]) -> None:
+    """All trials learn the same tasks and are tested on the same examples; and nothing is decided twice."""
+    if key in decided:
+        raise ConfigError(f"{source}: {key} is already given with {decided[key]}; remove one of them")
+    if (option := NOT_SEARCHED.get(key)) is None and _matches(key, NOT_SEARCHED_GROUPS):
+        option = f"--set {key}=VALUE"
+    if option is not None:
+        raise ConfigError(
+            f"{source}: {key} cannot be searched, because all trials of a study have the same tasks and tests; it is "
+            f"decided by {option}"
+        )
 
 
 def points(space: Space) -> int:

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 JOURNAL, NAME = "journal.log", "metareplay"
 WAIT = 120.0
 """Seconds that a worker waits while others choose their trials."""
+DECISIVE = (
+    *("base.method", "base.benchmark", "base.network", "base.data.path", "base.data.fingerprint"),
+    *("objective", "base.tasks.first", "base.tasks.validation", "space_source", "sampler", "seed"),
+)
+"""What is named first if two studies differ."""
+LONGEST = 60
+"""Characters of a value in a message."""
 BEFORE_PRUNING = 5
 """Finished trials that the median is taken of, at least."""
 
@@ -55,8 +62,7 @@ class Study:
             if (folder / FILE).is_file():
                 _refuse_another(Definition.read(folder), definition, folder)
                 return cls(folder)
-            if any(entry.name[0] != "." and not entry.name.startswith("tasks.") for entry in folder.iterdir()):
-                raise ConfigError(f"{folder} already exists and holds no study; choose another --out")
+            refuse_foreign(folder)
             load_optuna()
             definition.write(folder)
             study = cls(folder)
@@ -168,6 +174,14 @@ class Study:
         )
 
 
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder that holds something else than a study."""
+    if (folder / FILE).is_file() or not folder.exists():
+        return
+    if any(entry.name[0] != "." and not entry.name.startswith("tasks.") for entry in folder.iterdir()):
+        raise ConfigError(f"{folder} already exists and holds no study; choose another --out")
+
+
 def load_optuna() -> Any:
     """Optuna, silent."""
     try:
@@ -197,9 +211,18 @@ def _refuse_another(stored: Definition, wanted: Definition, folder: Path) -> Non
     free = ("base.threads", "base.data_dir", "source")
     different = [key for key in first.keys() | second.keys() if first.get(key) != second.get(key) and key not in free]
     if different:
+        # what a user decides comes first: the rest of a method's settings follow from it
+        key = min(different, key=lambda key: (DECISIVE.index(key) if key in DECISIVE else len(DECISIVE), key))
         raise ConfigError(
-            f"{folder} holds another study: {min(different)} differs; choose another --out, or give the same options"
+            f"{folder} holds another study: its {key.removeprefix('base.')} is {_shown(first.get(key))}, not "
+            f"{_shown(second.get(key))}; choose another --out, or give the same options"
         )
+
+
+def _shown(value: Any) -> str:
+    """A value of a definition, shortened."""
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _chosen(trial: "optuna.trial.Trial", key: str, entry: Values | Range) -> Any:

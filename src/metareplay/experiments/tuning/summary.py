@@ -23,6 +23,7 @@ def write_summary(study: Study) -> dict[str, Any]:
     content = {
         "schema": 1,
         "benchmark": definition.config().benchmark,
+        "subject": definition.subject,
         "method": definition.config().method,
         "network": definition.config().network,
         "protocol": definition.protocol,

@@ -68,8 +68,10 @@ def after_tasks_figure(trials: Trials, best: int, figure: str, *, theme: Theme =
             axes.plot(
                 places, scores, "o-", markersize=3, color=colour, alpha=alpha, linewidth=width, zorder=4 if one else 2
             )
+    drawn_states = {trial["state"] for trial in trials if trial["number"] != best and trial["after_tasks"]}
     for label, colour in (("finished", BLUE), ("pruned", theme.muted), ("best", ORANGE)):
-        axes.plot([], [], color=colour, label=label)
+        if label in drawn_states or label == "best":
+            axes.plot([], [], color=colour, label=label)
     axes.set_xlabel("after task")
     axes.set_ylabel(figure)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
