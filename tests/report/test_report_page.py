@@ -272,7 +272,9 @@ def test_the_default_leads_the_page(page_with_statistics: Any) -> None:
     assert in_order(
         page.visible, "Task inferred TInfer-Final, stats", "100 at once", "Task known TGiven-Final", "Forgetting"
     )
-    assert in_order(page.visible, "Unknown inputs 0.875 AUROC", "(mixed rows)", "6.00 % are falsely rejected")
+    assert in_order(
+        page.visible, "Unknown inputs 0.999 AUROC", "One kind of unknown inputs (noise)", "6.00 % are falsely rejected"
+    )
     assert in_order(page.visible, "Task probabilities 1.25 %", "Statistics: 6 KiB per task")
     rows = re.findall(r"<tr[^>]*><th[^>]*>(?:<[^>]*>)*([^<]*)", page.text[page.text.index("Task inferred by, %") :])
     names = ["stats", "The paper&#x27;s criteria", "ent", "conf", "agree", "ku", "By statistics and outputs"]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from metareplay.evaluation.strangers import AMBIGUOUS
 from metareplay.experiments.results import Results
 from metareplay.report.base import Estimate, estimate, mean_by_task, mean_matrix, show, show_bytes, show_number
 from metareplay.report.criteria import headline_criterion
@@ -59,6 +60,11 @@ def aurocs(runs: Sequence[Results]) -> dict[str, Estimate]:
     kinds = dict.fromkeys(kind for run in runs for kind in (run.unknown.auroc if run.unknown else {}))
     values = {kind: estimate(runs, _auroc(kind)) for kind in kinds}
     return {kind: value for kind, value in values.items() if value is not None}
+
+
+def clear_aurocs(runs: Sequence[Results]) -> dict[str, Estimate]:
+    """The same, without kinds that may be ordinary inputs."""
+    return {kind: value for kind, value in aurocs(runs).items() if kind not in AMBIGUOUS}
 
 
 def reliance_line(runs: Sequence[Results]) -> str | None:

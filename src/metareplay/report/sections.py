@@ -36,8 +36,8 @@ from metareplay.report.base import (
 from metareplay.report.continual import continual_section
 from metareplay.report.criteria import TITLES, headline_criterion, headline_measure, headline_number
 from metareplay.report.reliance import (
-    aurocs,
     bytes_per_task,
+    clear_aurocs,
     false_rejections,
     interval_coverage,
     label_calibration_error,
@@ -87,7 +87,10 @@ def _inferred_cards(group: Group, name: str) -> list[html.Card | None]:
     runs, regression = group.results, group.regression
     measure = headline_measure(name, regression=regression)
     what = "Root mean squared error" if regression else "Accuracy"
-    how = f"{what} after the last task, task unknown: {TITLES.get(name, name)}."
+    chosen = TITLES.get(name, name)
+    if regression and any(run.answers is not None and run.answers.rmse is not None for run in runs):
+        chosen = "the mean of what all probable tasks predict"
+    how = f"{what} after the last task, task unknown: {chosen}."
     if estimate(runs, right_label(name)) is not None:
         how = f"Right labels after the last task, whichever task they came from; task unknown, by {name}."
         measure = measure._replace(label="Right label", gloss=f"task inferred, {name}")
@@ -107,10 +110,11 @@ def _inferred_cards(group: Group, name: str) -> list[html.Card | None]:
 
 def _reliance_cards(runs: Sequence[Results]) -> Iterator[html.Card | None]:
     """Unknown inputs and probabilities of tasks."""
-    by_kind, rejected = aurocs(runs), estimate(runs, false_rejections)
+    by_kind, rejected = clear_aurocs(runs), estimate(runs, false_rejections)
     if by_kind:
         kind, lowest = min(by_kind.items(), key=lambda item: item[1].mean)
-        meaning = f"Lowest of {len(by_kind)} kinds of unknown inputs ({kind}) against test inputs"
+        which = f"Lowest of {len(by_kind)} kinds of" if len(by_kind) > 1 else "One kind of"
+        meaning = f"{which} unknown inputs ({kind}) against test inputs"
         meaning += "." if rejected is None else f", of which {show(rejected, 'percent')} % are falsely rejected."
         yield html.Card("Unknown inputs", f"{lowest.mean:.3f}", "AUROC", meaning)
     meaning = "Targets within their 95 % prediction intervals."

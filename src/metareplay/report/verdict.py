@@ -9,7 +9,7 @@ from metareplay.evaluation.strangers import AMBIGUOUS
 from metareplay.experiments.results import Results
 from metareplay.report.base import MSE, TASK_GIVEN, Number, estimate, explained, mean_matrix, task_names
 from metareplay.report.criteria import headline_criterion, headline_number
-from metareplay.report.reliance import aurocs, interval_coverage
+from metareplay.report.reliance import aurocs, clear_aurocs, interval_coverage
 from metareplay.report.runs import Group
 from metareplay.report.yardsticks import yardsticks
 
@@ -103,8 +103,7 @@ def _forgotten(group: Group) -> list[Finding]:
 
 
 def _strangers(runs: Sequence[Results]) -> list[Finding]:
-    by_kind = aurocs(runs)
-    clear = {kind: value.mean for kind, value in by_kind.items() if kind not in AMBIGUOUS}
+    by_kind, clear = aurocs(runs), {kind: value.mean for kind, value in clear_aurocs(runs).items()}
     if not clear:
         return []
     kind, lowest = min(clear.items(), key=lambda item: item[1])
