@@ -76,6 +76,8 @@ class Run:
         )
         self.checkpoints = CheckpointFolder(plan.folder / "checkpoint", plan.config.fingerprint())
         self.state = RunState()
+        self.marked = 0.0, 0.0
+        """The time, and the seconds of tests until then, up to which the time of the task has been counted."""
 
     def _tracker(self) -> Tracker:
         return Tracker(self.benchmark, self.evaluator, self.state, self.config.report, self.config.data_seed)
@@ -143,7 +145,7 @@ class Run:
 
     def _learn(self, stage: Stage, task: Task, checkpoint: Checkpoint | None) -> None:
         """Learn a task, from the beginning or from a checkpoint."""
-        began, tested = time.perf_counter(), self.state.seconds["evaluate"]
+        self.marked = time.perf_counter(), self.state.seconds["evaluate"]
         if checkpoint is None:
             self.state.task_seconds.append(0.0)
             width = self.benchmark.width(task)
@@ -153,10 +155,15 @@ class Run:
             trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
         self._warn(stage, self.learner.finish_task(task.train, self.benchmark.task_infos()[: self.learner.num_tasks]))
-        if self.state.task_seconds:  # a checkpoint of an earlier version has none
-            tested = self.state.seconds["evaluate"] - tested
-            self.state.task_seconds[-1] += time.perf_counter() - began - tested
+        self._count_task()
         self.folder.write_tensors(f"{REPLAYED}/task-{stage.number:03d}.safetensors", replayed_inputs(self.learner))
+
+    def _count_task(self) -> None:
+        """Add the time since the last mark to that of the task, tests excluded."""
+        now, tested = time.perf_counter(), self.state.seconds["evaluate"]
+        if self.state.task_seconds:  # a checkpoint of an earlier version has none
+            self.state.task_seconds[-1] += (now - self.marked[0]) - (tested - self.marked[1])
+        self.marked = now, tested
 
     def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""
@@ -191,6 +198,8 @@ class Run:
                     metrics.flush()
                     self.state.seconds["train"] += time.perf_counter() - began
                     began = time.perf_counter()
+                    if not stage.update:
+                        self._count_task()
                     self._save(training=True)
                     if self.should_stop():
                         raise Interrupted(

@@ -18,6 +18,7 @@ from metareplay.report.base import (
     root,
     tinfer,
 )
+from metareplay.report.continual import continual_table
 from metareplay.report.criteria import TITLES, criteria_of, headline_criterion, headline_measure, inferred
 from metareplay.report.figures.canvas import PAGE, inline_svg
 from metareplay.report.figures.comparison import comparison_figure
@@ -34,7 +35,8 @@ def comparison(groups: Sequence[Group], name: str) -> str:
     """The best methods as cards, a figure of the headline numbers, and tables of all of them."""
     common = _common(groups)
     parts = (_winners(groups, common), _drawing(groups, common, name), _table(groups, common))
-    return "".join((*parts, _criteria_table(groups), predictive_pictures(groups, name)))
+    folded = (_criteria_table(groups), continual_table(groups))
+    return "".join((*parts, *folded, predictive_pictures(groups, name)))
 
 
 def _common(groups: Sequence[Group]) -> str | None:
