@@ -16,7 +16,17 @@ PF-SSGE-multihead, EWC-shared, PR-BbB-BW, PR-BbB-CS, Exp-Replay, PR-Dirac-SR, PR
 SP-TC-BbB, SI-growing, HNET+TIR, Fine-Tuning, VCL-growing, EWC-Dirac, HNET Fine-Tuning
 """
 """The methods of all tables of the paper; footnotes (a star, a number) only say where a figure comes from."""
-LABELS = ["eq:avb:discriminator:loss", "eq:cl:wo:cs:approx", "eq:hessian:fisher:prior", "eq:hessian:sum", "eq:hnet:reg", "eq:hnet:reg:analytic:divergence", "eq:hnet:reg:l2", "eq:kirkpatrick", "eq:kirkpatrick:multi", "eq:nll:classification", "eq:nll:regression", "eq:post:two:tasks", "eq:sample:approx", "sm:eq:coresets", "sm:eq:elbo", "sm:eq:elbo:grad", "sm:eq:entropy:decomposition", "sm:eq:ewc:constructed", "sm:eq:fisher:hessian:relation", "sm:eq:hnet:reg:distribution:space", "sm:eq:kl:taylor", "sm:eq:pred:dist:mc", "sm:eq:reg:tgt", "sm:eq:reparam:trick", "sm:eq:reparam:trick:radial", "sm:eq:ssge", "sm:eq:taylor", "sm:tab:acronyms", "sm:tab:gmm", "sm:tab:gral:hpsearch", "sm:tab:perm100", "sm:tab:perm10:arch:large:mlp", "sm:tab:perm10:arch:small:mlp", "sm:tab:regression", "sm:tab:runtimes", "sm:tab:split:arch:default:mlp", "sm:tab:split:arch:default:mlp:ku", "sm:tab:split:arch:lenet", "sm:tab:split:arch:small:mlp", "sm:tab:split:cifar", "sm:tab:split:cifar100", "sm:tab:split:cifar:wrn", "tab:gmm", "tab:split:cifar", "tab:split:mnist"]
+LABELS = """
+eq:avb:discriminator:loss eq:cl:wo:cs:approx eq:hessian:fisher:prior eq:hessian:sum eq:hnet:reg
+eq:hnet:reg:analytic:divergence eq:hnet:reg:l2 eq:kirkpatrick eq:kirkpatrick:multi eq:nll:classification
+eq:nll:regression eq:post:two:tasks eq:sample:approx sm:eq:coresets sm:eq:elbo sm:eq:elbo:grad
+sm:eq:entropy:decomposition sm:eq:ewc:constructed sm:eq:fisher:hessian:relation sm:eq:hnet:reg:distribution:space
+sm:eq:kl:taylor sm:eq:pred:dist:mc sm:eq:reg:tgt sm:eq:reparam:trick sm:eq:reparam:trick:radial sm:eq:ssge
+sm:eq:taylor sm:tab:acronyms sm:tab:gmm sm:tab:gral:hpsearch sm:tab:perm100 sm:tab:perm10:arch:large:mlp
+sm:tab:perm10:arch:small:mlp sm:tab:regression sm:tab:runtimes sm:tab:split:arch:default:mlp
+sm:tab:split:arch:default:mlp:ku sm:tab:split:arch:lenet sm:tab:split:arch:small:mlp sm:tab:split:cifar
+sm:tab:split:cifar100 sm:tab:split:cifar:wrn tab:gmm tab:split:cifar tab:split:mnist
+"""
 """All equations and tables of the paper that have a label."""
 NAMES = [name.strip() for name in SYSTEMS.replace("\n", " ").split(",")]
 
@@ -47,7 +57,7 @@ def test_the_list_has_every_row_that_can_be_reproduced() -> None:
 
 def test_every_equation_and_table_of_the_paper_is_named() -> None:
     named = set(re.findall(r"[a-z]+(?::[a-z0-9]+)+", PAGE))
-    assert [label for label in LABELS if label not in named] == []
+    assert [label for label in LABELS.split() if label not in named] == []
 
 
 def test_every_row_has_files_a_measured_figure_and_the_papers() -> None:

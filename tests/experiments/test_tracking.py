@@ -134,3 +134,13 @@ def test_one_softmax_is_tracked_too(tmp_path: Path) -> None:
 def test_a_cadence_needs_inputs() -> None:
     with pytest.raises(ConfigError, match="test_during"):
         build_config({}, {"report.test_every": 5}, "test")
+
+
+def test_what_a_method_keeps_is_counted(tmp_path: Path) -> None:
+    """Ten examples of two numbers and a label, and two counters; nothing where posteriors are replayed."""
+    quiet = Run(plan_of(tmp_path / "quiet")).execute().parameters
+    keeps = Run(plan_of(tmp_path / "keeps", "er", strategy__memory_size=10)).execute().parameters
+    assert quiet is not None
+    assert keeps is not None
+    assert quiet.kept == 0
+    assert keeps.kept == 10 * (2 + 1) + 2

@@ -10,6 +10,7 @@ from metareplay.experiments.results import Results
 from metareplay.report.continual import CONTINUAL, cadence, continual_line
 from metareplay.report.records import read_records, record_runs
 from metareplay.report.records.base import Figure
+from metareplay.report.tables import parameters_line
 
 FIGURES = {
     "average_incremental": 97.25,
@@ -90,3 +91,17 @@ def test_records_have_them(make_run: Callable[..., Path], make_results: Make, tm
     figures = recorded.rows[0].figures
     assert figures["continual.stability_gap"] == Figure(value=3.375, unit="%")
     assert sum(name.startswith("continual.") for name in figures) == len(CONTINUAL)
+
+
+def test_memory_includes_what_is_kept_besides(
+    report: Callable[..., Any], make_lean_run: Callable[..., Path], make_lean_results: Make, tmp_path: Path
+) -> None:
+    counts = {"main_network": 1000, "posterior": 1000, "trained": 1000, "per_task": 0}
+    results = make_lean_results("er", parameters=counts | {"kept": 2500})
+    runs = [make_lean_run("runs/er", results), make_lean_run("runs/si", make_lean_results("si", parameters=counts))]
+    assert "2,500 numbers kept (examples," in str(parameters_line(Results.model_validate(results)))
+    alone = report(runs[:1], tmp_path / "one.html").visible
+    assert "3.50× 1,000 numbers are trained for all tasks, and 2,500 kept besides (examples," in alone
+    both = report([tmp_path / "runs"], tmp_path / "both.html").text
+    assert 'data-label="Memory ×">3.50</td>' in both
+    assert 'data-label="Memory ×">1.00</td>' in both

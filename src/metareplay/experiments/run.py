@@ -23,7 +23,14 @@ from metareplay.experiments.references import train_references
 from metareplay.experiments.replayed import REPLAYED, replayed_inputs
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
-from metareplay.experiments.scoring import answered, assessed, peak_memory_mib, results_of, uncertainty_tensors
+from metareplay.experiments.scoring import (
+    answered,
+    assessed,
+    peak_memory_mib,
+    results_of,
+    uncertainty_tensors,
+    with_kept,
+)
 from metareplay.experiments.state import RunState
 from metareplay.experiments.testing import TaskTests
 from metareplay.experiments.tracking import Tracker
@@ -300,6 +307,7 @@ class Run:
         widths = widths_of(self.benchmark.inputs.get("columns", ())) or None
         assessment = assess(predictor, tests, seed=self.config.seed, widths=widths)
         results = assessed(answered(results, self._answer_quality(tests)), assessment)
+        results = with_kept(results, self.learner.strategy)
         results = results.model_copy(
             update={
                 "labels": label_figures(predictor, self.benchmark, tests, seed=self.config.seed),
