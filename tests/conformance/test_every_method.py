@@ -157,3 +157,28 @@ def test_methods_that_keep_no_examples_say_so() -> None:
         if METHODS[method].strategy != "coreset-replay":
             with pytest.raises(ConfigError, match="keeps no examples"):
                 unlearned(method, BENCHMARKS[name], 0).begin_update()
+
+
+ONE_SOFTMAX = [name for name, method in METHODS.items() if method.outputs == "growing" and not method.closed_form]
+
+
+@pytest.mark.parametrize("method", ONE_SOFTMAX)
+def test_outputs_of_later_tasks_do_not_compete(method: str) -> None:
+    """With all outputs from the start, neither loss nor replay moves those whose tasks have not come yet."""
+    benchmark, network = BENCHMARKS["modes-2d"], METHODS[method].network or "mlp-4"
+    given = {"training.iterations": 3, "training.batch_size": 8, "outputs_from_start": True}
+    config = build_config({"method": method, "network": network, "seed": 0}, given, "test")
+    learner = ContinualLearner(config, "classification", benchmark.scenario, (2,), total_outputs=6)
+    rows = []
+    for task in (0, 1):
+        trainer = learner.begin_task(benchmark[task].train, 2)
+        names = learner.model.spec.unflatten(learner.model.central_weights(task))
+        last = names["gates" if method == "ebm" else max(names)]  # one row for each output
+        rows.append(last[4:].clone())
+        for _ in trainer:
+            pass
+        learner.finish_task(benchmark[task].train)
+    now = learner.model.spec.unflatten(learner.model.central_weights(1))
+    assert len(rows[0]) == 2
+    if config.kind().strategy not in ("ewc", "prior-focused"):  # whose prior holds all weights
+        assert torch.equal(now["gates" if method == "ebm" else max(now)][4:], rows[0])

@@ -27,6 +27,7 @@ def test_average_incremental_accuracy_is_the_mean_of_the_means_so_far() -> None:
 
 def test_forgetting_is_the_loss_since_a_task_was_learned() -> None:
     assert forgetting(MATRIX) == pytest.approx((90 + 70 + 100) / 3 - 235 / 3)
+    assert forgetting(MATRIX, [90.0, 80.0, 100.0]) == pytest.approx((70 - 80) / 3)
 
 
 def test_forward_transfer_is_above_chance_and_leaves_out_the_first_task() -> None:

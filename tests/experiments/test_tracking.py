@@ -12,6 +12,7 @@ from metareplay.experiments.run import Interrupted, Run
 from metareplay.learner.config import build_config
 from metareplay.learner.recipe_book import default_settings
 
+SAVED = {"training.checkpoint_every": 1}
 TRACKED = {"report.test_during": 20, "report.test_every": 2}
 
 
@@ -37,6 +38,7 @@ def test_everything_is_measured(tracked: tuple[Results, Path]) -> None:
     figures = read_results(folder / "results.json").continual
     assert figures is not None
     assert figures == results.continual
+    assert (figures.test_inputs, figures.test_every) == (20, 2)
     assert [(entry.task, entry.step, len(entry.scores)) for entry in figures.during] == [
         *((1, step, 1) for step in (0, 2, 4, 5)),
         *((2, step, 2) for step in (0, 2, 4, 5)),
@@ -72,6 +74,43 @@ def test_what_was_tracked_survives_a_restart(tracked: tuple[Results, Path], step
     assert len(again.seconds.by_task) == 3
 
 
+def test_the_time_of_a_task_includes_what_came_before_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step takes a second here; those before the kill count, up to the checkpoint."""
+    clock = [0.0]
+
+    def tick() -> bool:
+        clock[0] += 1.0
+        return False
+
+    monkeypatch.setattr("metareplay.experiments.run.time.perf_counter", lambda: clock[0])
+    whole = Run(plan_of(tmp_path / "whole", **SAVED), should_stop=tick).execute()
+    left = iter([False] * 3)
+    with pytest.raises(Interrupted):
+        Run(plan_of(tmp_path / "part", **SAVED), should_stop=lambda: tick() or next(left, True)).execute()
+    clock[0] += 100.0  # nothing runs
+    again = Run(plan_of(tmp_path / "part", **SAVED), should_stop=tick).execute(resume=True)
+    assert whole.seconds is not None
+    assert again.seconds is not None
+    assert again.seconds.by_task[0] == whole.seconds.by_task[0] - 1 == 4  # less what came after the checkpoint
+
+
+def test_figures_at_the_end_are_those_after_fine_tuning(tmp_path: Path) -> None:
+    results = Run(plan_of(tmp_path, "pr-dirac-cs", strategy__finetune_iterations=30, **TRACKED)).execute()
+    figures = results.continual
+    assert figures is not None
+    assert figures.inferred_fine_tuned is not None
+    matrix, end = figures.inferred_matrix, figures.inferred_fine_tuned
+    assert [len(row) for row in matrix] == [1, 2, 3]
+    assert len(end) == 3
+    assert end != matrix[-1]
+    learned = [matrix[task][task] for task in range(3)]
+    assert figures.forgetting_inferred == pytest.approx(sum(learned) / 3 - sum(end) / 3)
+    changes = [end[task] - learned[task] for task in range(2)]
+    assert figures.backward_transfer_inferred == pytest.approx(sum(changes) / 2)
+
+
 def test_intransigence_against_a_joint_run(tmp_path: Path) -> None:
     joint = Run(plan_of(tmp_path / "joint", "joint")).execute()
     figures = Run(plan_of(tmp_path / "own", report__joint=str(tmp_path / "joint"))).execute()
@@ -95,3 +134,13 @@ def test_one_softmax_is_tracked_too(tmp_path: Path) -> None:
 def test_a_cadence_needs_inputs() -> None:
     with pytest.raises(ConfigError, match="test_during"):
         build_config({}, {"report.test_every": 5}, "test")
+
+
+def test_what_a_method_keeps_is_counted(tmp_path: Path) -> None:
+    """Ten examples of two numbers and a label, and two counters; nothing where posteriors are replayed."""
+    quiet = Run(plan_of(tmp_path / "quiet")).execute().parameters
+    keeps = Run(plan_of(tmp_path / "keeps", "er", strategy__memory_size=10)).execute().parameters
+    assert quiet is not None
+    assert keeps is not None
+    assert quiet.kept == 0
+    assert keeps.kept == 10 * (2 + 1) + 2

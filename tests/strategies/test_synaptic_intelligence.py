@@ -81,3 +81,16 @@ def test_the_penalty_is_not_part_of_the_path() -> None:
         assert path is not None
         paths.append(path)
     torch.testing.assert_close(paths[0], paths[1], rtol=1e-2, atol=1e-6)
+
+
+def test_clipped_steps_count_the_loss_that_they_gained() -> None:
+    """Clipping changes the steps, not the loss: the path is still what the data term falls by, without the penalty."""
+    small = {"training.batch_size": 64, "training.learning_rate": 0.001, "statistics.held_out": 0.0}
+    model = learner(**small, **{"strategy.strength": 100.0, "training.clip_norm": 1.0})
+    learn(model, 0)
+    losses, paths = [], []
+    for step in model.begin_task(data(1), 2):
+        losses.append(float(step.terms.data))
+        path = strategy(model).path
+        paths.append(0.0 if path is None else float(path.sum()))
+    assert losses[0] - losses[-1] == pytest.approx(paths[-2], rel=0.1)

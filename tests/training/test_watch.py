@@ -34,3 +34,21 @@ def test_a_loss_that_does_not_fall_is_noticed_half_way() -> None:
     assert "after 150 steps" in followed([1.0, 1.01] * 150)[0].text
     assert followed([1.0] * 50) == []  # too short to say
     assert followed([0.7] * 300) == []
+
+
+def test_a_loss_that_is_still_falling_from_far_above_is_not_flat() -> None:
+    falling = [6.0 * 0.978**step for step in range(100)] + [0.5] * 100
+    assert followed(falling) == [] == followed(falling, resume_at=70)
+    fallen = [6.0] * 10 + [1.0] * 990
+    assert [notice.kind for notice in followed(fallen)] == ["flat"]
+
+
+def test_a_checkpoint_without_the_earlier_loss_is_read() -> None:
+    watch = LossWatch(1.0, 300)
+    for _ in range(149):
+        assert watch.after_step(1.0) is None
+    again = LossWatch(1.0, 300)
+    again.restore({"numbers": watch.tensors()["numbers"][:4]})
+    notice = again.after_step(1.0)
+    assert notice is not None
+    assert notice.kind == "flat"

@@ -23,9 +23,9 @@ def average_incremental(matrix: Sequence[Sequence[float]]) -> float:
     return mean([mean(row) for row in matrix])
 
 
-def forgetting(matrix: Sequence[Sequence[float]]) -> float:
-    """Mean loss of each task's score from right after it was learned to the end."""
-    return mean([row[task] for task, row in enumerate(matrix)]) - mean(matrix[-1])
+def forgetting(matrix: Sequence[Sequence[float]], end: Sequence[float] | None = None) -> float:
+    """Mean loss of each task's score from right after it was learned to the ``end``: the last row, or after it."""
+    return mean([row[task] for task, row in enumerate(matrix)]) - mean(matrix[-1] if end is None else end)
 
 
 def forward_transfer(starts: Sequence[float], chance: Sequence[float]) -> float | None:

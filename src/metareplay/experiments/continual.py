@@ -27,6 +27,8 @@ def continual_figures(results: Results, state: RunState, settings: ReportSetting
         inferred_matrix=state.inferred,
         during=[DuringTask.model_validate(entry) for entry in state.during],
         test_inputs=settings.test_during,
+        test_every=settings.test_every,
+        inferred_fine_tuned=state.inferred_tuned,
     )
     if state.inferred:
         figures = figures.model_copy(update={"average_incremental_inferred": average_incremental(state.inferred)})
@@ -36,8 +38,9 @@ def continual_figures(results: Results, state: RunState, settings: ReportSetting
 def _of_accuracies(results: Results, state: RunState, settings: ReportSettings) -> dict[str, float | str | None]:
     update: dict[str, float | str | None] = {}
     if len(state.inferred) == results.num_tasks:
-        update["forgetting_inferred"] = forgetting(state.inferred)
-        update["backward_transfer_inferred"] = backward_transfer(state.inferred)
+        end = state.inferred_tuned or state.inferred[-1]
+        update["forgetting_inferred"] = forgetting(state.inferred, end)
+        update["backward_transfer_inferred"] = backward_transfer([*state.inferred[:-1], end])
     if state.starts and results.chance is not None:
         update["forward_transfer"] = forward_transfer(state.starts, results.chance.by_task)
     moments = state.moments()

@@ -45,6 +45,10 @@ class ContinualFigures(BaseModel):
     """The size of the stored model after each task."""
     inferred_matrix: list[list[float]] = []
     """As ``tgiven_matrix``, with the task inferred by default, on the tracked test inputs."""
+    inferred_fine_tuned: list[float] | None = None
+    """The same after fine-tuning on coresets; the figures at the end are then of these."""
     during: list[DuringTask] = []
     test_inputs: int | None = None
     """Test inputs of each task that were tracked."""
+    test_every: int | None = None
+    """Steps of a task between two tests of the old ones."""

@@ -44,6 +44,7 @@ def _sizes(results: Any) -> Iterator[Sized]:
     tasks, labels = results.num_tasks, results.labels
     yield Sized("task_names", results.task_names, tasks)
     yield Sized("tgiven_fine_tuned", results.tgiven_fine_tuned or [], tasks)
+    yield Sized("continual.inferred_fine_tuned", getattr(results.continual, "inferred_fine_tuned", None) or [], tasks)
     for criterion, rows in (results.task_confusion or {}).items():
         yield from _square(f"task_confusion.{criterion}", rows, tasks)
     if labels is not None:

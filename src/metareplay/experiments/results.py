@@ -56,6 +56,8 @@ class ParameterCounts(_Record):
     """Added by each further task."""
     statistics: int | None = None
     """Running statistics of batch normalisation, per task."""
+    kept: int | None = None
+    """What the method keeps besides: examples, importances of weights, a model that replays."""
 
 
 class TaskProbabilities(_Record):

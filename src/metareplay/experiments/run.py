@@ -23,7 +23,14 @@ from metareplay.experiments.references import train_references
 from metareplay.experiments.replayed import REPLAYED, replayed_inputs
 from metareplay.experiments.results import BoundaryThresholds, Results, Seconds
 from metareplay.experiments.run_folder import RunFolder
-from metareplay.experiments.scoring import answered, assessed, peak_memory_mib, results_of, uncertainty_tensors
+from metareplay.experiments.scoring import (
+    answered,
+    assessed,
+    peak_memory_mib,
+    results_of,
+    uncertainty_tensors,
+    with_kept,
+)
 from metareplay.experiments.state import RunState
 from metareplay.experiments.testing import TaskTests
 from metareplay.experiments.tracking import Tracker
@@ -76,6 +83,8 @@ class Run:
         )
         self.checkpoints = CheckpointFolder(plan.folder / "checkpoint", plan.config.fingerprint())
         self.state = RunState()
+        self.marked = 0.0, 0.0
+        """The time, and the seconds of tests until then, up to which the time of the task has been counted."""
 
     def _tracker(self) -> Tracker:
         return Tracker(self.benchmark, self.evaluator, self.state, self.config.report, self.config.data_seed)
@@ -143,7 +152,7 @@ class Run:
 
     def _learn(self, stage: Stage, task: Task, checkpoint: Checkpoint | None) -> None:
         """Learn a task, from the beginning or from a checkpoint."""
-        began, tested = time.perf_counter(), self.state.seconds["evaluate"]
+        self.marked = time.perf_counter(), self.state.seconds["evaluate"]
         if checkpoint is None:
             self.state.task_seconds.append(0.0)
             width = self.benchmark.width(task)
@@ -153,10 +162,15 @@ class Run:
             trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
         self._warn(stage, self.learner.finish_task(task.train, self.benchmark.task_infos()[: self.learner.num_tasks]))
-        if self.state.task_seconds:  # a checkpoint of an earlier version has none
-            tested = self.state.seconds["evaluate"] - tested
-            self.state.task_seconds[-1] += time.perf_counter() - began - tested
+        self._count_task()
         self.folder.write_tensors(f"{REPLAYED}/task-{stage.number:03d}.safetensors", replayed_inputs(self.learner))
+
+    def _count_task(self) -> None:
+        """Add the time since the last mark to that of the task, tests excluded."""
+        now, tested = time.perf_counter(), self.state.seconds["evaluate"]
+        if self.state.task_seconds:  # a checkpoint of an earlier version has none
+            self.state.task_seconds[-1] += (now - self.marked[0]) - (tested - self.marked[1])
+        self.marked = now, tested
 
     def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""
@@ -191,6 +205,8 @@ class Run:
                     metrics.flush()
                     self.state.seconds["train"] += time.perf_counter() - began
                     began = time.perf_counter()
+                    if not stage.update:
+                        self._count_task()
                     self._save(training=True)
                     if self.should_stop():
                         raise Interrupted(
@@ -291,6 +307,7 @@ class Run:
         widths = widths_of(self.benchmark.inputs.get("columns", ())) or None
         assessment = assess(predictor, tests, seed=self.config.seed, widths=widths)
         results = assessed(answered(results, self._answer_quality(tests)), assessment)
+        results = with_kept(results, self.learner.strategy)
         results = results.model_copy(
             update={
                 "labels": label_figures(predictor, self.benchmark, tests, seed=self.config.seed),

@@ -30,6 +30,7 @@ from metareplay.experiments.revision import revision
 from metareplay.experiments.state import RunState
 from metareplay.inference.criteria import CRITERIA, criteria_for
 from metareplay.inference.predictor import AnyPredictor
+from metareplay.strategies.base import CURRENT, Strategy
 from metareplay.version import __version__
 
 
@@ -68,6 +69,13 @@ def results_of(
         warnings=[TaskWarning.model_validate(warning) for warning in state.warnings],
         environment=environment(config.threads),
     )
+
+
+def with_kept(results: Results, strategy: Strategy) -> Results:
+    """With the number of values that the strategy needs for later tasks."""
+    kept = sum(tensor.numel() for name, tensor in strategy.state().items() if not name.startswith(CURRENT))
+    counts = results.parameters or ParameterCounts()
+    return results.model_copy(update={"parameters": counts.model_copy(update={"kept": kept})})
 
 
 def _final_figures(

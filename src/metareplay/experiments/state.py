@@ -28,6 +28,8 @@ class RunState:
     """Mean negative log-probability of the right class of each task, as last tested; None for regression."""
     inferred: list[list[float]] = field(default_factory=list)
     """After each task, the scores of all tasks so far with the task inferred, if they are tracked."""
+    inferred_tuned: list[float] | None = None
+    """The same after fine-tuning."""
     starts: list[float] = field(default_factory=list)
     """Each task's score before its training, if it is tracked."""
     during: list[dict[str, Any]] = field(default_factory=list)

@@ -45,12 +45,14 @@ class Tracker:
         return self._count(began)
 
     def after_task(self, stage: Stage) -> None:
-        """All tasks' scores with the task inferred."""
-        if self.wanted is None or stage.update:
+        """All tasks' scores with the task inferred, after a task or after fine-tuning."""
+        if self.wanted is None:
             return
         began = time.perf_counter()
-        scores = self.evaluator.inferred_scores(self._known(stage.number + 1))
-        if scores is not None:
+        scores = self.evaluator.inferred_scores(self._known(stage.number + (not stage.update)))
+        if scores is not None and stage.update:
+            self.state.inferred_tuned = scores
+        elif scores is not None:
             self.state.inferred.append(scores)
         self._count(began)
 

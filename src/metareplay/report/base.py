@@ -58,6 +58,10 @@ def training_seconds(results: Results) -> float | None:
     return None if results.seconds is None else results.seconds.train
 
 
+KEPT = "examples, importances of weights or a model that replays"
+"""What a method may keep besides what it trains."""
+
+
 class Measure(NamedTuple):
     """A figure of a run: how to get it, its label in plain words, its format, its meaning, the paper's name for it."""
 

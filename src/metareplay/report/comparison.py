@@ -5,6 +5,7 @@ from html import escape
 
 from metareplay.report import html
 from metareplay.report.base import (
+    KEPT,
     MISSING,
     RMSE,
     TASK_GIVEN,
@@ -18,6 +19,7 @@ from metareplay.report.base import (
     root,
     tinfer,
 )
+from metareplay.report.continual import continual_table
 from metareplay.report.criteria import TITLES, criteria_of, headline_criterion, headline_measure, inferred
 from metareplay.report.figures.canvas import PAGE, inline_svg
 from metareplay.report.figures.comparison import comparison_figure
@@ -34,7 +36,8 @@ def comparison(groups: Sequence[Group], name: str) -> str:
     """The best methods as cards, a figure of the headline numbers, and tables of all of them."""
     common = _common(groups)
     parts = (_winners(groups, common), _drawing(groups, common, name), _table(groups, common))
-    return "".join((*parts, _criteria_table(groups), predictive_pictures(groups, name)))
+    folded = (_criteria_table(groups), continual_table(groups))
+    return "".join((*parts, *folded, predictive_pictures(groups, name)))
 
 
 def _common(groups: Sequence[Group]) -> str | None:
@@ -93,7 +96,11 @@ def _table(groups: Sequence[Group], common: str | None) -> str:
     note += "Blue: the best mean of a column. "
     note += "; ".join(f"{m.label}: the paper's {m.gloss}" for m in measures if m.gloss and m.label != _REFERENCE) + "."
     note += " Inputs alone: by pca, no network." if _REFERENCE in labels else ""
-    note += " Memory: numbers trained for all tasks, as a multiple of one task's posterior." if memory else ""
+    note += (
+        f" Memory: numbers trained or kept ({KEPT}) for all tasks, as a multiple of one task's posterior."
+        if memory
+        else ""
+    )
     simple = [*_simple_rows(groups, measures, len(headers))]
     content = html.grouped_table(
         headers, [("", rows), *([("For comparison", simple)] if simple else [])], sortable=True, css="dense"
@@ -228,4 +235,5 @@ def _memory(group: Group) -> html.Cell:
     counts = group.first.parameters
     if counts is None or not counts.trained or not counts.posterior:
         return html.Cell(MISSING)
-    return html.Cell(f"{counts.trained / counts.posterior:.2f}", repr(counts.trained / counts.posterior))
+    share = (counts.trained + (counts.kept or 0)) / counts.posterior
+    return html.Cell(f"{share:.2f}", repr(share))

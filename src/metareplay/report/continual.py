@@ -20,6 +20,8 @@ from metareplay.report.base import (
 )
 from metareplay.report.runs import Group
 
+TITLE = "More figures of continual learning"
+
 
 def _of(figure: Callable[[ContinualFigures], float | None]) -> Number:
     return lambda results: None if results.continual is None else figure(results.continual)
@@ -81,12 +83,22 @@ CONTINUAL = (
 
 
 def continual_line(runs: Sequence[Results]) -> str | None:
-    """What was tracked while tasks were learned, for the terminal; None if nothing was."""
-    if all(run.continual is None or run.continual.test_inputs is None for run in runs):
+    """What was tracked while tasks were learned, for the terminal; None if nothing was, and for regression."""
+    if runs[0].regression or all(run.continual is None or run.continual.test_inputs is None for run in runs):
         return None
     values = [(measure.label, estimate(runs, measure.number)) for measure in CONTINUAL]
     known = [f"{label.lower()} {show(value, 'percent')}" for label, value in values if value is not None]
-    return "; ".join(known) or None
+    return f"{cadence(runs)}: {'; '.join(known)}" if known else None
+
+
+def cadence(runs: Sequence[Results]) -> str:
+    """On how many test inputs, and how often, tasks were tested while they were learned."""
+    tracked = [run.continual for run in runs if run.continual is not None and run.continual.test_inputs is not None]
+    inputs, every = tracked[0].test_inputs, tracked[0].test_every
+    words = f"tracked on {inputs} test input{'' if inputs == 1 else 's'} of each task"
+    if every is None:
+        return words
+    return f"{words}, old ones every {f'{every:,} steps' if every > 1 else 'step'} of a new one"
 
 
 def continual_section(group: Group) -> str:
@@ -99,7 +111,24 @@ def continual_section(group: Group) -> str:
     ]
     whole = html.table(("All tasks", "%"), rows) if rows else ""
     content = f"{whole}{_tracked(group)}{_by_task(group)}"
-    return html.details("More figures of continual learning", content) if content else ""
+    return html.details(TITLE, content) if content else ""
+
+
+def continual_table(groups: Sequence[Group]) -> str:
+    """All methods side by side; empty if no run has any of these figures."""
+    groups = [group for group in groups if not group.regression]
+    columns = [(measure, [estimate(group.results, measure.number) for group in groups]) for measure in CONTINUAL]
+    columns = [(measure, values) for measure, values in columns if any(value is not None for value in values)]
+    if not columns:
+        return ""
+    rows = [
+        [html.text_cell(group.label), *(html.estimate_cell(values[i], measure.kind) for measure, values in columns)]
+        for i, group in enumerate(groups)
+    ]
+    headers = ("Method", *(measure.label for measure, _ in columns))
+    table = html.inside(html.table(headers, rows, sortable=True, css="dense"))
+    meanings = " ".join(f"{measure.label}: {measure.meaning}" for measure, _ in columns)
+    return html.details(TITLE, f'{table}<p class="note">Percentages. {escape(meanings)}</p>')
 
 
 def _tracked(group: Group) -> str:
@@ -109,7 +138,7 @@ def _tracked(group: Group) -> str:
         return ""
     words = [] if known.joint is None else [f"Intransigence is against: {known.joint}."]
     if known.test_inputs is not None:
-        words.append(f"While tasks were learned, {known.test_inputs} test inputs of each were tested.")
+        words.append(f"While tasks were learned: {cadence(group.results)}.")
     return f'<p class="note">{escape(" ".join(words))}</p>' if words else ""
 
 

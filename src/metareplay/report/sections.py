@@ -12,6 +12,7 @@ from metareplay.experiments.results import FinalFigures, ParameterCounts, Result
 from metareplay.report import html
 from metareplay.report.base import (
     CALIBRATION,
+    KEPT,
     MSE,
     RMSE,
     TASK_GIVEN,
@@ -249,8 +250,9 @@ def _costs(group: Group) -> Iterator[html.Card]:
     stored = "" if size is None else f"Statistics: {show_bytes(size.mean)} per task."
     if trained and whole and trained / whole <= group.first.num_tasks:  # else there is nothing that it saves
         whose = "the posterior of a single task" if counts.posterior else "the main network"
-        meaning = f"{trained:,.0f} numbers are trained for all tasks; {whose} has {whole:,.0f}. {stored}".strip()
-        yield html.Card("Memory", f"{trained / whole:.2f}×", "", meaning)
+        kept = f", and {counts.kept:,} kept besides ({KEPT})" if counts.kept else ""
+        meaning = f"{trained:,.0f} numbers are trained for all tasks{kept}; {whose} has {whole:,.0f}. {stored}".strip()
+        yield html.Card("Memory", f"{(trained + (counts.kept or 0)) / whole:.2f}×", "", meaning)
     elif size is not None:
         meaning = "Statistics stored about a task, to infer it and to recognise unknown inputs; never examples."
         yield html.Card("Stored per task", show_bytes(size.mean), "", meaning)

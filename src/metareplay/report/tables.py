@@ -9,6 +9,7 @@ from rich.table import Table
 from metareplay.errors import DataError
 from metareplay.experiments.results import ParameterCounts, Results
 from metareplay.report.base import (
+    KEPT,
     MSE,
     RMSE,
     TASK_GIVEN,
@@ -109,6 +110,8 @@ def parameters_line(results: Results) -> str | None:
             parts.append(f"{trained / count:.2f} times {words} ({count:,.0f})")
     if counts.per_task is not None:
         parts.append(f"{counts.per_task:,.0f} more per task")
+    if counts.kept:
+        parts.append(f"besides, {counts.kept:,} numbers kept ({KEPT})")
     return "; ".join(parts)
 
 

@@ -34,7 +34,7 @@ class StepChange(NamedTuple):
     batches: Sequence[Batch]
     parameters: Sequence[nn.Parameter]
     gradients: Sequence[Tensor]
-    """Of the whole loss, as the optimiser saw them."""
+    """Of the whole loss, before they were clipped."""
     change: Sequence[Tensor]
     """Each parameter after the step, minus its value before."""
 

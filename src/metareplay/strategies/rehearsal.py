@@ -114,7 +114,8 @@ class ExperienceReplay(QuietStrategy):
             inputs.append(self.coresets[old][chosen])
             targets.append(self.teacher[old][chosen])
         x, posterior, temperature = torch.cat(inputs), model.posterior(task), self.settings.temperature
-        outputs = model.run(posterior, x, 1, task, generator=generator, train=True)  # (1, B, C)
+        outputs = model.run(posterior, x, 1, task, generator=generator, train=True)
+        outputs = outputs[..., model.training_columns(task, auxiliary=False)]  # (1, B, C)
         distil = model.likelihood.distillation  # SM sec. Experience Replay
         if not self.settings.sum_over_tasks:
             return self.settings.strength * distil(outputs, torch.cat(targets), temperature)

@@ -140,8 +140,6 @@ class TaskTrainer:
         if self.together is not None:
             terms, self.nll = averaged(self.parameters, terms, self.nll, self.together)
             self._check_loss(self.jobs[-1], terms.total, terms)
-        if not self.natural:
-            clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
         self._take_step(batches)
         self.rate.after_step(terms.data)
         return terms
@@ -149,18 +147,25 @@ class TaskTrainer:
     def _take_step(self, batches: Sequence[Sequence[Batch]]) -> None:
         """Update the parameters, and notify a strategy that observes steps."""
         if not self.strategy.sees_steps:
+            self._clip()
             self.optimiser.step()
             return
         before = [parameter.detach().clone() for parameter in self.parameters]
-        self.optimiser.step()
         gradients = [
-            torch.zeros_like(old) if parameter.grad is None else parameter.grad
+            torch.zeros_like(old) if parameter.grad is None else parameter.grad.clone()
             for old, parameter in zip(before, self.parameters, strict=True)
         ]
+        self._clip()
+        self.optimiser.step()
         change = [parameter.detach() - old for old, parameter in zip(before, self.parameters, strict=True)]
         for job, learned in zip(self.jobs, batches, strict=True):
             step = StepChange(learned, self.parameters, gradients, change)
             self.strategy.after_step(self.model, job.task, step, generator=self.noise)
+
+    def _clip(self) -> None:
+        """As the settings say; natural gradients are scaled by curvature instead."""
+        if not self.natural:
+            clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
 
     def _add_gradients(self, job: Job) -> tuple[Sequence[Batch], LossTerms]:
         """Compute the loss of one job and accumulate its gradients; only one job's graph is in memory."""

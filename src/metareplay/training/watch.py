@@ -28,7 +28,8 @@ class LossWatch:
         self.constant, self.half = constant, max(FEWEST, iterations // 2)
         """The loss of the best constant answer, and the step at which the loss must have fallen below it."""
         self.steps, self.jumped = 0, False
-        self.smoothed, self.lowest = 0.0, float("inf")
+        self.smoothed, self.lowest, self.earlier = 0.0, float("inf"), float("inf")
+        """The loss now, its lowest value, and that after half of ``half`` steps."""
 
     def after_step(self, loss: float) -> Notice | None:
         """Called after a step with this loss per example."""
@@ -44,7 +45,11 @@ class LossWatch:
                 f"the data loss jumped to {self.smoothed:.3g} per example at step {self.steps}, after it had fallen to "
                 f"{self.lowest:.3g}; try a smaller training.learning_rate, or training.clip_norm=10",
             )
-        if self.steps == self.half and self.lowest > FALLEN * self.constant:
+        if self.steps == self.half // 2:
+            self.earlier = self.smoothed
+        # one softmax for all tasks starts far above a constant answer to the new one, and may still be falling
+        stays = self.smoothed > FALLEN * self.earlier or self.earlier == float("inf")
+        if self.steps == self.half and self.lowest > FALLEN * self.constant and stays:
             return Notice(
                 "flat",
                 f"after {self.steps} steps the data loss ({self.smoothed:.3g} per example) is still that of a constant "
@@ -54,11 +59,11 @@ class LossWatch:
 
     def tensors(self) -> dict[str, Tensor]:
         """For a checkpoint."""
-        numbers = [self.steps, self.jumped, self.smoothed, self.lowest]
+        numbers = [self.steps, self.jumped, self.smoothed, self.lowest, self.earlier]
         return {"numbers": torch.tensor(numbers, dtype=torch.float64)}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """Continue where a checkpoint stopped; those of earlier versions hold nothing of this."""
+        """Continue where a checkpoint stopped; those of earlier versions hold less of this, or nothing."""
         if tensors:
-            steps, jumped, self.smoothed, self.lowest = tensors["numbers"].tolist()
-            self.steps, self.jumped = int(steps), bool(jumped)
+            steps, jumped, self.smoothed, self.lowest, *earlier = tensors["numbers"].tolist()
+            self.steps, self.jumped, self.earlier = int(steps), bool(jumped), earlier[0] if earlier else float("inf")

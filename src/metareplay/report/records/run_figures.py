@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from metareplay.experiments.continual_record import ContinualFigures
 from metareplay.experiments.results import (
     AnswerFigures,
     Chance,
@@ -42,7 +43,15 @@ def _given(results: Results) -> Numbers:
     names = ("tgiven_during", "tgiven_final", "forgetting", "backward_transfer", "calibration_error")
     before = results.before_fine_tuning
     earlier = _known({"before_fine_tuning.tgiven_final": before.tgiven_final}, PERCENT) if before else {}
-    return _known({name: getattr(results, name) for name in names}, PERCENT) | earlier
+    return _known({name: getattr(results, name) for name in names}, PERCENT) | earlier | _continual(results)
+
+
+def _continual(results: Results) -> Numbers:
+    """Figures of continual learning; those that were tracked are of a few test inputs."""
+    found = results.continual or ContinualFigures()
+    inferred = ("average_incremental_inferred", "forgetting_inferred", "backward_transfer_inferred")
+    names = ("average_incremental", *inferred, "forward_transfer", "intransigence", "minimum_accuracy", "stability_gap")
+    return _known({f"continual.{name}": getattr(found, name) for name in names}, PERCENT)
 
 
 def _errors(results: Results) -> Numbers:
