@@ -261,9 +261,9 @@ def _search(
     from metareplay.cli.engine_options import say_how_to_submit
     from metareplay.cli.tune_display import StudyProgress, introduce_study, show_best
     from metareplay.errors import MetaReplayError
-    from metareplay.experiments.seeds import stop_on_signal
     from metareplay.experiments.tuning.summary import write_recipe, write_summary
     from metareplay.experiments.tuning.worker import worker_jobs
+    from metareplay.interrupts import stop_on_signal
     from metareplay.report.tuning import write_study_page
 
     trials, hours, jobs = amount
