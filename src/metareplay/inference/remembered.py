@@ -25,7 +25,7 @@ class Remembered:
     @staticmethod
     def mark(x: Tensor) -> str:
         """Equal inputs have the same mark: a benchmark may make its test data anew each time."""
-        content = x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        content = x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
         return sha256(f"{x.dtype}{tuple(x.shape)}".encode() + sha256(content).digest()).hexdigest()
 
     def get(self, *key: object) -> Any:
