@@ -286,7 +286,9 @@ def _search(
     show_best(console, study, page)
     if recipe is not None and (engine.waits or study.best() is not None):
         console.print(f"recipe: {write_recipe(study, recipe)}", highlight=False)
-    if failures:
+    if failures and study.remaining(trials):
         raise MetaReplayError(
             f"a worker stopped: {next(iter(failures.values()))}. The trials are kept; repeat the command"
         )
+    if failures:  # the others took up what it had begun
+        console.print(f"note: a worker stopped: {next(iter(failures.values()))}; all trials are done", highlight=False)
