@@ -19,6 +19,7 @@ LAYERS = (
         "faults",
         "files",
         "heap",
+        "interrupts",
         "locks",
         "optimisers",
         "permissions",

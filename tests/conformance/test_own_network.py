@@ -15,8 +15,9 @@ from metareplay.errors import CheckpointError, ConfigError, DataError
 from metareplay.estimators import ContinualClassifier
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.plan import Plan
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
 from metareplay.inference.predictive import predictive_outputs
+from metareplay.interrupts import Interrupted
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.methods import METHODS

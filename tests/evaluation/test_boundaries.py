@@ -9,7 +9,8 @@ import torch
 from metareplay.errors import DataError
 from metareplay.evaluation.boundaries import Thresholds, grace_period, over_runs, read_signals, thresholds
 from metareplay.experiments.plan import Plan
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
+from metareplay.interrupts import Interrupted
 from metareplay.learner.config import build_config
 
 PEAKS = torch.tensor(

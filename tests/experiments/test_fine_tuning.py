@@ -9,7 +9,8 @@ import pytest
 
 from metareplay.estimators import ContinualClassifier, ContinualRegressor
 from metareplay.experiments.plan import Plan
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
+from metareplay.interrupts import Interrupted
 from metareplay.learner.config import RunConfig
 from metareplay.report.page import write_report
 from metareplay.training.progress import NullObserver, Stage

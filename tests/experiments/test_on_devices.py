@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from metareplay.experiments import on_devices
 from metareplay.learner.store import load_model
 
 OPTIONS = (
@@ -59,3 +60,12 @@ def test_two_processes_learn_as_one_and_continue_after_a_kill(
     assert not (killed / "results.json").exists()
     subprocess.run(command(killed, *two, "--resume"), check=True, stdout=subprocess.DEVNULL)
     assert_same_run(together, killed)
+
+
+def test_a_process_asks_itself_to_stop_when_the_first_one_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents, sent = iter([7, 7, 1]), list[tuple[int, int]]()
+    monkeypatch.setattr(on_devices, "WATCHED", 0.0)
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(os, "kill", lambda *given: sent.append(given))
+    on_devices._end_with(7)
+    assert sent == [(os.getpid(), signal.SIGTERM)]

@@ -18,7 +18,8 @@ from metareplay.data.sources import load_digits
 from metareplay.errors import CheckpointError
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import read_results
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
+from metareplay.interrupts import Interrupted
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.methods import METHODS
 from metareplay.learner.store import load_model

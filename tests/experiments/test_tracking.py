@@ -8,7 +8,8 @@ import torch
 from metareplay.errors import ConfigError
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import Results, read_results
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
+from metareplay.interrupts import Interrupted
 from metareplay.learner.config import build_config
 from metareplay.learner.recipe_book import default_settings
 

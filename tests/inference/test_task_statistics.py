@@ -16,10 +16,11 @@ from metareplay.errors import CheckpointError, ConfigError
 from metareplay.estimators import ContinualClassifier, ContinualRegressor
 from metareplay.evaluation.evaluate import Evaluator
 from metareplay.experiments.plan import Plan
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
 from metareplay.inference.criteria import CRITERIA, Criterion, Evidence, FeatureRequest, LearnedTask, register_criterion
 from metareplay.inference.criteria.base import Stored
 from metareplay.inference.task_statistics import TaskStatistics
+from metareplay.interrupts import Interrupted
 from metareplay.learner.config import build_config
 
 LAYER = "layers.0"

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from metareplay import interrupts
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, DataError
-from metareplay.experiments.run import Interrupted
+from metareplay.interrupts import Interrupted
+from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.store import load_model, read_history
 from metareplay.living.changes import new_model, remove_task, undo
 from metareplay.living.learning import GateClosed, Terms, add_tasks, update_task
@@ -168,6 +170,28 @@ def test_a_stopped_update_continues_or_is_discarded(shop: Path, data: Reader) ->
     assert stored.learner.predictor.keeper.stored()[0]["examples"] == 60
     assert stored.generation > 3
     assert _without_generation(model_bytes(shop)) == _without_generation(whole)
+
+
+@pytest.mark.parametrize("phase", ["begin_task", "finish_task"])
+def test_a_signal_outside_the_steps_ends_the_command(
+    phase: str, shop: Path, data: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, handlers = model_bytes(shop), {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr(interrupts, "_signals", interrupts._Signals())
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it goes on")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ContinualLearner, phase, interrupted)
+        with pytest.raises(Interrupted, match="The same command continues"):
+            add_tasks(shop, data("march"), name="march", terms=Terms(should_stop=interrupts.stop_on_signal()))
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    assert model_bytes(shop) == before
+    monkeypatch.setattr(interrupts, "_signals", interrupts._Signals())
+    add_tasks(shop, data("march"), name="march")
 
 
 def _without_generation(content: bytes) -> bytes:

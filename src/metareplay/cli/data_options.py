@@ -59,7 +59,7 @@ def terms_of(*, quiet: bool, max_change: float | None) -> "Terms":
     """How a verb is carried out on a terminal: a progress bar, Ctrl-C saves, notes on the data."""
     from rich.console import Console
 
-    from metareplay.experiments.seeds import stop_on_signal
+    from metareplay.interrupts import stop_on_signal
     from metareplay.living.learning import Terms
     from metareplay.training.progress import LiveProgress, NullObserver
 

@@ -113,7 +113,8 @@ def _run(
     """Run what has not finished; returns one error message per failed run."""
     from metareplay.cli.engine_options import say_how_to_submit
     from metareplay.cli.run_display import SeedBars
-    from metareplay.experiments.seeds import run_side_by_side, stop_on_signal
+    from metareplay.experiments.seeds import run_side_by_side
+    from metareplay.interrupts import stop_on_signal
 
     names = [f"{run.method} seed {run.config.seed}" for run in runs]
     with SeedBars(console, names, quiet=quiet or not engine.waits) as bars:

@@ -239,7 +239,8 @@ def _elsewhere(console: "Console", plan: "Plan", how: How) -> None:
     """One run as a job of an engine."""
     from metareplay.cli.engine_options import say_how_to_submit
     from metareplay.cli.run_display import SeedBars, print_table, write_page
-    from metareplay.experiments.seeds import run_seeds, stop_on_signal
+    from metareplay.experiments.seeds import run_seeds
+    from metareplay.interrupts import stop_on_signal
 
     with SeedBars(console, [plan.config.method], quiet=how.quiet or not how.engine.waits) as bars:
         results = run_seeds([plan], report=bars.show, should_stop=stop_on_signal(), out=plan.folder, **how.for_runs())
@@ -255,7 +256,7 @@ def _one(console: "Console", plan: "Plan", how: How) -> None:
     from metareplay.experiments.observers import ObserverList, TensorBoard
     from metareplay.experiments.run import Run
     from metareplay.experiments.run_folder import finished_results
-    from metareplay.experiments.seeds import stop_on_signal
+    from metareplay.interrupts import stop_on_signal
     from metareplay.training.progress import LiveProgress, Observer
 
     results = finished_results(plan.folder, plan.config) if how.resume else None
@@ -273,8 +274,9 @@ def _several(console: "Console", plan: "Plan", seeds: range, how: How) -> None:
     from metareplay.cli.engine_options import say_how_to_submit
     from metareplay.cli.run_display import SeedBars, print_table, print_warnings, write_page
     from metareplay.experiments.run_folder import RunFolder
-    from metareplay.experiments.seeds import run_seeds, seed_plans, stop_on_signal
+    from metareplay.experiments.seeds import run_seeds, seed_plans
     from metareplay.files import write_atomically
+    from metareplay.interrupts import stop_on_signal
     from metareplay.locks import only_writer
     from metareplay.report import summarise
 

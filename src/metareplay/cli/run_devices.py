@@ -24,7 +24,7 @@ def team_of(devices: int, strategy: str | None, device: str | None, *, alone: bo
             )
         return None
     from metareplay.experiments.on_devices import launched
-    from metareplay.experiments.seeds import stop_on_signal
+    from metareplay.interrupts import stop_on_signal
 
     if not alone:
         raise ConfigError("--devices is for one run on this machine; leave out --seeds, --on and --list")

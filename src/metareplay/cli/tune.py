@@ -261,9 +261,9 @@ def _search(
     from metareplay.cli.engine_options import say_how_to_submit
     from metareplay.cli.tune_display import StudyProgress, introduce_study, show_best
     from metareplay.errors import MetaReplayError
-    from metareplay.experiments.seeds import stop_on_signal
     from metareplay.experiments.tuning.summary import write_recipe, write_summary
     from metareplay.experiments.tuning.worker import worker_jobs
+    from metareplay.interrupts import stop_on_signal
     from metareplay.report.tuning import write_study_page
 
     trials, hours, jobs = amount
@@ -286,7 +286,9 @@ def _search(
     show_best(console, study, page)
     if recipe is not None and (engine.waits or study.best() is not None):
         console.print(f"recipe: {write_recipe(study, recipe)}", highlight=False)
-    if failures:
+    if failures and study.remaining(trials):
         raise MetaReplayError(
             f"a worker stopped: {next(iter(failures.values()))}. The trials are kept; repeat the command"
         )
+    if failures:  # the others took up what it had begun
+        console.print(f"note: a worker stopped: {next(iter(failures.values()))}; all trials are done", highlight=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Benchmark, Scenario, TaskData, label_columns
 from metareplay.experiments.results import Chance, LabelFigures
@@ -53,14 +53,20 @@ def label_figures(
     given = predictor.scenario is Scenario.TASK
     counts = np.zeros((len(labels.names), len(labels.names)), dtype=np.int64)
     for task, (x, y) in enumerate(tests):
-        most = max(MOST_INPUTS // len(tests), 1)
-        if len(x) > most:
-            chosen = torch.randperm(len(x), generator=generator_for(seed, "labels", task))[:most].sort().values
-            x, y = x[chosen], y[chosen]
-        answer = predictor.predict(x, task if given or predictor.one_answer else None, labels=columns)
-        chosen_labels = by_label(answer.probabilities, columns).argmax(1).numpy()  # (N, C) -> (N,)
-        np.add.at(counts, (labels.numbers(task, y), chosen_labels), 1)
+        rows = _compared(len(x), max(MOST_INPUTS // len(tests), 1), generator_for(seed, "labels", task))
+        answered = predictor.calibrated and predictor.remembers(x)  # all of them
+        asked = x if rows is None or answered else x[rows]
+        answer = predictor.predict(asked, task if given or predictor.one_answer else None, labels=columns)
+        chosen = by_label(answer.probabilities, columns).argmax(1)  # (N, C) -> (N,)
+        if rows is not None:
+            y, chosen = y[rows], chosen[rows] if answered else chosen
+        np.add.at(counts, (labels.numbers(task, y), chosen.numpy()), 1)
     return LabelFigures(labels=labels.names, confusion=counts.tolist(), task_known=given)
+
+
+def _compared(count: int, most: int, generator: Generator) -> Tensor | None:
+    """Of so many inputs those whose labels are compared, in order; None: all."""
+    return torch.randperm(count, generator=generator)[:most].sort().values if count > most else None
 
 
 def chance(benchmark: Benchmark, tests: Sequence[TaskData]) -> Chance:

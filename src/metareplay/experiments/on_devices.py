@@ -3,7 +3,10 @@
 import logging
 import os
 import shutil
+import signal
 import tempfile
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +20,8 @@ from metareplay.errors import ConfigError, MetaReplayError, listed
 
 SHARED = ("checkpoint", "metrics.jsonl", "config.yaml")
 """What every process needs to continue a run."""
+WATCHED = 0.5
+"""Seconds between two looks at whether the first process is still there."""
 STRATEGIES = ("ddp", "auto")
 """Those of Fabric that start the same command once for each device. Gradients are averaged here, so that strategies
 which divide a model among devices, or wrap it, would change nothing."""
@@ -81,7 +86,16 @@ def launched(devices: int, strategy: str, device: str | None, asked: Callable[[]
     except (ValueError, TypeError) as error:
         raise ConfigError(f"--strategy {strategy!r} is not one of Fabric's: {str(error).splitlines()[0]}") from error
     fabric.launch()
+    if fabric.global_rank > 0:
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     return Devices(fabric, asked)
+
+
+def _end_with(parent: int) -> None:
+    """Ask this process to stop when the one that started it is gone: outside of training nothing else tells it."""
+    while os.getppid() == parent:
+        time.sleep(WATCHED)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TextIO
 
@@ -35,6 +36,7 @@ from metareplay.experiments.state import RunState
 from metareplay.experiments.testing import TaskTests
 from metareplay.experiments.tracking import Tracker
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
+from metareplay.interrupts import Interrupted, leavable
 from metareplay.learner.config import RunConfig
 from metareplay.learner.generations import MODEL
 from metareplay.learner.learner import ContinualLearner
@@ -46,10 +48,6 @@ from metareplay.training.loop import Step, TaskTrainer
 from metareplay.training.progress import NullObserver, Observer, Stage
 from metareplay.training.together import Together, refuse_whole_batches
 from metareplay.training.watch import Notice
-
-
-class Interrupted(MetaReplayError):  # noqa: N818
-    """The user asked to stop; the state is saved."""
 
 
 def new_learner(config: RunConfig, benchmark: Benchmark) -> ContinualLearner:
@@ -113,10 +111,13 @@ class Run:
         for index in range(len(self.benchmark)):
             tests.known = index + 1
             if index < len(self.state.matrix):  # finished before the restart
-                self.learner.revisit(index, partial(self._training_data, index))
+                with self._leavable():
+                    self.learner.revisit(index, partial(self._training_data, index))
                 continue
             stage = Stage(index, len(self.benchmark), self.benchmark.task_infos()[index].name)
-            self._learn(stage, self.benchmark[index], checkpoint)
+            with self._leavable():
+                task = self.benchmark[index]  # a backbone may have to compute its features
+            self._learn(stage, task, checkpoint)
             checkpoint = None
             self._test(stage, tests)
         if self.state.tuned is None:
@@ -153,15 +154,19 @@ class Run:
     def _learn(self, stage: Stage, task: Task, checkpoint: Checkpoint | None) -> None:
         """Learn a task, from the beginning or from a checkpoint."""
         self.marked = time.perf_counter(), self.state.seconds["evaluate"]
-        if checkpoint is None:
-            self.state.task_seconds.append(0.0)
-            width = self.benchmark.width(task)
-            trainer = self.learner.begin_task(task.train, width, expected_tasks=self.benchmark.expected_tasks)
-            self._tracker().before_task(stage)
-        else:
-            trainer = self.learner.continue_task(task.train, checkpoint.tensors)
+        with self._leavable():
+            if checkpoint is None:
+                self.state.task_seconds.append(0.0)
+                width = self.benchmark.width(task)
+                trainer = self.learner.begin_task(task.train, width, expected_tasks=self.benchmark.expected_tasks)
+                self._tracker().before_task(stage)
+            else:
+                trainer = self.learner.continue_task(task.train, checkpoint.tensors)
         self._train(trainer, stage)
-        self._warn(stage, self.learner.finish_task(task.train, self.benchmark.task_infos()[: self.learner.num_tasks]))
+        with self._leavable():
+            known = self.benchmark.task_infos()[: self.learner.num_tasks]
+            notice = self.learner.finish_task(task.train, known)
+        self._warn(stage, notice)
         self._count_task()
         self.folder.write_tensors(f"{REPLAYED}/task-{stage.number:03d}.safetensors", replayed_inputs(self.learner))
 
@@ -178,8 +183,9 @@ class Run:
             trainer = self.learner.continue_update(checkpoint.tensors)
         elif (begun := self.learner.try_update()) is not None:
             trainer, began = begun, time.perf_counter()
-            inferred = self.evaluator.inferred(tests)
-            softmax = self.evaluator.shared_softmax(tests)
+            with self._leavable():
+                inferred = self.evaluator.inferred(tests)
+                softmax = self.evaluator.shared_softmax(tests)
             results = results_of(self.plan, self.state, inferred, softmax=softmax, predictor=self.learner.predictor)
             self.state.before = results.final_figures().model_dump()
             self.state.seconds["evaluate"] += time.perf_counter() - began
@@ -187,7 +193,8 @@ class Run:
             return
         stage = Stage(len(tests), len(tests), "coresets of all tasks", update=True)
         self._train(trainer, stage)
-        self.learner.finish_update(trainer)
+        with self._leavable():
+            self.learner.finish_update(trainer)
         self._test(stage, tests)
 
     def _train(self, trainer: TaskTrainer, stage: Stage) -> None:
@@ -209,10 +216,7 @@ class Run:
                         self._count_task()
                     self._save(training=True)
                     if self.should_stop():
-                        raise Interrupted(
-                            f"stopped; the state is saved in {self.folder.path}; continue with --resume "
-                            "(finished tasks can already be used as a model)"
-                        )
+                        raise Interrupted(self._stopped())
         if trainer.signals is not None and not stage.update:
             self.folder.write_tensors(
                 f"{SIGNALS}/task-{stage.number:03d}.safetensors", {"signals": trainer.signals[: trainer.iterations]}
@@ -220,6 +224,15 @@ class Run:
         self.learner.trainer = None  # and with it the task's data
         give_back_freed_memory()
         self.state.seconds["train"] += time.perf_counter() - began
+
+    def _leavable(self) -> AbstractContextManager[None]:
+        """What takes long between the steps of tasks: it is done again after a signal has ended it."""
+        return leavable(self._stopped())
+
+    def _stopped(self) -> str:
+        where = f"the state is saved in {self.folder.path}; continue with --resume"
+        done = " (finished tasks can already be used as a model)" if self.state.matrix else ""
+        return f"stopped; {where}{done}"
 
     def _note(self, stage: Stage, step: Step, metrics: TextIO) -> None:
         """Report a step to the observer, and at times to the log of metrics."""
@@ -259,12 +272,13 @@ class Run:
     def _test(self, stage: Stage, tests: Sequence[TaskData]) -> None:
         """Test all tasks so far with the task given: the next row of the matrix, or the one after fine-tuning."""
         index, began, learned = stage.number, time.perf_counter(), not stage.update
-        row = self.state.note_tests(
-            [self.evaluator.tested(task, test) for task, test in enumerate(tests)], learned=learned
-        )
+        with self._leavable():
+            tested = [self.evaluator.tested(task, test) for task, test in enumerate(tests)]
+        row = self.state.note_tests(tested, learned=learned)
         self.folder.add_metrics({"event": "task" if learned else "fine-tuning", "task": index, "tgiven": row})
         self.state.seconds["evaluate"] += time.perf_counter() - began
-        self._tracker().after_task(stage)
+        with self._leavable():
+            self._tracker().after_task(stage)
         if learned:
             self._save_model(index + 1)
             self.state.model_bytes.append((self.folder.path / "model" / MODEL).stat().st_size)
@@ -277,7 +291,7 @@ class Run:
     def _finish(self, tests: Sequence[TaskData]) -> Results:
         """Infer tasks, write the results and the model."""
         began = time.perf_counter()
-        with self.learner.predictor.remembering():
+        with self._leavable(), self.learner.predictor.remembering():
             results, inferred, assessment = self._tested(tests)
         self.state.seconds["evaluate"] += time.perf_counter() - began
         by_task = [round(value, 3) for value in self.state.task_seconds]
@@ -287,13 +301,16 @@ class Run:
             update={"seconds": seconds, "peak_memory_mib": peak_memory_mib(), **self._boundaries()}
         )
         if self.config.report.references:
-            references = train_references(self.benchmark, tests, seed=self.config.seed)
+            with self._leavable():
+                references = train_references(self.benchmark, tests, seed=self.config.seed)
             results = results.model_copy(update={"references": references})
         continual = continual_figures(results, self.state, self.config.report)
         results = results.model_copy(update={"continual": continual})
+        with self._leavable():
+            picture = predictive_picture(self.learner.predictor, self.benchmark)
         self._save_model(len(self.benchmark), results)
         self.folder.write_tensors("uncertainty.safetensors", uncertainty_tensors(self.state, inferred, assessment))
-        self.folder.write_tensors("predictive.safetensors", predictive_picture(self.learner.predictor, self.benchmark))
+        self.folder.write_tensors("predictive.safetensors", picture)
         self.folder.write_results(results)
         self.folder.log("finished")
         return results

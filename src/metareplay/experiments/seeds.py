@@ -16,10 +16,11 @@ from metareplay.experiments.engines.local import Local
 from metareplay.experiments.observers import ObserverList, ProgressFile, TensorBoard
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.results import Results
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
 from metareplay.experiments.run_folder import REQUEST, RunFolder, finished_results
 from metareplay.faults import fault_of
 from metareplay.files import real_path, write_atomically
+from metareplay.interrupts import Interrupted, leavable, stop_on_signal
 from metareplay.learner.config import build_config
 from metareplay.permissions import permit
 from metareplay.settings import Settings, flatten
@@ -240,7 +241,9 @@ def _child(folder: Path) -> None:
     request = Request.model_validate(read_json_file(path))
     if not request.repeatable:
         path.unlink()
-    asked, plan = should_end(), request.plan(folder)
+    asked = should_end()
+    with leavable(f"stopped before {folder} was begun"):
+        plan = request.plan(folder)  # with the first task's inputs, which may be features of a backbone
     if not request.repeatable or finished_results(folder, plan.config) is None:
         observers: list[Observer] = [ProgressFile(folder / "progress.json")]
         if request.tensorboard:
@@ -255,22 +258,6 @@ def should_end() -> Callable[[], bool]:
     asked, parent = stop_on_signal(), os.environ.get(PARENT)
     # the parent may have been killed while this process started
     return lambda: asked() or (parent is not None and os.getppid() != int(parent))
-
-
-def stop_on_signal() -> Callable[[], bool]:
-    """After the first Ctrl-C (or SIGTERM) the run saves its state and stops; a second one stops it immediately."""
-    import signal
-
-    asked: list[int] = []
-
-    def ask(number: int, frame: object) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
-    return lambda: bool(asked)
 
 
 if __name__ == "__main__":

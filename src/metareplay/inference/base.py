@@ -192,9 +192,7 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
             Assigned(
                 question.task,
                 question.rows,
-                self.statistics(
-                    x[question.rows], [question.task], self.wanted, calibrated=calibrated, samples=question.samples
-                )[0],
+                self._of_answer(x[question.rows], question.task, calibrated=calibrated, samples=question.samples),
                 question.share,
             )
             for question in questions(asked, context.chosen, self.settings.samples)
@@ -203,6 +201,18 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
             nothing = self.statistics(x, [0], self.wanted)[0]
             assigned = [Assigned(0, context.chosen, nothing, torch.zeros(0, dtype=torch.float64))]
         return replace(self._answer(assigned, context), strangeness=strangeness)
+
+    def _of_answer(self, x: Tensor, task: int, *, calibrated: bool, samples: int | None) -> Statistics:
+        """The statistics that one task contributes to answers; computed once while results are remembered."""
+        memory = self.memory
+        key = () if memory is None else ("answer", task, calibrated, samples, memory.mark(x))
+        known: Statistics | None = None if memory is None else memory.get(*key)
+        if known is not None:
+            return known
+        found = self.statistics(x, [task], self.wanted, calibrated=calibrated, samples=samples)[0]
+        if memory is not None:
+            memory.put(*key, value=found, numbers=sum(values.numel() for values in found.values()))
+        return found
 
     def _with_doubt(self, probabilities: Tensor | None, strangeness: Tensor | None) -> Tensor | None:
         """Probabilities of the tasks (N, T), which become equal far from all of them."""

@@ -1,7 +1,6 @@
 """Which criteria can tell a model's tasks apart, and what they judge inputs by."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, NamedTuple, TypedDict
 
@@ -41,15 +40,9 @@ class CriterionKinds(TypedDict):
     network: bool
 
 
-REMEMBERED = 2**25
-"""The most numbers of comparisons that are kept while the same inputs are asked about several times."""
-
-
 class _Known(NamedTuple):
-    """Inputs that have been compared with the tasks."""
+    """How inputs have been compared with the tasks."""
 
-    x: Tensor
-    """Kept, so that no other tensor has its identity."""
     distances: bool
     outputs: bool
     comparison: Comparison
@@ -73,7 +66,6 @@ class TaskChooser(TaskNetworks):
         super().__init__(model, settings, seed)
         self.scenario, self.infers = scenario, infers
         self.task_statistics = TaskStatistics()
-        self._remembered: dict[int, _Known] | None = None
         """What criteria stored about each task."""
         self.keeper = StatisticsKeeper(
             model,
@@ -136,29 +128,20 @@ class TaskChooser(TaskNetworks):
 
     def comparison(self, x: Tensor, *, distances: bool = False, outputs: bool = True) -> Comparison:
         """Inputs compared with the statistics of all tasks."""
-        known = None if self._remembered is None else self._remembered.get(id(x))
-        many = self.model.num_tasks > self.keeper.settings.shortlist
+        memory, many = self.memory, self.model.num_tasks > self.keeper.settings.shortlist
+        key = ("comparison", "" if memory is None else memory.mark(x))
+        known: _Known | None = None if memory is None else memory.get(*key)
         if known is not None and known.distances >= distances and (known.outputs == outputs or not many):
             return known.comparison
         evidence = self.keeper.evidence(x, distances=distances, outputs=outputs)
         comparison = Comparison(evidence, self.keeper.combination(evidence), self.keeper.stored())
-        if self._remembered is not None and evidence.numel() <= self._room():
-            self._remembered[id(x)] = _Known(x, distances, outputs, comparison)
+        if memory is not None:
+            memory.put(*key, value=_Known(distances, outputs, comparison), numbers=evidence.numel())
         return comparison
 
-    @contextmanager
-    def remembering(self) -> Iterator[None]:
-        """Inputs are compared with the tasks once, as long as the same tensor is asked about; for a single thread."""
-        self._remembered = {}
-        try:
-            yield
-        finally:
-            self._remembered = None
-
-    def _room(self) -> int:
-        """How many more numbers may be remembered."""
-        known = () if self._remembered is None else self._remembered.values()
-        return REMEMBERED - sum(each.comparison.evidence.numel() for each in known)
+    def remembers(self, x: Tensor) -> bool:
+        """Whether these inputs have been compared with the tasks, so that their answers take little time."""
+        return self.memory is not None and self.memory.get("comparison", self.memory.mark(x)) is not None
 
     def _contest(self, criterion: Criterion, x: Tensor, comparison: Comparison | None) -> Contest:
         request, tasks = criterion.features, range(self.model.num_tasks)

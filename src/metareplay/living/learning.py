@@ -9,8 +9,8 @@ from torch import Tensor
 
 from metareplay.data.settings import DataSettings
 from metareplay.errors import ConfigError, MetaReplayError
-from metareplay.experiments.run import Interrupted
 from metareplay.inference.reference import held_out_score
+from metareplay.interrupts import Interrupted, leavable
 from metareplay.learner.audit import TaskAudit, audit
 from metareplay.learner.learner import ContinualLearner
 from metareplay.learner.lone_class import lone_example, refuse_lone_classes
@@ -25,6 +25,7 @@ from metareplay.training.progress import NullObserver, Observer, Stage
 from metareplay.training.watch import Notice
 
 ADD, UPDATE = "add-task", "update-task"
+_BEFORE = "stopped before anything was learned; the model is unchanged"
 
 
 class GateClosed(MetaReplayError):  # noqa: N818
@@ -82,7 +83,8 @@ def update_task(
 
 
 def _read(model: OpenModel, data: DataSettings, name: str | None, terms: Terms) -> NewData:
-    new = read_tasks(data, name=name, known=model.inputs, problem=model.problem, shape=model.shape)
+    with leavable(_BEFORE):
+        new = read_tasks(data, name=name, known=model.inputs, problem=model.problem, shape=model.shape)
     for note in new.notes:
         terms.notes(note)
     return new
@@ -97,9 +99,10 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
             f"a task named {examples.name!r} has already been learned, from other data; choose another name, or give "
             f"it these with update-task (known: {', '.join(model.names)})"
         )
-    learner = model.prepare(new)
     targets, info, width = examples.targets()
-    data = model.new_data(examples.x, targets)
+    with leavable(_BEFORE):
+        learner = model.prepare(new)
+        data = model.new_data(examples.x, targets)
     refuse_lone_classes(learner.config, learner.problem, learner.scenario, [info])
     if (text := lone_example(len(data.x))) is not None:
         terms.notes(f"task {info.name!r}: {text}")
@@ -118,7 +121,8 @@ def _add(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, n
 
 
 def _update(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms, *, again: bool) -> Done:
-    learner, index = model.prepare(new), model.index(examples.name)
+    with leavable(_BEFORE):
+        learner, index = model.prepare(new), model.index(examples.name)
     earlier = _learned_from(model, examples, (ADD, UPDATE))
     if earlier is not None and not again:
         if earlier.verb == UPDATE and earlier.generation == model.generation:
@@ -130,7 +134,8 @@ def _update(model: OpenModel, new: NewData, examples: TaskExamples, terms: Terms
         )
     known = model.tasks[index]
     targets, info, width = examples.targets(known)
-    data = model.new_data(examples.x, targets)
+    with leavable(_BEFORE):
+        data = model.new_data(examples.x, targets)
     operation = Operation(UPDATE, examples.name, examples.fingerprint, model.generation)
     _train(
         model,
@@ -164,13 +169,17 @@ def _train(
     try:
         if checkpoint is None:
             work.begin(operation)
-            trainer = begin()
+            with leavable(_stopped(model, operation)):
+                trainer = begin()
         else:
             learner.restore(checkpoint.facts, checkpoint.tensors)
-            trainer = resume(checkpoint.tensors)
+            with leavable(_stopped(model, operation)):
+                trainer = resume(checkpoint.tensors)
             terms.notes(f"continued at step {trainer.iteration} of {trainer.iterations}")
         _take_steps(learner, trainer, model, operation, stage, terms)
-        _notice(finish(), operation, terms)
+        with leavable(_stopped(model, operation)):
+            notice = finish()
+        _notice(notice, operation, terms)
     except Interrupted:
         raise
     except Exception:  # a process that is told to end leaves its checkpoints
@@ -196,10 +205,14 @@ def _take_steps(
         if (step.iteration % every == 0 or stopping) and learner.is_finite():
             model.work.write(operation, step.iteration, learner.tensors(training=True), learner.facts())
         if stopping:
-            raise Interrupted(
-                f"stopped during the {operation}; the model is unchanged. The same command continues where it stopped; "
-                f"metareplay undo {model.folder} discards it"
-            )
+            raise Interrupted(_stopped(model, operation))
+
+
+def _stopped(model: OpenModel, operation: Operation) -> str:
+    return (
+        f"stopped during the {operation}; the model is unchanged. The same command continues where it stopped; "
+        f"metareplay undo {model.folder} discards it"
+    )
 
 
 def _notice(notice: Notice | None, operation: Operation, terms: Terms) -> None:
@@ -213,7 +226,8 @@ def _stored(
     """Ask the gate, store the model, and say what was done."""
     learner, index = model.learner, model.index(name)
     assert learner is not None
-    audited = tuple(audit(learner, model.names))
+    with leavable(_stopped(model, operation)):
+        audited = tuple(audit(learner, model.names))
     _ask_gate(audited, model, operation, terms)
     score, figures = held_out_score(learner.predictor, index), {}
     accuracy = ""

@@ -37,7 +37,10 @@ def never() -> bool:
 def test_local_jobs_belong_to_this_process_and_failures_are_told(tmp_path: Path) -> None:
     bad = Job("bad", ("bash", "-c", "echo one >&2; echo two >&2; exit 3"), tmp_path)
     failures = Local().run([writing(tmp_path, 0), bad], at_once=2, out=tmp_path, report=nothing, should_stop=never)
+    killed = Job("killed", ("bash", "-c", "echo a warning >&2; kill -9 $$"), tmp_path)
     assert failures == {1: "two"}
+    failures = Local().run([killed], at_once=1, out=tmp_path, report=nothing, should_stop=never)
+    assert failures == {0: "its process was killed (signal 9)"}
     assert (tmp_path / "0.txt").read_text().split() == ["1", str(os.getpid())]
 
 

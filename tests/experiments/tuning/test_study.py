@@ -13,7 +13,6 @@ import pytest
 
 from metareplay.errors import ConfigError
 from metareplay.experiments.plan import make_plan
-from metareplay.experiments.run import Interrupted
 from metareplay.experiments.tuning import worker
 from metareplay.experiments.tuning.definition import Definition
 from metareplay.experiments.tuning.samplers import grid_point
@@ -21,6 +20,7 @@ from metareplay.experiments.tuning.space import Range, Values
 from metareplay.experiments.tuning.study import Study
 from metareplay.experiments.tuning.summary import write_recipe, write_summary
 from metareplay.experiments.tuning.worker import Pruned, Watch, work
+from metareplay.interrupts import Interrupted
 from metareplay.learner.config import RunConfig
 from metareplay.training.progress import Stage
 

@@ -11,12 +11,13 @@ from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.experiments.plan import Plan
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
 from metareplay.inference.statistics.evidence import space_name, spaces_of
 from metareplay.inference.statistics.keeper import NAME, StatisticsKeeper
 from metareplay.inference.statistics.moments import Moments
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.task_statistics import TaskStatistics
+from metareplay.interrupts import Interrupted
 from metareplay.learner.config import build_config
 from metareplay.learner.learner import ContinualLearner
 from metareplay.likelihoods import Categorical

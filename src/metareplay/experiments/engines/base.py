@@ -35,6 +35,14 @@ class Job(NamedTuple):
         return " ".join([f"OMP_NUM_THREADS={self.threads}", *kept, shlex.join(self.command)])
 
 
+def reason_of(code: int, text: str) -> str:
+    """Why a process failed, by its exit code and what it wrote to standard error."""
+    if code < 0:  # what it wrote before is not the reason
+        return f"its process was killed (signal {-code})"
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else f"its process ended with code {code}"
+
+
 Report = Callable[[AbstractSet[int], AbstractSet[int]], None]
 """Told now and then which jobs run, and which have failed."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import final
 
-from metareplay.experiments.engines.base import Job, Report
+from metareplay.experiments.engines.base import Job, Report, reason_of
 
 PAUSE = 0.2
 
@@ -50,7 +50,7 @@ def _ended(running: dict[int, "subprocess.Popen[str]"]) -> dict[int, str]:
     failures = {}
     for index in [index for index, process in running.items() if process.poll() is not None]:
         process = running.pop(index)
-        text = process.communicate()[1].strip()  # also closes the pipe
+        text = process.communicate()[1]  # also closes the pipe
         if process.returncode != 0:
-            failures[index] = text.splitlines()[-1] if text else f"its process ended with code {process.returncode}"
+            failures[index] = reason_of(process.returncode, text)
     return failures

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 from metareplay.errors import ConfigError, MetaReplayError
-from metareplay.experiments.engines.base import ANYTHING, PARENT, Job, Report, Resources
+from metareplay.experiments.engines.base import ANYTHING, PARENT, Job, Report, Resources, reason_of
 
 RETRIES = 5
 """How often a job whose worker was lost is taken up by another."""
@@ -79,16 +79,14 @@ def _execute(job: tuple[list[str], dict[str, str]], folder: str) -> str | None:
         command, cwd=folder, env=everything, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     try:
-        text = process.communicate()[1].strip()
+        text = process.communicate()[1]
     except BaseException:  # the task is cancelled
         process.terminate()
         process.communicate()
         raise
     if process.returncode < 0:
-        raise Lost(f"its process was killed (signal {-process.returncode})")
-    if process.returncode > 0:
-        return text.splitlines()[-1] if text else f"its process ended with code {process.returncode}"
-    return None
+        raise Lost(reason_of(process.returncode, text))
+    return reason_of(process.returncode, text) if process.returncode > 0 else None
 
 
 def _task(ray: Any, resources: Resources) -> Any:

@@ -3,6 +3,5 @@
 from metareplay.experiments.tuning.definition import Definition
 from metareplay.experiments.tuning.space import Range, Space, Values, read_space, space_for
 from metareplay.experiments.tuning.study import Study
-from metareplay.experiments.tuning.worker import work
 
-__all__ = ["Definition", "Range", "Space", "Study", "Values", "read_space", "space_for", "work"]
+__all__ = ["Definition", "Range", "Space", "Study", "Values", "read_space", "space_for"]

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, final
 from metareplay.errors import ConfigError, DataError, MetaReplayError, TrainingDiverged
 from metareplay.experiments.engines.base import Job
 from metareplay.experiments.results import Results
-from metareplay.experiments.run import Interrupted, Run
+from metareplay.experiments.run import Run
 from metareplay.experiments.run_folder import finished_results
 from metareplay.experiments.seeds import should_end
 from metareplay.experiments.tuning.study import Study, deadline_after
 from metareplay.files import real_path
+from metareplay.interrupts import Interrupted
 from metareplay.training.progress import NullObserver, Stage
 
 if TYPE_CHECKING:
