@@ -32,7 +32,7 @@ from metareplay.experiments.scoring import (
     uncertainty_tensors,
     with_kept,
 )
-from metareplay.experiments.state import RunState
+from metareplay.experiments.state import RunState, TaskClock
 from metareplay.experiments.testing import TaskTests
 from metareplay.experiments.tracking import Tracker
 from metareplay.heap import give_back_freed_memory, keep_freed_memory
@@ -81,8 +81,7 @@ class Run:
         )
         self.checkpoints = CheckpointFolder(plan.folder / "checkpoint", plan.config.fingerprint())
         self.state = RunState()
-        self.marked = 0.0, 0.0
-        """The time, and the seconds of tests until then, up to which the time of the task has been counted."""
+        self.clock = TaskClock(self.state)
 
     def _tracker(self) -> Tracker:
         return Tracker(self.benchmark, self.evaluator, self.state, self.config.report, self.config.data_seed)
@@ -153,10 +152,10 @@ class Run:
 
     def _learn(self, stage: Stage, task: Task, checkpoint: Checkpoint | None) -> None:
         """Learn a task, from the beginning or from a checkpoint."""
-        self.marked = time.perf_counter(), self.state.seconds["evaluate"]
+        self.clock = TaskClock(self.state)
+        self.clock.start(new=checkpoint is None)
         with self._leavable():
             if checkpoint is None:
-                self.state.task_seconds.append(0.0)
                 width = self.benchmark.width(task)
                 trainer = self.learner.begin_task(task.train, width, expected_tasks=self.benchmark.expected_tasks)
                 self._tracker().before_task(stage)
@@ -167,15 +166,8 @@ class Run:
             known = self.benchmark.task_infos()[: self.learner.num_tasks]
             notice = self.learner.finish_task(task.train, known)
         self._warn(stage, notice)
-        self._count_task()
+        self.clock.count()
         self.folder.write_tensors(f"{REPLAYED}/task-{stage.number:03d}.safetensors", replayed_inputs(self.learner))
-
-    def _count_task(self) -> None:
-        """Add the time since the last mark to that of the task, tests excluded."""
-        now, tested = time.perf_counter(), self.state.seconds["evaluate"]
-        if self.state.task_seconds:  # a checkpoint of an earlier version has none
-            self.state.task_seconds[-1] += (now - self.marked[0]) - (tested - self.marked[1])
-        self.marked = now, tested
 
     def _update(self, tests: Sequence[TaskData], checkpoint: Checkpoint | None) -> None:
         """Train all tasks once more on their coresets, if the strategy has any, and test again."""
@@ -213,7 +205,7 @@ class Run:
                     self.state.seconds["train"] += time.perf_counter() - began
                     began = time.perf_counter()
                     if not stage.update:
-                        self._count_task()
+                        self.clock.count()
                     self._save(training=True)
                     if self.should_stop():
                         raise Interrupted(self._stopped())

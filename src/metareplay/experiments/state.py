@@ -1,5 +1,6 @@
 """What a run has measured so far; every checkpoint holds it."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -82,3 +83,26 @@ class RunState:
         """Over all tasks' test inputs, with the task known."""
         bins = self.reliability_tensor()
         return None if bins is None else calibration_error(bins.sum(0))  # (T, 3, bins) -> (3, bins)
+
+
+class TaskClock:
+    """Adds the time that a task takes, tests excluded, to the state of its run."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state, self.marked = state, (0.0, 0.0)
+
+    def start(self, *, new: bool) -> None:
+        """A task begins or, if it is not ``new``, goes on after a restart."""
+        self.marked = self._now()
+        if new:
+            self.state.task_seconds.append(0.0)
+
+    def count(self) -> None:
+        """Add the time since the start, or since the last count."""
+        now, before = self._now(), self.marked
+        if self.state.task_seconds:  # a checkpoint of an earlier version has none
+            self.state.task_seconds[-1] += (now[0] - before[0]) - (now[1] - before[1])
+        self.marked = now
+
+    def _now(self) -> tuple[float, float]:
+        return time.perf_counter(), self.state.seconds["evaluate"]
