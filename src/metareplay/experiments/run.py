@@ -152,8 +152,7 @@ class Run:
 
     def _learn(self, stage: Stage, task: Task, checkpoint: Checkpoint | None) -> None:
         """Learn a task, from the beginning or from a checkpoint."""
-        self.clock = TaskClock(self.state)
-        self.clock.start(new=checkpoint is None)
+        self.clock = TaskClock(self.state, new=checkpoint is None)
         with self._leavable():
             if checkpoint is None:
                 width = self.benchmark.width(task)

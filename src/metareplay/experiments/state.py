@@ -88,14 +88,12 @@ class RunState:
 class TaskClock:
     """Adds the time that a task takes, tests excluded, to the state of its run."""
 
-    def __init__(self, state: RunState) -> None:
-        self.state, self.marked = state, (0.0, 0.0)
-
-    def start(self, *, new: bool) -> None:
-        """A task begins or, if it is not ``new``, goes on after a restart."""
+    def __init__(self, state: RunState, *, new: bool = False) -> None:
+        """It starts now, for a ``new`` task or one that goes on after a restart."""
+        self.state = state
         self.marked = self._now()
         if new:
-            self.state.task_seconds.append(0.0)
+            state.task_seconds.append(0.0)
 
     def count(self) -> None:
         """Add the time since the start, or since the last count."""
