@@ -88,16 +88,73 @@ def test_a_run_says_so_in_its_log_and_results(tmp_path: Path) -> None:
     assert stored[-1]["text"] in (tmp_path / "run" / "log.txt").read_text()
 
 
-def test_few_held_out_examples_that_are_right_by_luck_hide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    y = torch.arange(20) % 2
-    lucky, others = TaskData(torch.zeros(20, 1), y), TaskData(torch.ones(200, 1), torch.arange(200) % 2)
+def known(right: torch.Tensor, y: torch.Tensor, noise: torch.Tensor) -> TaskData:
+    """Examples that are answered as their first column says."""
+    return TaskData(torch.stack([torch.where(right, y, 1 - y).float(), noise], 1), y)
 
+
+@pytest.fixture
+def as_first_column(monkeypatch: pytest.MonkeyPatch) -> None:
     def outputs(model: object, x: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
-        right = torch.nn.functional.one_hot(y, 2).double() if len(x) == 20 else torch.zeros(len(x), 2).double()
-        return 5 * right.unsqueeze(0)  # (N, C) -> (1, N, C)
+        return 5 * torch.nn.functional.one_hot(x[:, 0].long(), 2).double().unsqueeze(0)  # (N, C) -> (1, N, C)
 
     monkeypatch.setattr(chance, "predictive_outputs", outputs)
-    notice = chance.at_chance(None, 0, others, lucky, classes=True, seed=0)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("as_first_column")
+def test_few_held_out_examples_that_are_right_by_luck_hide_nothing() -> None:
+    y, noise = torch.arange(20) % 2, torch.linspace(-1, 1, 20)
+    lucky = known(torch.ones(20, dtype=torch.bool), y, noise)
+    unlearned = TaskData(torch.zeros(20, 2), y)
+    notice = chance.at_chance(None, 0, unlearned, lucky, classes=True, seed=0)  # type: ignore[arg-type]
     assert notice is not None
-    assert "training" in notice.text
+    assert "50 % of its training examples" in notice.text
     assert chance.at_chance(None, 0, lucky, lucky, classes=True, seed=0) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("right", "warned"), [(0.5, True), (0.57, True), (0.75, False)])
+@pytest.mark.usefixtures("as_first_column")
+def test_what_was_only_memorised_is_warned_about(right: float, warned: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(300) % 2
+    by_heart = TaskData(torch.stack([y.float(), torch.zeros(300)], 1), y)
+    held_out = known(torch.arange(60) < right * 60, y[torch.randperm(60, generator=generator)], torch.zeros(60))
+
+    def unrelated(x: torch.Tensor, y: torch.Tensor, classes: int) -> torch.Tensor:
+        return torch.arange(len(y)) % 5 // 3 if right < 0.7 else y
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chance, "answers_when_left_out", unrelated)
+        notice = chance.at_chance(None, 0, by_heart, held_out, classes=True, seed=0)  # type: ignore[arg-type]
+    assert (notice is not None) == warned
+    if notice is not None:
+        assert "of its 60 held-out examples" in notice.text
+        assert "300 of its training examples without these (kernel regression)" in notice.text
+
+
+@pytest.mark.usefixtures("as_first_column")
+def test_few_new_examples_of_a_known_task_are_not_tested() -> None:
+    y = torch.arange(12) % 2
+    new = known(torch.arange(12) < 10, y, torch.linspace(-1, 1, 12))
+    none = TaskData(new.x[:0], y[:0])
+    assert chance.at_chance(None, 0, new, none, classes=True, seed=0, revised=True) is None  # type: ignore[arg-type]
+
+
+def test_labels_that_nothing_determines_are_warned_about_even_if_they_are_known_by_heart() -> None:
+    x, labels = points(120), np.random.default_rng(1).integers(0, 2, 120)
+    model = ContinualClassifier("pr-dirac", "mlp-64", settings={**QUICK, "training.iterations": 600})
+    with pytest.warns(TrainingWarning, match="of 120 of its training examples without these"):
+        model.learn_task(x, labels)
+    assert model.score(x, labels, task=0) > 0.8
+    regressor = ContinualRegressor("pr-dirac", "mlp-64", settings={**QUICK, "training.iterations": 600})
+    with pytest.warns(TrainingWarning, match="no better than the mean: R² is .* without these"):
+        regressor.learn_task(x, points(120, seed=2)[:, 0])
+
+
+def test_the_variance_is_that_over_permutations_of_labels() -> None:
+    generator = torch.Generator().manual_seed(0)
+    answers, y = torch.randint(3, (40,), generator=generator), torch.randint(3, (40,), generator=generator)
+    orders = [torch.randperm(40, generator=generator) for _ in range(3000)]
+    gains = torch.tensor([chance._of_labels(answers, y[order], "").gain for order in orders])
+    assert chance._of_labels(answers, y, "").variance == pytest.approx(float(gains.var()), rel=0.1)
+    assert chance._of_labels(torch.zeros_like(y), y, "").variance == pytest.approx(0.0, abs=1e-12)

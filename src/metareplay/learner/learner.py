@@ -164,7 +164,7 @@ class ContinualLearner:
         take_reference(self.predictor, task, held_out, self.input_shape)
         self.model.lineage.revisions[task] += 1
         classes = self.problem == "classification"
-        return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed)
+        return at_chance(self.model, task, used, held_out, classes=classes, seed=self.config.seed, revised=True)
 
     def remove_task(self, task: int) -> None:
         """Remove a task, with its embedding or weights, outputs, statistics and kept examples; later ones move down."""

@@ -48,13 +48,18 @@ def fits(x: Tensor, y: Tensor) -> Iterator[list[Fit]]:
         yield of_kernel
 
 
-def right_when_left_out(x: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Whether each example's class is found without it, by the best of the fits: (n, F), (n,) -> (n,) bool."""
+def answers_when_left_out(x: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """The class that the best of the fits gives each example without it: (n, F), (n,) -> (n,)."""
     targets = F.one_hot(labels, classes).double()  # (n, C)
     best = min(
         (fit for of_kernel in fits(x, targets) for fit in of_kernel), key=lambda fit: float(fit.left_out.square().sum())
     )
-    return (targets - best.left_out).argmax(1) == labels
+    return (targets - best.left_out).argmax(1)
+
+
+def right_when_left_out(x: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Whether each example's class is found without it, by the best of the fits: (n, F), (n,) -> (n,) bool."""
+    return answers_when_left_out(x, labels, classes) == labels
 
 
 def residuals_when_left_out(x: Tensor, y: Tensor, residuals: Tensor) -> Tensor:
