@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 from metareplay.errors import ConfigError
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
+from metareplay.posteriors.families import radial
 from metareplay.posteriors.families.dirac import Dirac
 from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
 from metareplay.posteriors.families.radial import Radial, RadialFamily
@@ -134,3 +135,12 @@ def test_outputs_that_came_later_have_a_radius_of_their_own(rng: Generator) -> N
     again = WeightSpec.of(MLP((3,), (4,), 6)).grown_from(spec)
     assert again.runs == ((12, 4, 8, 12, 4, 2, 3, 1), (0, 1, 2, 4, 6, 3, 5, 7))
     assert small.runs == (small.sizes, (0, 1, 2, 3))
+
+
+def test_noise_that_is_exactly_zero_leaves_a_weight_at_its_mean(
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
+) -> None:
+    """A single weight is a group of its own in networks with one output; one in some ten million draws is 0."""
+    monkeypatch.setattr(radial, "normal", lambda *shape, generator, like: like.new_zeros(shape))
+    posterior = Radial(torch.tensor([3.0, -2.0]), torch.ones(2), (1, 1))
+    assert torch.equal(posterior.rsample(2, generator=rng), torch.tensor([[3.0, -2.0], [3.0, -2.0]]))

@@ -37,6 +37,7 @@ class Radial:
         parts = noise.split(self.sizes, dim=-1)
         squares = torch.stack([torch.linalg.vector_norm(part, dim=-1) for part in parts], dim=-1).square_()  # (n, R)
         lengths = torch.zeros_like(radius).index_add_(-1, groups, squares).sqrt_()  # (n, R) -> (n, G)
+        lengths.clamp_min_(torch.finfo(lengths.dtype).tiny)  # the noise of a single weight may be exactly 0
         for part, factor in zip(parts, (radius / lengths)[..., groups].unbind(-1), strict=True):
             part.mul_(factor.unsqueeze(-1))  # in place: noise has no gradient; (n, size)
         return reparametrise(self.mean, self.scale, noise)  # eps / |eps| * r, SM eq. reparam:trick:radial; (n, W)
