@@ -142,7 +142,8 @@ class StatisticsKeeper(StatisticsReader):
         if len(known) < MANY_HELD_OUT:
             chosen = self._chosen(len(x), min(CALIBRATION_INPUTS, bounded(len(stored))), self._number(task))
             rows, of_rows = x[chosen], labels[chosen]
-            parts = folds(len(rows), generator_for(self.seed, "left out", self._number(task)), LEFT_OUT_FOLDS)
+            order = torch.randperm(len(rows), generator=generator_for(self.seed, "left out", self._number(task)))
+            parts = order.chunk(LEFT_OUT_FOLDS)
             own = left_out_costs(rows, of_rows, parts, groups)
         costs = torch.stack([density.costs(torch.cat([rows, known]))[0] for density in densities])  # (T, n)
         costs[-1, : len(own)] = own

@@ -88,9 +88,9 @@ def common_labels(labels: Tensor) -> Tensor:
     return torch.where(rare[labels], counts.argmax(), labels)
 
 
-def folds(count: int, generator: torch.Generator, most: int = FOLDS) -> Iterator[Tensor]:
+def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
     """Disjoint sets of indices that together are all; fewer for very few."""
-    yield from torch.randperm(count, generator=generator).chunk(min(most, max(2, count // 20)))
+    yield from torch.randperm(count, generator=generator).chunk(min(FOLDS, max(2, count // 20)))
 
 
 def bounded(tasks: int) -> int:
