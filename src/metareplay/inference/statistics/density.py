@@ -227,21 +227,25 @@ def input_density(
 
     A class is divided by its nearest centre, found on its first examples.
     """
-    first: list[list[Tensor]] = [[] for _ in range(classes)]
-    for x, y in parts():
-        for label, rows in enumerate(first):
-            if sum(map(len, rows)) < FIRST_EXAMPLES:
-                rows.append(x.flatten(1)[y == label])
-    examples = {label: torch.cat(rows)[:FIRST_EXAMPLES].double() for label, rows in enumerate(first)}
-    centres = {
-        label: _centres(of_class, directions, components) for label, of_class in examples.items() if len(of_class)
-    }
+    examples = first_examples(parts, classes)
+    centres = {label: _centres(of_class, directions, components) for label, of_class in examples.items()}
     gaussians = {label: [PrincipalDirections.empty(c.shape[1]) for _ in c] for label, c in centres.items()}
     for x, y in parts():
         for label, of_class in gaussians.items():
             groups = _grouped(x.flatten(1)[y == label].double(), centres[label])
             gaussians[label] = [part.updated(group, directions) for part, group in zip(of_class, groups, strict=True)]
     return InputDensity.of([part for of_class in gaussians.values() for part in of_class if part.count])
+
+
+def first_examples(parts: Callable[[], Iterable[tuple[Tensor, Tensor]]], classes: int) -> dict[int, Tensor]:
+    """Some examples (n, F) of each class that has any, by which it is divided into groups."""
+    first: list[list[Tensor]] = [[] for _ in range(classes)]
+    for x, y in parts():
+        for label, rows in enumerate(first):
+            if sum(map(len, rows)) < FIRST_EXAMPLES:
+                rows.append(x.flatten(1)[y == label])
+    examples = {label: torch.cat(rows)[:FIRST_EXAMPLES].double() for label, rows in enumerate(first)}
+    return {label: rows for label, rows in examples.items() if len(rows)}
 
 
 def _centres(x: Tensor, directions: int, most: int) -> Tensor:

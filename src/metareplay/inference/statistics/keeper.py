@@ -12,6 +12,8 @@ from metareplay.inference.statistics.combine import Combination, updated
 from metareplay.inference.statistics.density import InputDensity, input_density
 from metareplay.inference.statistics.entropies import FACTOR, FOLLOWED, THEN, as_they_are_now, due, factor, probes
 from metareplay.inference.statistics.evidence import Stored, TaskEvidence, output_costs, space_name, spaces_of
+from metareplay.inference.statistics.few_columns import density_of_rows, group_counts, left_out_costs
+from metareplay.inference.statistics.improbable import NATS, nats, widened_nats
 from metareplay.inference.statistics.moments import AffineMap, MomentSums
 from metareplay.inference.statistics.passes import INPUTS, in_parts
 from metareplay.inference.statistics.reader import NAME, StatisticsReader
@@ -44,6 +46,8 @@ from metareplay.task_maps.base import TaskMap
 DRIFT_INPUTS = 2000
 """The most inputs by which a change of a network's features is measured."""
 CALIBRATION_INPUTS = 1000
+MANY_HELD_OUT, LEFT_OUT_FOLDS = 100, 10
+"""With fewer held-out rows of few columns, others are left out for thresholds, in as many parts."""
 PART = 500
 WEIGHTS_AT_HAND = 2**22
 """The most weights that are kept while inputs are compared with tasks several times."""
@@ -103,22 +107,47 @@ class StatisticsKeeper(StatisticsReader):
             return
         earlier = self._compensated(self._sample(train.x, DRIFT_INPUTS, self._number(task)))
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
-        described = self._described(task, train.x, labels)
+        groups = self._groups(train.x, labels)
+        described = self._described(task, train.x, labels, groups)
         others = self._rivals(task, earlier, described)
         compared, known = [earlier[other] for other in others], held_out.x[:CALIBRATION_INPUTS]
         evidence, imagined = self._calibration_evidence(
-            [*others, task], train.x, labels, known[: bounded(len(others))], [*compared, described]
+            [*others, task], train.x, labels, known[: bounded(len(others))], [*compared, described], groups
         )
         before = Combination.stored(list(evidence.terms()), compared, last=earlier[-1] if earlier else None)
         combination = updated(before, evidence, imagined, some=len(others) < len(earlier))
-        of_task = self._evidence_alone(described, task, known) if len(known) else evidence
-        own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else len(others))
-        features = train.x[0].numel()
-        unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections, features=features)
-        unknown |= self._probed(task, described, train.x.shape[1:])
+        if groups is not None:
+            unknown = self._nats(task, train.x, labels, groups, known, [*compared, described])
+        else:
+            unknown = self._thresholds(task, evidence, described, known) | self._probed(
+                task, described, train.x.shape[1:]
+            )
         unknown |= contrast_bounds(torch.cat([known, self._sample(train.x, DRIFT_INPUTS, self._number(task))]))
         own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
+
+    def _thresholds(self, task: int, evidence: TaskEvidence, described: Stored, known: Tensor) -> dict[str, Tensor]:
+        """For unknown inputs, from a task's held-out inputs, or from the evidence on inputs that were left out."""
+        of_task = self._evidence_alone(described, task, known) if len(known) else evidence
+        own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else evidence.num_tasks - 1)
+        features = known.shape[1:].numel()
+        return calibrated(measures(of_task, own_row), self.settings.false_rejections, features=features)
+
+    def _nats(
+        self, task: int, x: Tensor, labels: Tensor, groups: Mapping[int, int], known: Tensor, stored: Sequence[Stored]
+    ) -> dict[str, Tensor]:
+        """For unknown rows of few columns, from rows that are held out and, unless these are many, left out."""
+        densities = [InputDensity.stored(other) for other in stored]
+        rows, own = known[:0], torch.zeros(0, dtype=torch.float64)
+        if len(known) < MANY_HELD_OUT:
+            chosen = self._chosen(len(x), min(CALIBRATION_INPUTS, bounded(len(stored))), self._number(task))
+            rows, of_rows = x[chosen], labels[chosen]
+            order = torch.randperm(len(rows), generator=generator_for(self.seed, "left out", self._number(task)))
+            parts = order.chunk(LEFT_OUT_FOLDS)
+            own = left_out_costs(rows, of_rows, parts, groups)
+        costs = torch.stack([density.costs(torch.cat([rows, known]))[0] for density in densities])  # (T, n)
+        costs[-1, : len(own)] = own
+        return nats(costs, stored[:-1], self.settings.false_rejections)
 
     def after_revision(self, task: int, train: TaskData, held_out: TaskData) -> None:
         """Add a known task's new examples to what is stored about it; that of other tasks follows the change."""
@@ -127,20 +156,25 @@ class StatisticsKeeper(StatisticsReader):
             return
         old = as_they_are_now(stored[task])
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
-        new = self._described(task, train.x, labels)
+        new = self._described(task, train.x, labels, self._groups(train.x, labels))
         share = examples_of(new) / (examples_of(old) + examples_of(new))
         classes, features = max(len(new["classes"]), len(old.get("classes", ()))), train.x[0].numel()
         components, directions = self.settings.density_size(classes, features)
         most = max(len(old["inputs.mean"]), len(new["inputs.mean"]), components * classes)
         described = {**old, **merged(old, new, gaussians=most, directions=max(directions, 1))}
         known = (held_out if len(held_out.x) else train).x[:CALIBRATION_INPUTS]
-        alone = measures(self._evidence_alone(described, task, known), torch.zeros(len(known), dtype=torch.int64))
-        described |= widened(old, alone, self.settings.false_rejections, share)
+        alone = self._evidence_alone(described, task, known)
+        if NATS in old:
+            described |= widened_nats(old[NATS], alone.inputs[0], share, self.settings.false_rejections)
+        else:
+            of_task = measures(alone, torch.zeros(len(known), dtype=torch.int64))
+            described |= widened(old, of_task, self.settings.false_rejections, share)
         described |= contrast_bounds(known, old.get(CONTRAST))
         others = [*stored[:task], described, *stored[task + 1 :]]
         evidence = self._gather(others, known, distances=[task], outputs=False)
         described |= mixed_scales(old, own_scales(task, evidence), share)
-        described |= self._probed(task, described, train.x.shape[1:])
+        if NATS not in old:
+            described |= self._probed(task, described, train.x.shape[1:])
         self.store.put(NAME, [*stored[:task], described, *stored[task + 1 :]])
 
     def remove_task(self, task: int) -> None:
@@ -159,9 +193,11 @@ class StatisticsKeeper(StatisticsReader):
             self.store.put(NAME, stored)
 
     def _sample(self, x: Tensor, most: int, number: int) -> Tensor:
-        if len(x) <= most:
-            return x
-        return x[torch.randperm(len(x), generator=generator_for(self.seed, NAME, number))[:most]]
+        return x if len(x) <= most else x[self._chosen(len(x), most, number)]
+
+    def _chosen(self, count: int, most: int, number: int) -> Tensor:
+        """Indices of some of as many inputs."""
+        return torch.randperm(count, generator=generator_for(self.seed, NAME, number))[:most]
 
     # Drift.
 
@@ -207,7 +243,18 @@ class StatisticsKeeper(StatisticsReader):
 
     # Statistics of one task.
 
-    def _described(self, task: int, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def _groups(self, x: Tensor, labels: Tensor) -> dict[int, int] | None:
+        """Into how many groups each class of inputs of few columns is divided; None for other inputs."""
+        classes, features = int(labels.max()) + 1, x[0].numel()
+        if not self.settings.few_columns(features):
+            return None
+        return group_counts(
+            partial(in_parts, x, labels, 4 * PART), classes, self.settings.density_size(classes, features)[0]
+        )
+
+    def _described(
+        self, task: int, x: Tensor, labels: Tensor, groups: Mapping[int, int] | None = None
+    ) -> dict[str, Tensor]:
         """Densities of a task's inputs, and moments of its features in its own and the first networks."""
         classes, features = int(labels.max()) + 1, x[0].numel()
         components, directions = self.settings.density_size(classes, features)
@@ -215,8 +262,10 @@ class StatisticsKeeper(StatisticsReader):
             labels, classes = torch.zeros_like(labels), 1
             components, directions = self.settings.density_size(classes, features)
         parts = partial(in_parts, x, labels, 4 * PART)
-        density = input_density(parts, classes, max(directions, 1), components)
-        stored = density.tensors()
+        if groups is None:
+            stored = input_density(parts, classes, max(directions, 1), components).tensors()
+        else:
+            stored = density_of_rows(parts, classes, groups).tensors()
         allowed = self._spaces(task)
         for network in sorted({network for network, _ in allowed} | ({task} if self._is_home(task) else set())):
             sums: dict[str, MomentSums] = {}
@@ -247,7 +296,13 @@ class StatisticsKeeper(StatisticsReader):
         return rivals(earlier, described, self.settings.shortlist - 1, networks=networks)
 
     def _calibration_evidence(
-        self, tasks: Sequence[int], x: Tensor, labels: Tensor, held_out: Tensor, stored: Sequence[Stored]
+        self,
+        tasks: Sequence[int],
+        x: Tensor,
+        labels: Tensor,
+        held_out: Tensor,
+        stored: Sequence[Stored],
+        groups: Mapping[int, int] | None,
     ) -> tuple[TaskEvidence, dict[int, TaskEvidence]]:
         """Evidence on inputs of the last task that its statistics were not taken from, and on imagined ones of others.
 
@@ -268,7 +323,7 @@ class StatisticsKeeper(StatisticsReader):
             rest[fold] = False
             if not len(fold) or not rest.any():
                 continue
-            part = self._described(task, x[rest], labels[rest]) if len(x) > FOLDS else stored[-1]
+            part = self._described(task, x[rest], labels[rest], groups) if len(x) > FOLDS else stored[-1]
             parts.append(gather([*stored[:-1], part], x[fold], distances=[own]))
         return joined(parts) if parts else gather(stored, x, distances=[own]), of_others
 

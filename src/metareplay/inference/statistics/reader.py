@@ -17,8 +17,10 @@ from metareplay.inference.statistics.evidence import (
     output_costs,
     with_outputs,
 )
+from metareplay.inference.statistics.improbable import NATS, strange_among, strange_to
 from metareplay.inference.statistics.passes import Pass, chosen_layers, run_pass, total_bytes
 from metareplay.inference.statistics.revise import drift_by_task
+from metareplay.inference.statistics.rows import part_of
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.shortlist import first_scores, short_list
 from metareplay.inference.statistics.unknown import beyond_bounds, strangeness
@@ -152,13 +154,21 @@ class StatisticsReader:
 
     def strangeness(self, evidence: TaskEvidence, tasks: Tensor, x: Tensor) -> Tensor:
         """How strange inputs are to these tasks (N,): above 1, unknown; the tasks need not be short-listed."""
-        asked = with_outputs(evidence, tasks.unsqueeze(0), x, self.model.heads, self._pass)
         stored = self.stored()
-        return torch.maximum(strangeness(asked, tasks, stored), beyond_bounds(x, tasks, stored))
+        found = torch.zeros(len(tasks), dtype=torch.float64)
+        by_density = torch.tensor([NATS in task for task in stored])[tasks]  # (N,)
+        if by_density.any():
+            found[by_density] = strange_among(evidence.inputs[:, by_density], stored, x[0].numel())
+        if not by_density.all():
+            asked = with_outputs(evidence, tasks.unsqueeze(0), x, self.model.heads, self._pass)
+            found[~by_density] = strangeness(part_of(asked, ~by_density), tasks[~by_density], stored)
+        return torch.maximum(found, beyond_bounds(x, tasks, stored))
 
     def strangeness_to(self, task: int, x: Tensor) -> Tensor:
         """How strange inputs are to one task (N,), without evaluating the others."""
         stored = self.stored()[task]
+        if NATS in stored:
+            return strange_to(InputDensity.stored(stored).costs(x)[0], stored, x.shape[1:].numel())
         alone = self._evidence_alone(stored, task, x)
         first = torch.zeros(len(x), dtype=torch.int64)
         return torch.maximum(strangeness(alone, first, [stored]), beyond_bounds(x, first, [stored]))

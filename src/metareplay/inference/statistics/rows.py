@@ -15,7 +15,7 @@ FEWEST_PER_CLASS = 5
 """Classes with fewer examples are not described by themselves."""
 
 
-def part_of(evidence: TaskEvidence, rows: slice) -> TaskEvidence:
+def part_of(evidence: TaskEvidence, rows: slice | Tensor) -> TaskEvidence:
     """The evidence of some of the inputs."""
 
     def by_layer(values: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -6,6 +6,9 @@ from pydantic import Field
 
 from metareplay.settings import Settings
 
+FINER = 4
+"""How many times as many Gaussians a class of inputs of few columns may have."""
+
 
 class StatisticsSettings(Settings):
     """What is stored about a task while its data are available, to infer tasks and to recognise unknown inputs."""
@@ -35,7 +38,11 @@ class StatisticsSettings(Settings):
         "ends",
     )
     components: int = Field(
-        4, ge=1, description="number of Gaussians that describe the inputs of a class; fewer for fewer than 40 examples"
+        4,
+        ge=1,
+        description="number of Gaussians that describe the inputs of a class; fewer for fewer than 40 examples; of "
+        "inputs of few columns (at most as many as statistics.directions) up to four times as many, if these describe "
+        "unseen inputs better",
     )
     directions: int = Field(20, ge=1, description="principal directions of each of these Gaussians")
     megabytes: float = Field(
@@ -62,9 +69,15 @@ class StatisticsSettings(Settings):
         0.05, gt=0, lt=1, description="share of a task's own inputs that may be taken for unknown"
     )
 
+    def few_columns(self, features: int) -> bool:
+        """Whether all directions of the inputs are described."""
+        return features <= self.directions
+
     def density_size(self, classes: int, features: int) -> tuple[int, int]:
         """Gaussians per class and directions of each, as half of the permitted size allows; (1, 0) if too few."""
         vectors = int(0.5 * self.megabytes * 2**20 / 4 / max(classes * features, 1))  # per class
+        if self.few_columns(features):
+            return max(1, min(FINER * self.components, vectors // (1 + features))), features
         components = min(self.components, max(1, vectors // (1 + self.directions)))
         directions = min(self.directions, vectors // components - 1)
         return components, directions if directions >= min(5, self.directions) else 0

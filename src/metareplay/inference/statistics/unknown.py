@@ -50,20 +50,32 @@ def calibrated(of_task: Tensor, false_rejections: float, *, features: int = WIDE
 
     Inputs of few features cannot be too close to a subspace that spans most of them.
     """
-    count = of_task.shape[1]
     middle = of_task.median(1).values  # (J, N) -> (J,)
     upper = of_task.quantile(1 - false_rejections, dim=1)  # (J,)
     unit = torch.maximum(upper - middle, LEAST_SCALE * (of_task.amax(1) - middle)).clamp_min(1e-9)
     unit[0] = unit[0].clamp_min(LEAST_ENTROPY)
     if features < WIDE:
         unit[TOO_CLOSE] = NEVER
-    sums = summed(of_task, middle.unsqueeze(1), unit.unsqueeze(1)).sort().values  # (N,)
-    rank = min(count, ceil((count + 1) * (1 - false_rejections)))  # split conformal
-    return {
-        "unknown.middle": middle,
-        "unknown.unit": unit,
-        "unknown.threshold": sums[rank - 1] if count else torch.tensor(torch.inf, dtype=torch.float64),
-    }
+    sums = summed(of_task, middle.unsqueeze(1), unit.unsqueeze(1))  # (N,)
+    return {"unknown.middle": middle, "unknown.unit": unit, "unknown.threshold": threshold(sums, false_rejections)}
+
+
+def threshold(values: Tensor, false_rejections: float) -> Tensor:
+    """What a new value exceeds with this probability, from some values (N,) of the same distribution: ().
+
+    A new value exceeds the k-th smallest of them with probability (m + 1) / (N + 1), m = N - k, which is rarely the one
+    asked for; in between by interpolation, such that it is on average if large values are distributed exponentially.
+    With too few values for that, the largest.
+    """
+    if not len(values):
+        return torch.tensor(torch.inf, dtype=torch.float64)
+    ordered, count = values.sort().values, len(values)
+    expected = (count + 1) * false_rejections
+    above = min(max(ceil(expected) - 1, 0), count - 1)  # m, larger values than the lower one
+    if above == 0 or expected > count:
+        return ordered[count - 1 - above]
+    part = above * ((above + 1) / expected - 1)  # E exp(-part D) = m / (m + part) for a gap D of rate m
+    return ordered[count - 1 - above].lerp(ordered[count - above], min(part, 1.0))
 
 
 def contrasts(images: Tensor) -> Tensor:
