@@ -83,6 +83,30 @@ def test_what_is_bad_is_said(changes: dict[str, Any], said: str, grade: str, mak
     assert f'class="verdict {grade}"' in verdict(group)
 
 
+@pytest.mark.parametrize(
+    ("inferred", "said", "grade"),
+    [
+        (87.2, "each; 87.2 % right if the task is inferred (guessing: 25.0 %, random forest", "mixed"),
+        (96.0, "each; 96.0 % right if the task is inferred (guessing: 25.0 %, random forest", "good"),
+        (
+            26.0,
+            "each; 26.0 % right if the task is inferred, hardly better than guessing (guessing: 25.0 %, random forest",
+            "poor",
+        ),
+    ],
+)
+def test_tasks_of_one_class_are_judged_with_the_task_inferred(
+    inferred: float, said: str, grade: str, make_known: Make
+) -> None:
+    single = {"known": 100.0, "inferred": 25.0, "by_task": [100.0] * 5}
+    group = group_of(make_known(chance=single, tgiven_final=100.0, tinfer_final={"stats": inferred}))
+    assert f"Learned 5 tasks with a single class {said}" in words(group)
+    assert "forgotten" not in words(group)  # it could not be
+    assert f'class="verdict {grade}"' in verdict(group)
+    nothing = make_known(chance=single | {"inferred": 100.0}, tgiven_final=100.0, unknown=None)
+    assert words(group_of(nothing)) == "Learned 5 tasks with a single class each."
+
+
 def test_regression_is_judged_by_explained_variance(
     make_regression_results: Make, add_statistics: Callable[..., dict[str, Any]]
 ) -> None:

@@ -17,6 +17,8 @@ Grade = Literal["good", "mixed", "poor"]
 
 NO_SKILL = 0.1
 """Of the way from guessing to perfect: what is below is called no better than guessing."""
+CERTAIN = 99.999
+"""Tasks in which guessing is right more often than this have a single class."""
 FAR, CLOSE = 10.0, 2.0
 """Points by which a figure falls behind noticeably, and by which it hardly does."""
 RECOGNISED, UNRELIABLE = 0.95, 0.8
@@ -64,6 +66,13 @@ def _classification(group: Group) -> list[Finding]:
     guess_known = _value(runs, lambda run: run.chance.known if run.chance else None)
     guess = _value(runs, lambda run: run.chance.inferred if run.chance else None)
     parts: list[Finding] = []
+    if guess_known is not None and guess_known > CERTAIN:  # a single class each: there is no right or wrong
+        each = " each" if group.first.num_tasks > 1 else ""
+        parts.append(Finding(f"learned {_tasks(group)} with a single class{each}"))
+        if inferred is not None and guess is not None and guess <= CERTAIN:
+            found = _inferred(runs, inferred, None, guess)
+            parts.append(found._replace(words=found.words.replace("if it is", "right if the task is")))
+        return [*parts, *_strangers(runs)]
     if known is not None:
         hardly = guess_known is not None and _skill(known, guess_known) < NO_SKILL
         what = f"has hardly learned its {_tasks(group)}" if hardly else f"learned {_tasks(group)}"
