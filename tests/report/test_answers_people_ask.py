@@ -107,6 +107,46 @@ def test_tasks_of_one_class_are_judged_with_the_task_inferred(
     assert words(group_of(nothing)) == "Learned 5 tasks with a single class each."
 
 
+def without_task(results: dict[str, Any]) -> dict[str, Any]:
+    """One network for tasks that share all classes: there is no task to infer."""
+    labels = {"labels": ["no", "yes"], "confusion": [[3, 1], [0, 4]], "task_known": False}
+    gone = {"tinfer_final": {"stats": None}, "batch_wise": None, "task_inference_accuracy": {}, "label_accuracy": None}
+    gone |= {"task_confusion": {}, "default_criterion": None, "task_probabilities": None, "labels": labels}
+    return results | gone | {"scenario": "domain", "method": "exp-replay"}
+
+
+def test_a_method_that_needs_no_task_is_compared_by_its_only_answer(
+    make_known: Make, make_lean_run: Callable[..., Path], report: Callable[..., Any], tmp_path: Path
+) -> None:
+    chance = {"known": 50.0, "inferred": 50.0, "by_task": [50.0] * 5}
+    alone = without_task(make_known(tgiven_final=91.0, unknown=None, chance=chance))
+    said = "91.0 % right whether or not the task is known (guessing: 50.0 %, random forest of all"
+    assert f"Learned 5 tasks; {said}" in words(group_of(alone))
+    poor = without_task(make_known(tgiven_final=52.0, unknown=None, chance=chance))
+    assert "Has hardly learned its 5 tasks; 52.0 % right whether or not" in words(group_of(poor))
+    given = group_of(without_task(make_known()) | {"labels": None})  # its task has to be known
+    assert "99.3 % right if the task is known" in words(given)
+    folders = [
+        make_lean_run("one", make_known(scenario="domain", tgiven_final=89.0, tinfer_final={"stats": 93.0})),
+        make_lean_run("two", alone),
+    ]
+    (folders[1] / "config.yaml").write_text("strategy: {coreset_size: 100}\n")
+    page = report(folders, tmp_path / "report.html")
+    assert "Highest: task inferred TInfer-Final, stats 93.00 % pr-bbb" in page.visible
+    assert "Highest: task known TGiven-Final 91.00 % exp-replay" in page.visible
+    assert "Same answer with and without the task: exp-replay." in page.visible
+    assert "none for methods that also keep rows of old tasks" in page.visible
+
+
+def test_one_method_on_two_benchmarks_is_named(
+    make_known: Make, make_lean_run: Callable[..., Path], report: Callable[..., Any], tmp_path: Path
+) -> None:
+    folders = [make_lean_run(name, make_known(benchmark=name)) for name in ("custom:one", "custom:two")]
+    page = report(folders, tmp_path / "report.html")
+    assert "pr-bbb on custom:one, custom:two" in page.visible
+    assert "2 methods" not in page.visible
+
+
 def test_regression_is_judged_by_explained_variance(
     make_regression_results: Make, add_statistics: Callable[..., dict[str, Any]]
 ) -> None:

@@ -73,6 +73,11 @@ class Group:
         return self.first.regression
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether the method keeps examples of old tasks, which are not among the numbers that are trained."""
+        return all("strategy.coreset_size" in run.config for run in self.runs)
+
+    @property
     def batch_wise(self) -> bool:
         """Whether figures for batches of inputs mean what they say."""
         return not self.regression and all(run.has_whole_batches() for run in self.runs)

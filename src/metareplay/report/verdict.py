@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from metareplay.evaluation.strangers import AMBIGUOUS
 from metareplay.experiments.results import Results
 from metareplay.report.base import MSE, TASK_GIVEN, Number, estimate, explained, mean_matrix, task_names
-from metareplay.report.criteria import headline_criterion, headline_number
+from metareplay.report.criteria import headline_criterion, headline_number, needs_no_task
 from metareplay.report.reliance import aurocs, clear_aurocs, interval_coverage
 from metareplay.report.runs import Group
 from metareplay.report.yardsticks import yardsticks
@@ -23,6 +23,9 @@ FAR, CLOSE = 10.0, 2.0
 """Points by which a figure falls behind noticeably, and by which it hardly does."""
 RECOGNISED, UNRELIABLE = 0.95, 0.8
 """AUROC from which unknown inputs count as recognised, and below which they do not."""
+
+
+_EITHER_WAY = "whether or not the task is known"
 
 
 class Finding(NamedTuple):
@@ -62,7 +65,7 @@ def _tasks(group: Group) -> str:
 
 def _classification(group: Group) -> list[Finding]:
     runs, name = group.results, headline_criterion(group.results)
-    known, inferred = _value(runs, TASK_GIVEN[1].number), _value(runs, headline_number(name)) if name else None
+    known, inferred = _value(runs, TASK_GIVEN[1].number), _value(runs, headline_number(name))
     guess_known = _value(runs, lambda run: run.chance.known if run.chance else None)
     guess = _value(runs, lambda run: run.chance.inferred if run.chance else None)
     parts: list[Finding] = []
@@ -70,20 +73,25 @@ def _classification(group: Group) -> list[Finding]:
         each = " each" if group.first.num_tasks > 1 else ""
         parts.append(Finding(f"learned {_tasks(group)} with a single class{each}"))
         if inferred is not None and guess is not None and guess <= CERTAIN:
-            found = _inferred(runs, inferred, None, guess)
-            parts.append(found._replace(words=found.words.replace("if it is", "right if the task is")))
+            parts.append(_inferred(runs, inferred, None, guess, "right if the task is inferred"))
         return [*parts, *_strangers(runs)]
     if known is not None:
         hardly = guess_known is not None and _skill(known, guess_known) < NO_SKILL
         what = f"has hardly learned its {_tasks(group)}" if hardly else f"learned {_tasks(group)}"
         beside = f", where guessing reaches {guess_known:.1f} %" if hardly else ""
         parts.append(Finding(f"{what}: {known:.1f} % right if the task is known{beside}", "poor" if hardly else "good"))
-    if inferred is not None:
+    if inferred is not None and name is None:
+        found = _inferred(runs, inferred, None, guess, f"right {_EITHER_WAY}")
+        verb = "has hardly learned its" if found.grade == "poor" else "learned"
+        parts = [Finding(f"{verb} {_tasks(group)}"), found]
+    elif inferred is not None:
         parts.append(_inferred(runs, inferred, known, guess))
     return [*parts, *_forgotten(group), *_strangers(runs)]
 
 
-def _inferred(runs: Sequence[Results], inferred: float, known: float | None, guess: float | None) -> Finding:
+def _inferred(
+    runs: Sequence[Results], inferred: float, known: float | None, guess: float | None, how: str = "if it is inferred"
+) -> Finding:
     """Accuracy with the task inferred, compared with guessing and the joint model."""
     joint = next((stick for stick in yardsticks(runs) if stick.short == "All at once"), None)
     reached = None if joint is None else _value(runs, joint.inferred)
@@ -93,11 +101,11 @@ def _inferred(runs: Sequence[Results], inferred: float, known: float | None, gue
     remark = f" ({', '.join(beside)})" if beside else ""
     if guess is not None and _skill(inferred, guess) < NO_SKILL:
         word = "but " if known is not None and known - inferred > CLOSE else ""
-        return Finding(f"{word}{inferred:.1f} % if it is inferred, hardly better than guessing{remark}", "poor")
+        return Finding(f"{word}{inferred:.1f} % {how}, hardly better than guessing{remark}", "poor")
     behind = max((other - inferred for other in (known, reached) if other is not None), default=0.0)
     but = known is not None and known - inferred > FAR
     grade: Grade = "mixed" if behind > FAR else "good"
-    return Finding(f"{'but only ' if but else ''}{inferred:.1f} % if it is inferred{remark}", grade)
+    return Finding(f"{'but only ' if but else ''}{inferred:.1f} % {how}{remark}", grade)
 
 
 def _forgotten(group: Group) -> list[Finding]:
@@ -137,7 +145,8 @@ def _regression(group: Group) -> list[Finding]:
         return _strangers(runs)
     hardly = known < NO_SKILL
     what = f"has hardly learned its {_tasks(group)}" if hardly else f"learned {_tasks(group)}"
-    parts = [Finding(f"{what}: R² {known:.2f} if the task is known", "poor" if hardly else "good")]
+    either = _EITHER_WAY if all(map(needs_no_task, runs)) else "if the task is known"
+    parts = [Finding(f"{what}: R² {known:.2f} {either}", "poor" if hardly else "good")]
     inferred = _value(runs, explained(headline_number(name))) if name else None
     joint = next((stick for stick in yardsticks(runs) if stick.short == "All at once"), None)
     reached = None if joint is None else _value(runs, explained(joint.inferred))

@@ -20,7 +20,7 @@ from metareplay.report.base import (
     root,
     show,
 )
-from metareplay.report.criteria import headline_criterion, headline_number
+from metareplay.report.criteria import headline_criterion, headline_number, needs_no_task
 from metareplay.report.runs import Group
 
 JOINT, LAST = "joint", "last_task"
@@ -97,7 +97,7 @@ def beside_simple_models(group: Group) -> str:
         return ""
     name = headline_criterion(runs)
     panels = []
-    if name is not None:
+    if name is not None or all(map(needs_no_task, runs)):
         rows = [(group.label, "", headline_number(name), True)]
         rows += [(stick.label, stick.remark, stick.inferred, False) for stick in sticks]
         panels.append(_panel(group, "Task unknown", rows))
