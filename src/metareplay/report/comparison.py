@@ -14,6 +14,7 @@ from metareplay.report.base import (
     Number,
     estimate,
     mean_and_error,
+    right_label,
     right_task,
     root,
     tinfer,
@@ -111,6 +112,8 @@ def _table(groups: Sequence[Group], common: str | None) -> str:
     note = "" if _regression(groups) else "Percentages. "
     note += "Blue: the best mean of a column. "
     note += "; ".join(f"{m.label}: the paper's {m.gloss}" for m in measures if m.gloss and m.label != _REFERENCE) + "."
+    if common and any(estimate(group.results, right_label(common)) for group in groups):
+        note += " Task inferred, where tasks share labels: right labels, whichever task they came from."
     note += " Inputs alone: by pca, no network." if _REFERENCE in labels else ""
     note += " Memory: numbers trained for all tasks, as a multiple of one task's posterior" if memory else ""
     note += (
