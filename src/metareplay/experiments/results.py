@@ -64,6 +64,7 @@ class TaskProbabilities(_Record):
     calibration_error: float | None = None
     """Expected calibration error over all test inputs, in percent."""
     calibration_error_by_task: list[float] = []
+    """By true task, in results of earlier versions; not shown: where tasks are alike, perfect probabilities have it."""
     brier_by_task: list[float] = []
 
 
