@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from metareplay.experiments.results import Results
+from metareplay.report.base import show_number
 from metareplay.report.labels import label_rows
 from metareplay.report.runs import FinishedRun, Group
 from metareplay.report.verdict import verdict
@@ -254,3 +255,35 @@ def test_intervals_are_shown_and_judged(make_regression_results: Make) -> None:
         found = verdict(group_of(make_regression_results(chance=chance, answers={"coverage": inside})))
         assert f"95 % intervals contain {inside:.0f} % of the targets" in found
         assert grade == "good" or f'class="verdict {grade}"' in found
+    for inside, rows, wide in ((99.2, 500, True), (99.2, 100, False), (100.0, 120, True), (100.0, 60, False)):
+        results = make_regression_results(chance=chance, answers={"coverage": inside, "rows": rows})
+        assert ("so they are too wide" in verdict(group_of(results))) == wide
+    assert "too wide" not in verdict(group_of(make_regression_results(chance=chance, answers={"coverage": 100.0})))
+
+
+def test_regressions_have_simple_models_with_the_task_known_too(
+    make_regression_results: Make, make_lean_run: Callable[..., Path], report: Callable[..., Any], tmp_path: Path
+) -> None:
+    joint = {"model": "ridge regression", "score": 0.002, "by_task": [0.002] * 3, "rows": 60, "of_rows": 60}
+    chance = {"inferred": 0.01, "known": 0.008, "by_task": [0.008] * 3}
+    results = make_regression_results(chance=chance, references={"joint": joint})
+    page = report([make_lean_run("run", results)], tmp_path / "report.html")
+    known = page.visible[page.visible.index("Task known R², the share") :]
+    assert "explained; simple models are not told the task" in known
+    assert "Ridge regression of all tasks at once RMSE 0.0447 0.800" in known
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (44321.0, "44,300"),
+        (0.5, "0.500"),
+        (9.996, "10.0"),
+        (0.0745, "0.0745"),
+        (0.0, "0"),
+        (3e-7, "3e-07"),
+        (-2, "-2.00"),
+    ],
+)
+def test_errors_have_three_digits(value: float, shown: str) -> None:
+    assert show_number(value, "mse") == shown

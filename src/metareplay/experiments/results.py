@@ -92,6 +92,8 @@ class AnswerFigures(_Record):
     rmse: float | None = None
     r2: float | None = None
     coverage: float | None = None
+    rows: int | None = None
+    """Test inputs, over all tasks."""
 
 
 class StatisticsFigures(_Record):
