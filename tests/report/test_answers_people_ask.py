@@ -165,8 +165,15 @@ def test_warnings_of_the_run_are_shown_and_tasks_at_chance_are_named(make_known:
     )
     matrix = make_known()["tgiven_matrix"]
     unlearned = make_known(tgiven_matrix=[*matrix[:-1], [50.2, *matrix[-1][1:]]])
-    assert "No better than guessing at the end, with the task known: 0/1." in words(group_of(unlearned))
-    assert "No better" not in words(group_of(make_known()))
+    said = "hardly better than always giving the most frequent label: 0/1."
+    assert said in words(group_of(unlearned))
+    assert "always giving" not in words(group_of(make_known()))
+    jumped = {"task": "0/1", "kind": "jump", "text": "its loss jumped"}
+    assert said in words(group_of(unlearned | {"warnings": [jumped]}))
+    assert said not in words(group_of(unlearned | {"warnings": [jumped | {"kind": "chance"}]}))
+    assert 'class="verdict good"' in verdict(group_of(make_known(warnings=[jumped])))
+    for found in (unlearned, make_known(warnings=[jumped | {"kind": "chance"}])):
+        assert 'class="verdict mixed"' in verdict(group_of(found))
 
 
 def test_every_accuracy_stands_beside_simple_models(

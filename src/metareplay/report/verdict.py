@@ -41,9 +41,12 @@ def verdict(group: Group) -> str:
     if not findings:
         return ""
     grade = next((g for g in ("poor", "mixed") if any(finding.grade == g for finding in findings)), "good")
+    low = _at_chance(group)
+    if grade == "good" and (low or any(warning.kind == "chance" for run in group.results for warning in run.warnings)):
+        grade = "mixed"
     words = "; ".join(finding.words for finding in findings)
     sentence = f"{words[0].upper()}{words[1:]}."
-    warnings = "".join(f"<li>{escape(text)}</li>" for text in _warnings(group))
+    warnings = "".join(f"<li>{escape(text)}</li>" for text in (*_warnings(group), *low))
     warned = f'<ul class="warning">{warnings}</ul>' if warnings else ""
     return f'<p class="verdict {grade}">{escape(sentence)}</p>{warned}'
 
@@ -181,23 +184,27 @@ def _too_wide(run: Results) -> bool:
 
 
 def _warnings(group: Group) -> list[str]:
-    """What the runs warned of, and tasks that are no better than guessing."""
-    texts = list(dict.fromkeys(f"Task {w.task}: {w.text}" for run in group.results for w in run.warnings))
-    return texts if texts or group.regression else _at_chance(group)
+    """What the runs warned of."""
+    return list(dict.fromkeys(f"Task {w.task}: {w.text}" for run in group.results for w in run.warnings))
 
 
 def _at_chance(group: Group) -> list[str]:
+    """Tasks whose test inputs are answered hardly better than by one label, unless the run warned of them.
+
+    A run looks at held-out training inputs and at the mean over classes, so that it may not.
+    """
     runs, names = group.results, task_names(group.first)
     matrix = mean_matrix([run.tgiven_matrix for run in runs], len(names))
     guesses = next((run.chance.by_task for run in runs if run.chance), [])
-    if matrix is None or len(guesses) != len(names):
+    if group.regression or matrix is None or len(guesses) != len(names):
         return []
+    warned = {warning.task for run in runs for warning in run.warnings if warning.kind == "chance"}
     poor = [
         name
         for name, value, guess in zip(names, matrix[-1], guesses, strict=True)
-        if guess < 100.0 and _skill(float(value), guess) < NO_SKILL
+        if guess <= CERTAIN and _skill(float(value), guess) < NO_SKILL and name not in warned
     ]
     if not poor:
         return []
     listed = ", ".join(poor[:5]) + (f" and {len(poor) - 5} more" if len(poor) > 5 else "")
-    return [f"No better than guessing at the end, with the task known: {listed}."]
+    return [f"At the end, task known, hardly better than always giving the most frequent label: {listed}."]
