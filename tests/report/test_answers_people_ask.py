@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from metareplay.experiments.results import Results
+from metareplay.report.base import show_number
 from metareplay.report.labels import label_rows
 from metareplay.report.runs import FinishedRun, Group
 from metareplay.report.verdict import verdict
@@ -83,6 +84,70 @@ def test_what_is_bad_is_said(changes: dict[str, Any], said: str, grade: str, mak
     assert f'class="verdict {grade}"' in verdict(group)
 
 
+@pytest.mark.parametrize(
+    ("inferred", "said", "grade"),
+    [
+        (87.2, "each; 87.2 % right if the task is inferred (guessing: 25.0 %, random forest", "mixed"),
+        (96.0, "each; 96.0 % right if the task is inferred (guessing: 25.0 %, random forest", "good"),
+        (
+            26.0,
+            "each; 26.0 % right if the task is inferred, hardly better than guessing (guessing: 25.0 %, random forest",
+            "poor",
+        ),
+    ],
+)
+def test_tasks_of_one_class_are_judged_with_the_task_inferred(
+    inferred: float, said: str, grade: str, make_known: Make
+) -> None:
+    single = {"known": 100.0, "inferred": 25.0, "by_task": [100.0] * 5}
+    group = group_of(make_known(chance=single, tgiven_final=100.0, tinfer_final={"stats": inferred}))
+    assert f"Learned 5 tasks with a single class {said}" in words(group)
+    assert "forgotten" not in words(group)  # it could not be
+    assert f'class="verdict {grade}"' in verdict(group)
+    nothing = make_known(chance=single | {"inferred": 100.0}, tgiven_final=100.0, unknown=None)
+    assert words(group_of(nothing)) == "Learned 5 tasks with a single class each."
+
+
+def without_task(results: dict[str, Any]) -> dict[str, Any]:
+    """One network for tasks that share all classes: there is no task to infer."""
+    labels = {"labels": ["no", "yes"], "confusion": [[3, 1], [0, 4]], "task_known": False}
+    gone = {"tinfer_final": {"stats": None}, "batch_wise": None, "task_inference_accuracy": {}, "label_accuracy": None}
+    gone |= {"task_confusion": {}, "default_criterion": None, "task_probabilities": None, "labels": labels}
+    return results | gone | {"scenario": "domain", "method": "exp-replay"}
+
+
+def test_a_method_that_needs_no_task_is_compared_by_its_only_answer(
+    make_known: Make, make_lean_run: Callable[..., Path], report: Callable[..., Any], tmp_path: Path
+) -> None:
+    chance = {"known": 50.0, "inferred": 50.0, "by_task": [50.0] * 5}
+    alone = without_task(make_known(tgiven_final=91.0, unknown=None, chance=chance))
+    said = "91.0 % right whether or not the task is known (guessing: 50.0 %, random forest of all"
+    assert f"Learned 5 tasks; {said}" in words(group_of(alone))
+    poor = without_task(make_known(tgiven_final=52.0, unknown=None, chance=chance))
+    assert "Has hardly learned its 5 tasks; 52.0 % right whether or not" in words(group_of(poor))
+    given = group_of(without_task(make_known()) | {"labels": None})  # its task has to be known
+    assert "99.3 % right if the task is known" in words(given)
+    folders = [
+        make_lean_run("one", make_known(scenario="domain", tgiven_final=89.0, tinfer_final={"stats": 93.0})),
+        make_lean_run("two", alone),
+    ]
+    (folders[1] / "config.yaml").write_text("strategy: {coreset_size: 100}\n")
+    page = report(folders, tmp_path / "report.html")
+    assert "Highest: task inferred TInfer-Final, stats 93.00 % pr-bbb" in page.visible
+    assert "Highest: task known TGiven-Final 91.00 % exp-replay" in page.visible
+    assert "Same answer with and without the task: exp-replay." in page.visible
+    assert "none where rows of old tasks were not counted" in page.visible
+
+
+def test_one_method_on_two_benchmarks_is_named(
+    make_known: Make, make_lean_run: Callable[..., Path], report: Callable[..., Any], tmp_path: Path
+) -> None:
+    folders = [make_lean_run(name, make_known(benchmark=name)) for name in ("custom:one", "custom:two")]
+    page = report(folders, tmp_path / "report.html")
+    assert "pr-bbb on custom:one, custom:two" in page.visible
+    assert "2 methods" not in page.visible
+
+
 def test_regression_is_judged_by_explained_variance(
     make_regression_results: Make, add_statistics: Callable[..., dict[str, Any]]
 ) -> None:
@@ -100,8 +165,15 @@ def test_warnings_of_the_run_are_shown_and_tasks_at_chance_are_named(make_known:
     )
     matrix = make_known()["tgiven_matrix"]
     unlearned = make_known(tgiven_matrix=[*matrix[:-1], [50.2, *matrix[-1][1:]]])
-    assert "No better than guessing at the end, with the task known: 0/1." in words(group_of(unlearned))
-    assert "No better" not in words(group_of(make_known()))
+    said = "hardly better than always giving the most frequent label: 0/1."
+    assert said in words(group_of(unlearned))
+    assert "always giving" not in words(group_of(make_known()))
+    jumped = {"task": "0/1", "kind": "jump", "text": "its loss jumped"}
+    assert said in words(group_of(unlearned | {"warnings": [jumped]}))
+    assert said not in words(group_of(unlearned | {"warnings": [jumped | {"kind": "chance"}]}))
+    assert 'class="verdict good"' in verdict(group_of(make_known(warnings=[jumped])))
+    for found in (unlearned, make_known(warnings=[jumped | {"kind": "chance"}])):
+        assert 'class="verdict mixed"' in verdict(group_of(found))
 
 
 def test_every_accuracy_stands_beside_simple_models(
@@ -190,3 +262,35 @@ def test_intervals_are_shown_and_judged(make_regression_results: Make) -> None:
         found = verdict(group_of(make_regression_results(chance=chance, answers={"coverage": inside})))
         assert f"95 % intervals contain {inside:.0f} % of the targets" in found
         assert grade == "good" or f'class="verdict {grade}"' in found
+    for inside, rows, wide in ((99.2, 500, True), (99.2, 100, False), (100.0, 120, True), (100.0, 60, False)):
+        results = make_regression_results(chance=chance, answers={"coverage": inside, "rows": rows})
+        assert ("so they are too wide" in verdict(group_of(results))) == wide
+    assert "too wide" not in verdict(group_of(make_regression_results(chance=chance, answers={"coverage": 100.0})))
+
+
+def test_regressions_have_simple_models_with_the_task_known_too(
+    make_regression_results: Make, make_lean_run: Callable[..., Path], report: Callable[..., Any], tmp_path: Path
+) -> None:
+    joint = {"model": "ridge regression", "score": 0.002, "by_task": [0.002] * 3, "rows": 60, "of_rows": 60}
+    chance = {"inferred": 0.01, "known": 0.008, "by_task": [0.008] * 3}
+    results = make_regression_results(chance=chance, references={"joint": joint})
+    page = report([make_lean_run("run", results)], tmp_path / "report.html")
+    known = page.visible[page.visible.index("Task known R², the share") :]
+    assert "explained; simple models are not told the task" in known
+    assert "Ridge regression of all tasks at once RMSE 0.0447 0.800" in known
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (44321.0, "44,300"),
+        (0.5, "0.500"),
+        (9.996, "10.0"),
+        (0.0745, "0.0745"),
+        (0.0, "0"),
+        (3e-7, "3e-07"),
+        (-2, "-2.00"),
+    ],
+)
+def test_errors_have_three_digits(value: float, shown: str) -> None:
+    assert show_number(value, "mse") == shown

@@ -297,12 +297,12 @@ def test_one_confusion_is_open_and_the_others_are_folded_away(page_with_statisti
 
 def test_each_task_says_how_far_it_can_be_relied_on(page_with_statistics: Any) -> None:
     page = page_with_statistics
-    headings = ("Right task, %", "Rejected, %", "ECE, %", "Brier score", "Statistics", "Moved, %", "Not followed, %")
+    headings = ("Right task, %", "Rejected, %", "Brier score", "Statistics", "Moved, %", "Not followed, %")
     assert in_order(page.visible, "Is it any of them?", "Known and unknown inputs", *headings)
     table = page.text[page.text.index("Rejected, %") :]
     first, second = (re.findall(r"<td[^>]*>([^<]*)", row) for row in re.findall(r"<tr>(.*?)</tr>", table)[:2])
-    assert first[1:] == ["4.00", "0.50", "0.0110", "2 KiB", "7.11", "0.20"]  # the layer with most
-    assert second[1:] == ["5.00", "1.00", "0.0220", "4 KiB", "—", "—"]  # a network that is not followed
+    assert first[1:] == ["4.00", "0.0110", "2 KiB", "7.11", "0.20"]  # the layer with most
+    assert second[1:] == ["5.00", "0.0220", "4 KiB", "—", "—"]  # a network that is not followed
     assert "noise: AUROC 0.999, 100.0 % rejected" in page.visible
     assert "mixed rows: AUROC 0.875, 75.0 % rejected" in page.visible
 

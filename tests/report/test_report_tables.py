@@ -236,6 +236,17 @@ def test_columns_without_a_figure_are_left_out(make_results: Make) -> None:
     assert "Right task" not in text
 
 
+def test_where_tasks_share_labels_the_first_column_is_what_predict_answers(make_results: Make) -> None:
+    figures = {"tinfer_final": {"ent": 60.0}, "task_inference_accuracy": {"ent": 40.0}, "batch_wise": None}
+    text = text_of(run_table(make_results(**figures, label_accuracy={"ent": 65.0})))
+    assert "Each input" not in text
+    [head] = [line.split("%") for line in text.splitlines() if "Right label" in line]
+    assert [words.strip() for words in head] == ["Right label", "TInfer Final", "Right task", ""]
+    [row] = [line.split() for line in text.splitlines() if line.split()[:1] == ["ent"]]
+    assert row[-3:] == ["65.00", "60.00", "40.00"]
+    assert "Task inferred (TInfer-Final)" not in text
+
+
 def test_regression_has_an_error_by_criterion(
     make_regression_results: Make, add_statistics: Callable[..., dict[str, Any]]
 ) -> None:

@@ -43,7 +43,7 @@ def _introduce_data(console: Console, path: str, benchmark: "Benchmark") -> None
     ]
     for task in tasks[:MOST_TASKS]:
         names = f"{', '.join(map(str, task.classes[:10]))}{', ...' if len(task.classes) > 10 else ''}"
-        classes = f"classes {names}; " if task.classes else ""
+        classes = f"class{'es' if len(task.classes) > 1 else ''} {names}; " if task.classes else ""
         lines.append(f"  task {task.name}: {classes}{len(task.train.x):,} + {len(task.test.x):,} examples")
     if len(tasks) > MOST_TASKS:
         lines.append(f"  and {len(tasks) - MOST_TASKS} more tasks")

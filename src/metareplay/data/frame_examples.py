@@ -14,6 +14,7 @@ from metareplay.data.cells import TextFormat
 from metareplay.data.columns import Table, decimal_of
 from metareplay.data.encoding import describe_columns, encode_columns, filled
 from metareplay.data.frames import NAME, frame_table, is_frame, is_series, series_values
+from metareplay.data.misleading import misleading_notes
 from metareplay.errors import DataError, DataWarning
 from metareplay.written_text import BYTES, as_bytes
 
@@ -48,7 +49,10 @@ def training_examples(x: Any, y: Any, known: Mapping[str, Any], *, fresh: bool) 
         known = {"kind": "table", "columns": describe_columns(table, inputs, LEAVE_OUT)}
         known |= {"label": label} if isinstance(label, str) else {}
         known |= {"decimal": sign} if (sign := decimal_of(table, inputs)) is not None else {}
-        return PlainExamples(_encode(table, known), y, known)
+        encoded = _encode(table, known)
+        for text in misleading_notes(table, encoded, known["columns"], advice=LEAVE_OUT):
+            warnings.warn(text, DataWarning, stacklevel=4)
+        return PlainExamples(encoded, y, known)
     return PlainExamples(_in_order(table, inputs), y, known)
 
 

@@ -11,6 +11,7 @@ from metareplay.data.base import FILLING, Examples, encode_labels, encode_tasks
 from metareplay.data.cells import as_numbers
 from metareplay.data.columns import Table, decimal_of, label_name, written
 from metareplay.data.encoding import MOST_VALUES, describe_columns, encode_columns, filled, refuse_missing
+from metareplay.data.misleading import IGNORE, LATER, misleading_notes
 from metareplay.data.readers.images import read_pixels
 from metareplay.data.settings import BY_CLASSES, DataSettings
 from metareplay.errors import DataError
@@ -58,6 +59,9 @@ def examples_of(table: Table, settings: DataSettings, known: Mapping[str, Any] |
         x, inputs = _encoded_as(table, earlier, notes)
     else:
         x, inputs = _pixels(table, images, settings) if images else _encoded(table, names, settings, notes)
+    if not images:
+        told = (None if task is None else task.numpy(), IGNORE if earlier is None else LATER)
+        notes += misleading_notes(table, x.numpy(), inputs["columns"], *told)
     inputs |= {"label": label, **({} if by is None else {"task": by})}
     return Examples(x, y, labels, table.places, task, tasks, test, inputs, tuple(notes))
 

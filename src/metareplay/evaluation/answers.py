@@ -29,6 +29,8 @@ class AnswerQuality:
     rmse: float | None = None
     r2: float | None = None
     coverage: float | None = None
+    rows: int | None = None
+    """Test inputs, over all tasks."""
 
 
 def shared_labels(tasks: Sequence[TaskInfo]) -> bool:
@@ -62,7 +64,8 @@ def _labels(predictor: ClassPredictor, tests: Sequence[TaskData], columns: Tenso
         confidence.append(most)
         hits.append(label == labels[test.y])
     accuracy = sum(float(100.0 * of_task.double().mean()) for of_task in hits) / len(hits)
-    return AnswerQuality(accuracy, calibration_error(reliability(torch.cat(confidence), torch.cat(hits))))
+    error = calibration_error(reliability(torch.cat(confidence), torch.cat(hits)))
+    return AnswerQuality(accuracy, error, rows=sum(len(of_task) for of_task in hits))
 
 
 def _targets(predictor: RealPredictor, tests: Sequence[TaskData], target_scale: Tensor | None) -> AnswerQuality:
@@ -71,7 +74,8 @@ def _targets(predictor: RealPredictor, tests: Sequence[TaskData], target_scale: 
     unknown: tuple[float | None, ...] = (None, None, None)
     if predictor.criteria() or predictor.one_answer:
         unknown = _figures([predictor.predict(test.x) for test in tests], y, target_scale)
-    return AnswerQuality(None, None, *given, *unknown)
+    rmse, r2, coverage = unknown
+    return AnswerQuality(None, None, *given, rmse, r2, coverage, len(y))
 
 
 def _figures(

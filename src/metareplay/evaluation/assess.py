@@ -25,9 +25,11 @@ HIGHEST = 5.0
 class Assessment:
     """Percentages, except for Brier scores (0 to 2) and AUROC (0 to 1)."""
 
-    calibration_error: list[float] | None
-    """Of the tasks' probabilities, by true task; None if the scenario has no task to infer."""
-    overall_calibration_error: float | None
+    calibration_error: float | None
+    """Of the tasks' probabilities, over all tasks: by true task it would be large even if they were perfect.
+
+    None if the scenario has no task to infer.
+    """
     brier: list[float] | None
     false_rejections: list[float]
     """Test inputs taken for unknown, by true task."""
@@ -55,7 +57,6 @@ def assess(
     of_kinds = {name: _compared(predictor, values, None, infers)[0] for name, values in kinds.items()}
     bins = [_reliability(rows, task) for task, rows in enumerate(probabilities)] if infers else None
     return Assessment(
-        None if bins is None else [calibration_error(rows) for rows in bins],
         None if bins is None else calibration_error(torch.stack(bins).sum(0)),  # (T, 3, bins) -> (3, bins)
         [_brier(rows, task) for task, rows in enumerate(probabilities)] if infers else None,
         [float(100.0 * (values > 1.0).double().mean()) for values in strange_to],

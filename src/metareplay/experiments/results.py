@@ -66,6 +66,7 @@ class TaskProbabilities(_Record):
     calibration_error: float | None = None
     """Expected calibration error over all test inputs, in percent."""
     calibration_error_by_task: list[float] = []
+    """By true task, in results of earlier versions; not shown: where tasks are alike, perfect probabilities have it."""
     brier_by_task: list[float] = []
 
 
@@ -93,6 +94,8 @@ class AnswerFigures(_Record):
     rmse: float | None = None
     r2: float | None = None
     coverage: float | None = None
+    rows: int | None = None
+    """Test inputs, over all tasks."""
 
 
 class StatisticsFigures(_Record):

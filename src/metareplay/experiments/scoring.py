@@ -150,8 +150,7 @@ def assessed(results: Results, assessment: Assessment | None) -> Results:
         None
         if assessment.calibration_error is None
         else TaskProbabilities(
-            calibration_error=assessment.overall_calibration_error,
-            calibration_error_by_task=assessment.calibration_error,
+            calibration_error=assessment.calibration_error,
             brier_by_task=assessment.brier or [],
         )
     )

@@ -67,11 +67,11 @@ class Facts(NamedTuple):
     @property
     def words(self) -> str:
         """For people."""
+        classes = "1 class" if self.classes == 1 else f"{self.classes} classes"
         if self.shape == FEATURES:
-            return f"{self.rows:,} rows of features, {self.classes} classes"
+            return f"{self.rows:,} rows of features, {classes}"
         columns = f"{' x '.join(map(str, self.shape))} pixels" if self.images else f"{prod(self.shape)} columns"
-        classes = f", {self.classes} classes" if self.classes else ""
-        return f"{self.rows:,} rows, {columns}{classes}"
+        return f"{self.rows:,} rows, {columns}{f', {classes}' if self.classes else ''}"
 
 
 TYPICAL: Mapping[Problem, Facts] = {

@@ -194,11 +194,18 @@ def estimate_of(numbers: Sequence[float]) -> Estimate | None:
 def show_number(value: float, kind: Kind) -> str:
     """A number as tables show it: percentages with two decimals, errors with three digits, seconds with one decimal."""
     if kind == "mse":
-        return f"{value:.3g}"
+        return _three_digits(value)
     if kind == "share":
         return f"{value:.3f}"
     text = f"{value:.1f}" if kind == "seconds" else f"{value:.2f}"
     return text[1:] if float(text) == 0 and text.startswith("-") else text
+
+
+def _three_digits(value: float) -> str:
+    if not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.3g}"
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
 
 
 def show(value: Estimate | None, kind: Kind) -> str:

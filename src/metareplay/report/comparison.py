@@ -15,12 +15,20 @@ from metareplay.report.base import (
     Number,
     estimate,
     mean_and_error,
+    right_label,
     right_task,
     root,
     tinfer,
 )
 from metareplay.report.continual import continual_table
-from metareplay.report.criteria import TITLES, criteria_of, headline_criterion, headline_measure, inferred
+from metareplay.report.criteria import (
+    TITLES,
+    criteria_of,
+    headline_criterion,
+    headline_measure,
+    inferred,
+    needs_no_task,
+)
 from metareplay.report.figures.canvas import PAGE, inline_svg
 from metareplay.report.figures.comparison import comparison_figure
 from metareplay.report.pictures import predictive_pictures
@@ -30,6 +38,7 @@ from metareplay.report.yardsticks import reference_rows
 REFERENCE = "pca"
 """Shown next to every method: what inputs alone tell, without any network."""
 _REFERENCE = "Inputs alone"
+_SAME = "same answer with and without the task"
 
 
 def comparison(groups: Sequence[Group], name: str) -> str:
@@ -68,7 +77,13 @@ def _how_inferred(groups: Sequence[Group], common: str | None) -> str:
     if others:
         listed = " or ".join(f"{own} ({', '.join(labels)})" for own, labels in others.items())
         words += f", or, where a run has no such figure, by {listed}"
-    return f"{words}."
+    free = list(dict.fromkeys(group.label for group in groups if _free(group)))
+    remark = f" {_SAME[0].upper()}{_SAME[1:]}: {', '.join(free)}." if free else ""
+    return f"{words}.{remark}"
+
+
+def _free(group: Group) -> bool:
+    return all(map(needs_no_task, group.results))
 
 
 def _table(groups: Sequence[Group], common: str | None) -> str:
@@ -86,6 +101,11 @@ def _table(groups: Sequence[Group], common: str | None) -> str:
             cell._replace(meaning=f"by {own}") if own and "TInfer-Final" in m.gloss and cell.sort else cell
             for cell, m in zip(cells, measures, strict=True)
         ]
+        if _free(group):
+            cells = [
+                cell._replace(meaning="needs no task") if "TInfer-Final" in m.gloss and cell.sort else cell
+                for cell, m in zip(cells, measures, strict=True)
+            ]
         names = [html.text_cell(group.label), html.Cell(str(len(group.runs)), str(len(group.runs)))]
         rows.append([*names, *cells, _memory(group), *([html.text_cell(group.first.network)] if networks else [])])
     memory = any(_saves(group) for group in groups)
@@ -95,12 +115,12 @@ def _table(groups: Sequence[Group], common: str | None) -> str:
     note = "" if _regression(groups) else "Percentages. "
     note += "Blue: the best mean of a column. "
     note += "; ".join(f"{m.label}: the paper's {m.gloss}" for m in measures if m.gloss and m.label != _REFERENCE) + "."
+    if common and any(estimate(group.results, right_label(common)) for group in groups):
+        note += " Task inferred, where tasks share labels: right labels, whichever task they came from."
     note += " Inputs alone: by pca, no network." if _REFERENCE in labels else ""
-    note += (
-        f" Memory: numbers trained or kept ({KEPT}) for all tasks, as a multiple of one task's posterior."
-        if memory
-        else ""
-    )
+    if memory:
+        note += f" Memory: numbers trained or kept ({KEPT}) for all tasks, as a multiple of one task's posterior"
+        note += "; none where rows of old tasks were not counted." if any(g.keeps_rows for g in groups) else "."
     simple = [*_simple_rows(groups, measures, len(headers))]
     content = html.grouped_table(
         headers, [("", rows), *([("For comparison", simple)] if simple else [])], sortable=True, css="dense"
@@ -228,12 +248,14 @@ def _saves(group: Group) -> bool:
     """Whether a method stores less than a posterior for each task."""
     counts = group.first.parameters
     whole = counts.posterior if counts else None
-    return bool(counts and counts.trained and whole and counts.trained / whole <= group.first.num_tasks)
+    return not group.keeps_rows and bool(
+        counts and counts.trained and whole and counts.trained / whole <= group.first.num_tasks
+    )
 
 
 def _memory(group: Group) -> html.Cell:
     counts = group.first.parameters
-    if counts is None or not counts.trained or not counts.posterior:
+    if counts is None or not counts.trained or not counts.posterior or group.keeps_rows:
         return html.Cell(MISSING)
     share = (counts.trained + (counts.kept or 0)) / counts.posterior
     return html.Cell(f"{share:.2f}", repr(share))

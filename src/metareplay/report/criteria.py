@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from metareplay.experiments.results import Results
+from metareplay.experiments.results import Results, SquaredErrors
 from metareplay.report.base import (
     VARIANCE,
     Measure,
@@ -75,11 +75,25 @@ def headline_criterion(runs: Sequence[Results]) -> str | None:
     return stated or next((name for name in criteria_of(runs) if any(_has(run, name) for run in runs)), None)
 
 
+def needs_no_task(run: Results) -> bool:
+    """Whether a method answers the same with and without the task: one network, tasks that share all outputs."""
+    if run.scenario != "domain" or any(_has(run, name) for name in criteria_of([run])):
+        return False
+    if run.regression:
+        return run.answers is not None and run.answers.rmse is not None
+    return run.labels is not None and not run.labels.task_known
+
+
 def headline_number(common: str | None) -> Number:
-    """A run's figure by the common criterion or, if it has none, by its own; right labels where tasks share them."""
+    """A run's figure by the common criterion or, if it has none, by its own; right labels where tasks share them.
+
+    That of a method which needs no task is the one with the task given.
+    """
 
     def number(results: Results) -> float | None:
         name = common if common is not None and _has(results, common) else headline_criterion([results])
+        if name is None and needs_no_task(results):
+            return (results.mse or SquaredErrors()).tgiven_final if results.regression else results.tgiven_final
         if name is None:
             return None
         labels = right_label(name)(results)

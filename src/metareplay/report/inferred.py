@@ -51,7 +51,10 @@ def which_task(group: Group, prefix: str) -> str:
 def _guessing(group: Group) -> str:
     """What the figures are to be compared with, and what the paper calls them."""
     words = [f"Right task: guessing reaches {100 / group.first.num_tasks:.0f} %."]
-    if not group.regression:
+    if _shared(group):
+        mixed = "Right label: as predict answers, by the default the mean of what all probable tasks say."
+        words = [mixed, "TInfer-Final, the paper's: the answer of the one task that is inferred.", *words]
+    elif not group.regression:
         words.insert(0, "Each input: accuracy with the task inferred from that input alone, the paper's TInfer-Final.")
     return f'<p class="note">{escape(" ".join(words))}</p>'
 
@@ -71,7 +74,8 @@ def _criteria_table(group: Group, criteria: list[str]) -> str:
         columns = [(_root_error, "RMSE"), (_explained_error, "R²"), (right_task, "Right task, %")]
     else:
         batches = [(batch_wise, f"Batches of {size}" if size else "Batches")] if group.batch_wise else []
-        columns = [(tinfer, "Each input"), (right_label, "Right label"), *batches, (right_task, "Right task")]
+        each = [(right_label, "Right label"), (tinfer, "TInfer-Final")] if _shared(group) else [(tinfer, "Each input")]
+        columns = [*each, *batches, (right_task, "Right task")]
     columns = [
         (figure, label)
         for figure, label in columns
@@ -94,6 +98,12 @@ def _criteria_table(group: Group, criteria: list[str]) -> str:
         groups[0] = ("", groups[0][1])  # the default has its mark, a single group needs no title
     head = "Task inferred by" if group.regression else "Task inferred by, %"  # TInfer-Final of the paper
     return html.grouped_table((head, *(label for _, label in columns)), groups, sortable=True)
+
+
+def _shared(group: Group) -> bool:
+    """Whether tasks share labels, so that a label may be right whichever task it came from."""
+    runs = group.results
+    return any(estimate(runs, right_label(name)) is not None for name in criteria_of(runs))
 
 
 def _root_error(criterion: str) -> Number:

@@ -69,9 +69,9 @@ def _method(group: Group, prefix: str) -> str:
 
 def _several(groups: Sequence[Group]) -> tuple[str, str, str]:
     benchmarks = list(dict.fromkeys(group.first.benchmark for group in groups))
-    title = (
-        f"{len(groups)} methods on {', '.join(benchmarks) if len(benchmarks) < 4 else f'{len(benchmarks)} benchmarks'}"
-    )
+    labels = list(dict.fromkeys(group.label for group in groups))
+    where = ", ".join(benchmarks) if len(benchmarks) < 4 else f"{len(benchmarks)} benchmarks"
+    title = f"{labels[0] if len(labels) == 1 else f'{len(labels)} methods'} on {where}"
     parts = []
     for number, benchmark in enumerate(benchmarks):
         members = [group for group in groups if group.first.benchmark == benchmark]

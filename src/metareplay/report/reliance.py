@@ -110,10 +110,6 @@ def _rejections(results: Results) -> Sequence[float]:
     return results.unknown.false_rejections if results.unknown else []
 
 
-def _calibration(results: Results) -> Sequence[float]:
-    return results.task_probabilities.calibration_error_by_task if results.task_probabilities else []
-
-
 def _brier(results: Results) -> Sequence[float]:
     return results.task_probabilities.brier_by_task if results.task_probabilities else []
 
@@ -138,10 +134,9 @@ def _largest(drift: Mapping[str, Sequence[float]], which: int) -> float:
 _EMPTY: ByTask = np.empty(0)
 _COLUMNS: tuple[tuple[Figures, Column], ...] = (
     (_rejections, Column("Rejected, %", _EMPTY, "test inputs taken for unknown")),
-    (_calibration, Column("ECE, %", _EMPTY, "expected calibration error of the tasks' probabilities")),
     (
         _brier,
-        Column("Brier score", _EMPTY, "squared distance of these probabilities to the truth, 0 to 2", "{:.4f}".format),
+        Column("Brier score", _EMPTY, "squared distance of the tasks' probabilities to the truth", "{:.4f}".format),
     ),
     (_sizes, Column("Statistics", _EMPTY, "what is stored about the task, never examples", show_bytes)),
     (_moved, Column("Moved, %", _EMPTY, "how far later tasks changed its network's features, of their variance")),

@@ -73,6 +73,13 @@ class Group:
         return self.first.regression
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether the method keeps examples of old tasks that its results, of an earlier version, do not count."""
+        counts = self.first.parameters
+        uncounted = counts is None or counts.kept is None
+        return uncounted and all("strategy.coreset_size" in run.config for run in self.runs)
+
+    @property
     def batch_wise(self) -> bool:
         """Whether figures for batches of inputs mean what they say."""
         return not self.regression and all(run.has_whole_batches() for run in self.runs)

@@ -35,7 +35,7 @@ from metareplay.report.base import (
     training_seconds,
 )
 from metareplay.report.continual import continual_section
-from metareplay.report.criteria import TITLES, headline_criterion, headline_measure, headline_number
+from metareplay.report.criteria import TITLES, headline_criterion, headline_measure, headline_number, needs_no_task
 from metareplay.report.reliance import (
     bytes_per_task,
     clear_aurocs,
@@ -62,7 +62,8 @@ def headline(group: Group) -> str:
     runs, regression = group.results, group.regression
     name = headline_criterion(runs)
     given = RMSE[1:2] if regression else TASK_GIVEN[1:3] if group.first.num_tasks > 1 else TASK_GIVEN[1:2]
-    items = [_measured(runs, m) for m in given]
+    same = " The answer is the same without the task." if all(map(needs_no_task, runs)) else ""
+    items = [_measured(runs, m, m.meaning + (same if m is given[0] else "")) for m in given]
     if regression:
         items.append(_explained(runs, name))
     if name is not None:
@@ -248,13 +249,16 @@ def _costs(group: Group) -> Iterator[html.Card]:
     trained, whole = counts.trained, counts.posterior or counts.main_network
     size = estimate(group.results, bytes_per_task)
     stored = "" if size is None else f"Statistics: {show_bytes(size.mean)} per task."
-    if trained and whole and trained / whole <= group.first.num_tasks:  # else there is nothing that it saves
+    if (
+        trained and whole and trained / whole <= group.first.num_tasks and not group.keeps_rows
+    ):  # else there is nothing that it saves
         whose = "the posterior of a single task" if counts.posterior else "the main network"
         kept = f", and {counts.kept:,} kept besides ({KEPT})" if counts.kept else ""
         meaning = f"{trained:,.0f} numbers are trained for all tasks{kept}; {whose} has {whole:,.0f}. {stored}".strip()
         yield html.Card("Memory", f"{(trained + (counts.kept or 0)) / whole:.2f}×", "", meaning)
     elif size is not None:
-        meaning = "Statistics stored about a task, to infer it and to recognise unknown inputs; never examples."
+        meaning = "Statistics stored about a task, to infer it and to recognise unknown inputs"
+        meaning += ". Rows of old tasks are kept besides." if group.keeps_rows else "; never examples."
         yield html.Card("Stored per task", show_bytes(size.mean), "", meaning)
     seconds = estimate(group.results, training_seconds)
     if seconds is not None:

@@ -141,7 +141,9 @@ def _figures_table(runs: Sequence[Results], title: str, batches: bool) -> Table:
     )
     table.caption_justify = "left"
     table.add_column("", no_wrap=True)
-    columns, criteria = _inferred_columns(runs[0], batches), criteria_of(runs)
+    criteria = criteria_of(runs)
+    shared = any(estimate(runs, right_label(name)) is not None for name in criteria)
+    columns = _inferred_columns(runs[0], batches, shared)
     columns = [
         column
         for i, column in enumerate(columns)
@@ -154,7 +156,7 @@ def _figures_table(runs: Sequence[Results], title: str, batches: bool) -> Table:
     for number, (_, names) in enumerate(grouped(criteria, default)):
         table.add_section()
         if number == 0:
-            table.add_row("[bold]Task inferred[/] (TInfer-Final)")
+            table.add_row("[bold]Task inferred[/]" if shared else "[bold]Task inferred[/] (TInfer-Final)")
         for name in names:
             cells = [show(estimate(runs, column.of(name)), column.kind) for column in columns]
             table.add_row(f" {shown(name)}{_remark(name, default)}", *cells, style="bold" if name == default else None)
@@ -210,17 +212,18 @@ class _Column(NamedTuple):
     kind: Kind
 
 
-def _inferred_columns(first: Results, batches: bool) -> list[_Column]:
-    """The columns of a run's table."""
+def _inferred_columns(first: Results, batches: bool, shared: bool) -> list[_Column]:
+    """The columns of a run's table; the first has what a user gets: right labels where tasks share them."""
     right = _Column("Right task %", right_task, "percent")
     if first.regression:
         errors = _Column("RMSE", lambda name: root(inferred_error(name)), "mse")
         return [errors, _Column("R²", lambda name: explained(inferred_error(name)), "share"), right]
     size = first.batch_wise_size
-    each, label = _Column("Each input %", tinfer, "percent"), _Column("Right label %", right_label, "percent")
-    if not batches:
-        return [each, label, right]
-    return [each, label, _Column(f"Batches of {size} %" if size else "Batches %", batch_wise, "percent"), right]
+    each = [_Column("TInfer Final %" if shared else "Each input %", tinfer, "percent")]
+    if shared:
+        each.insert(0, _Column("Right label %", right_label, "percent"))
+    together = [_Column(f"Batches of {size} %" if size else "Batches %", batch_wise, "percent")] if batches else []
+    return [*each, *together, right]
 
 
 def _remark(name: str, default: str | None) -> str:

@@ -20,7 +20,7 @@ from metareplay.report.base import (
     root,
     show,
 )
-from metareplay.report.criteria import headline_criterion, headline_number
+from metareplay.report.criteria import headline_criterion, headline_number, needs_no_task
 from metareplay.report.runs import Group
 
 JOINT, LAST = "joint", "last_task"
@@ -66,7 +66,9 @@ def _model(runs: Sequence[Results], which: str, data: str, short: str) -> Yardst
 
     def known(results: Results) -> float | None:
         reference = _reference(results, which)
-        return None if reference is None else reference.known
+        if reference is None:
+            return None
+        return reference.score if results.regression else reference.known  # it is never told the task
 
     by_task = mean_by_task([reference.by_task for reference in found], runs[0].num_tasks)
     model = f"{names[0].upper()}{names[1:]}"
@@ -97,14 +99,15 @@ def beside_simple_models(group: Group) -> str:
         return ""
     name = headline_criterion(runs)
     panels = []
-    if name is not None:
+    if name is not None or all(map(needs_no_task, runs)):
         rows = [(group.label, "", headline_number(name), True)]
         rows += [(stick.label, stick.remark, stick.inferred, False) for stick in sticks]
         panels.append(_panel(group, "Task unknown", rows))
     given = MSE[1] if group.regression else TASK_GIVEN[1]
     rows = [(group.label, "", given.number, True)]
     rows += [(stick.label, "", stick.known, False) for stick in sticks]
-    panels.append(_panel(group, "Task known", rows, remark="; simple models choose among the task's labels"))
+    own = "are not told the task" if group.regression else "choose among the task's labels"
+    panels.append(_panel(group, "Task known", rows, remark=f"; simple models {own}"))
     columns = f'<div class="halves">{"".join(panels)}</div>' if len(panels) > 1 else "".join(panels)
     return f"<h3>Compared with simple models</h3>{columns}"
 
@@ -124,7 +127,7 @@ def _panel(group: Group, title: str, rows: Sequence[tuple[str, str, Number, bool
             length, text = value.mean, f"{value.mean:.1f} %"
         bars.append(html.Bar(label, length if math.isfinite(length) else 0.0, text, small, own))
     unit = "R², the share of the targets' variance that is explained"
-    unit = unit if group.regression else f"Accuracy, mean over tasks{remark}"
+    unit = f"{unit}{remark}" if group.regression else f"Accuracy, mean over tasks{remark}"
     return html.bars(title, unit, bars) if len(bars) > 1 else ""
 
 
