@@ -10,7 +10,16 @@ from torch import Tensor
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.inference.statistics.combine import Combination, updated
 from metareplay.inference.statistics.density import InputDensity, input_density
-from metareplay.inference.statistics.entropies import FACTOR, FOLLOWED, THEN, as_they_are_now, due, factor, probes
+from metareplay.inference.statistics.entropies import (
+    FACTOR,
+    FOLLOWED,
+    THEN,
+    as_if_unseen,
+    as_they_are_now,
+    due,
+    factor,
+    probes,
+)
 from metareplay.inference.statistics.evidence import Stored, TaskEvidence, output_costs, space_name, spaces_of
 from metareplay.inference.statistics.moments import AffineMap, MomentSums
 from metareplay.inference.statistics.passes import INPUTS, in_parts
@@ -114,8 +123,10 @@ class StatisticsKeeper(StatisticsReader):
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else len(others))
         features = train.x[0].numel()
-        unknown = calibrated(measures(of_task, own_row), self.settings.false_rejections, features=features)
-        unknown |= self._probed(task, described, train.x.shape[1:])
+        probed, strange = self._probed(task, described, train.x.shape[1:]), measures(of_task, own_row)
+        if probed and not len(known):
+            strange[0] = as_if_unseen(strange[0], probed[THEN])
+        unknown = calibrated(strange, self.settings.false_rejections, features=features) | probed
         unknown |= contrast_bounds(torch.cat([known, self._sample(train.x, DRIFT_INPUTS, self._number(task))]))
         own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
@@ -134,13 +145,16 @@ class StatisticsKeeper(StatisticsReader):
         most = max(len(old["inputs.mean"]), len(new["inputs.mean"]), components * classes)
         described = {**old, **merged(old, new, gaussians=most, directions=max(directions, 1))}
         known = (held_out if len(held_out.x) else train).x[:CALIBRATION_INPUTS]
+        probed = self._probed(task, described, train.x.shape[1:])
         alone = measures(self._evidence_alone(described, task, known), torch.zeros(len(known), dtype=torch.int64))
+        if probed and not len(held_out.x):
+            alone[0] = as_if_unseen(alone[0], probed[THEN])
         described |= widened(old, alone, self.settings.false_rejections, share)
         described |= contrast_bounds(known, old.get(CONTRAST))
         others = [*stored[:task], described, *stored[task + 1 :]]
         evidence = self._gather(others, known, distances=[task], outputs=False)
         described |= mixed_scales(old, own_scales(task, evidence), share)
-        described |= self._probed(task, described, train.x.shape[1:])
+        described |= probed
         self.store.put(NAME, [*stored[:task], described, *stored[task + 1 :]])
 
     def remove_task(self, task: int) -> None:
