@@ -58,6 +58,8 @@ WEIGHTS_AT_HAND = 2**22
 """The most weights that are kept while inputs are compared with tasks several times."""
 IMAGINED, MOST_IMAGINED = 400, 64
 """Inputs drawn from the densities of earlier tasks, and the widest inputs for which densities are good enough."""
+OWN_IMAGINED, MOST_COLUMNS = 200, 256
+"""Where nothing is held out: inputs drawn from the newest task's own density, and the most columns of tables."""
 
 
 class StatisticsKeeper(StatisticsReader):
@@ -266,16 +268,21 @@ class StatisticsKeeper(StatisticsReader):
         """Evidence on inputs of the last task that its statistics were not taken from, and on imagined ones of others.
 
         Of these tasks, with what is stored about them; those of the imagined inputs are told by their place among them.
+        Where nothing is held out, and tasks are not many, there are imagined inputs of the last task, too.
         """
         task, own, many = tasks[-1], len(tasks) - 1, tasks[-1] >= self.settings.shortlist
         gather = partial(self._gather, tasks=tasks, together=many)
-        imagined, places = self._imagined(task, x.shape[1:], stored)
+        imagined, places = self._imagined(task, x.shape[1:], stored, known=len(held_out) > 0)
         if len(held_out):
             both, count = gather(stored, torch.cat([held_out, imagined]), distances=[own]), len(held_out)
             return part_of(both, slice(count)), by_task(part_of(both, slice(count, None)), places)
         if len(tasks) * self.model.spec.numel <= WEIGHTS_AT_HAND:
             gather = partial(gather, weights=[self.model.central_weights(number) for number in tasks])
         of_others = by_task(gather(stored, imagined), places) if places else {}
+        if places and not many:
+            generator = generator_for(self.seed, "imagined own", self._number(task))
+            drawn = InputDensity.stored(stored[-1]).draw(OWN_IMAGINED, generator=generator)
+            of_others[own] = gather(stored, drawn.float().reshape(-1, *x.shape[1:]))
         parts = []
         for fold in folds(len(x), generator_for(self.seed, "folds", self._number(task))):
             rest = torch.ones(len(x), dtype=torch.bool)
@@ -286,13 +293,15 @@ class StatisticsKeeper(StatisticsReader):
             parts.append(gather([*stored[:-1], part], x[fold], distances=[own]))
         return joined(parts) if parts else gather(stored, x, distances=[own]), of_others
 
-    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> tuple[Tensor, list[int]]:
+    def _imagined(
+        self, task: int, shape: torch.Size, stored: Sequence[Stored], *, known: bool
+    ) -> tuple[Tensor, list[int]]:
         """Inputs (n, ...) drawn from the densities of earlier tasks, and their places, each of as many in a row.
 
-        None where inputs are too wide for that.
+        None where inputs are too wide for that, for which rows may have more numbers if nothing is ``known``, held out.
         """
-        others = len(stored) - 1
-        if shape.numel() > MOST_IMAGINED or others == 0:
+        others, most = len(stored) - 1, MOST_COLUMNS if len(shape) == 1 and not known else MOST_IMAGINED
+        if shape.numel() > most or others == 0:
             return torch.zeros(0, *shape), []
         generator, total = generator_for(self.seed, "imagined", self._number(task)), min(IMAGINED, bounded(others))
         chosen = torch.randperm(others, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
