@@ -75,7 +75,7 @@ def test_neither_a_task_nor_an_input_costs_more_with_more_tasks(monkeypatch: pyt
         asking.append(work.taken())
     assert finishing[1] < finishing[2] < finishing[SHORTLIST - 1]
     assert set(finishing[SHORTLIST:]) == {finishing[SHORTLIST]}
-    assert finishing[SHORTLIST][1] == finishing[SHORTLIST - 1][1]
+    assert finishing[SHORTLIST][1] <= finishing[SHORTLIST - 1][1]
     networks = 2
     for passes, pairs in asking[SHORTLIST:]:
         assert SHORTLIST <= passes <= SHORTLIST + networks

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from metareplay.errors import ConfigError
 from metareplay.estimators import ContinualClassifier, ContinualRegressor
+from metareplay.inference.adaptive import LOG_PREDICTIVE
+from metareplay.inference.base import Assigned, Context
+from metareplay.inference.mixing import entropy
 from metareplay.learner.recipe_book import default_settings
 
 QUICK = {"training.iterations": 200, "training.learning_rate": 0.01, "inference.samples": 20}
@@ -62,6 +66,31 @@ def test_uncertainties_are_coherent(classifier: ContinualClassifier) -> None:
     np.testing.assert_allclose(answer.total, answer.aleatoric + answer.epistemic, atol=1e-12)
     assert answer.epistemic.min() >= 0
     assert answer.total.max() <= np.log(2) + 1e-9
+
+
+def test_tasks_that_disagree_are_uncertain_about_what_can_be_learned(
+    classifier: ContinualClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor, one = classifier._trained().predictor, torch.ones(1, dtype=torch.float64)
+    monkeypatch.setattr(predictor, "pooling_gain", lambda: torch.tensor(2.0, dtype=torch.float64))
+
+    def assigned(task: int, *probabilities: float) -> Assigned:
+        of_task = torch.tensor([probabilities], dtype=torch.float64)  # of point estimates, which have one entropy
+        statistics = {LOG_PREDICTIVE: of_task.log(), "total": entropy(of_task), "aleatoric": entropy(of_task)}
+        return Assigned(task, torch.tensor([0]), statistics, 0.5 * one)
+
+    both = [assigned(0, 0.9, 0.1), assigned(1, 0.3, 0.7)]
+    context = Context(torch.tensor([0]), torch.tensor([0, 1, 0, 1]), unknown=0 * one)
+    answer = predictor._answer(both, context)
+    # mixed: 0.6 and 0.4; sharpened to the power 1 + 2 * 0.5: 9 / 13 and 4 / 13
+    mixed, given = 0.6730116670, 0.6172417698
+    parts = (0.3250829734 + 0.6108643021) / 2
+    assert answer.total.item() == pytest.approx(given, abs=1e-9)
+    assert answer.aleatoric.item() == pytest.approx(parts * given / mixed, abs=1e-9)
+    assert answer.epistemic.item() == pytest.approx(given * (1 - parts / mixed), abs=1e-9)  # 0.188
+    agreeing = predictor._answer([assigned(0, 0.9, 0.1), assigned(1, 0.9, 0.1)], context)
+    assert agreeing.total.item() < 0.1  # 81 / 82
+    assert agreeing.epistemic.item() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_far_from_all_data_nothing_is_known(classifier: ContinualClassifier) -> None:

@@ -1,6 +1,6 @@
 import torch
 
-from metareplay.inference.mixing import FEWEST_SAMPLES, alone, by_label, entropy, questions, shares
+from metareplay.inference.mixing import FEWEST_SAMPLES, alone, by_label, entropy, entropy_ratio, questions, shares
 
 
 def test_only_tasks_that_matter_are_asked() -> None:
@@ -35,3 +35,12 @@ def test_shared_labels_are_summed() -> None:
     assert merged.tolist() == [[0.25, 0.5, 0.25]]
     assert entropy(merged) < entropy(probabilities)
     assert entropy(torch.tensor([[1.0, 0.0]])) == 0.0
+
+
+def test_a_gain_changes_all_parts_of_uncertainty_alike() -> None:
+    before = torch.tensor([[0.25, 0.25, 0.25, 0.25], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    after = torch.tensor([[0.4, 0.1, 0.4, 0.1], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    labels = torch.tensor([0, 1, 0, 1])
+    expected = entropy(torch.tensor([[0.8, 0.2]], dtype=torch.float64)) / torch.tensor(2.0, dtype=torch.float64).log()
+    torch.testing.assert_close(entropy_ratio(before, after, labels), torch.tensor([float(expected), 1.0]).double())
+    assert entropy_ratio(before, before, labels).tolist() == [1.0, 1.0]

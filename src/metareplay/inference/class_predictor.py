@@ -18,7 +18,7 @@ from metareplay.inference.calibration.taking import CALIBRATION, SAMPLES, class_
 from metareplay.inference.criteria.agreement import expected_entropy
 from metareplay.inference.criteria.base import Contest
 from metareplay.inference.criteria.entropy import total_entropy
-from metareplay.inference.mixing import by_label, entropy
+from metareplay.inference.mixing import by_label, entropy, entropy_ratio
 from metareplay.inference.networks import SCORED_AT_ONCE
 from metareplay.inference.predictive import log_likelihoods, log_predictive
 from metareplay.inference.statistics.evidence import Stored
@@ -121,7 +121,8 @@ class ClassPredictor(Predictor[ClassAnswer]):
             total = in_order(assigned, "total", count)
         else:
             if context.labels is not None and not context.alone:
-                probabilities = self._sharpened(probabilities, assigned, context.labels)
+                mixed, probabilities = probabilities, self._sharpened(probabilities, assigned, context.labels)
+                aleatoric = aleatoric * entropy_ratio(mixed, probabilities, context.labels)
             unknown = context.unknown.unsqueeze(1)  # (N, 1)
             probabilities = probabilities + unknown * (self._prior(context) - probabilities)
             total = entropy(by_label(probabilities, context.labels))

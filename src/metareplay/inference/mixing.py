@@ -71,3 +71,14 @@ def by_label(probabilities: Tensor, labels: Tensor | None) -> Tensor:
 def entropy(probabilities: Tensor) -> Tensor:
     """In nats: (N, C) -> (N,)."""
     return torch.special.entr(probabilities).sum(1)
+
+
+def entropy_ratio(before: Tensor, after: Tensor, labels: Tensor) -> Tensor:
+    """H(after) / H(before) over labels, by which a gain changes every part of the uncertainty (N,).
+
+    From probabilities (N, C) and each column's label (C,). 1 where the gain changed nothing.
+    """
+    if after is before:
+        return torch.ones(len(before), dtype=before.dtype)
+    certain, now = entropy(by_label(before, labels)), entropy(by_label(after, labels))
+    return torch.where(certain > 0, now / certain.clamp_min(1e-300), 1.0)

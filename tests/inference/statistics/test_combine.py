@@ -1,12 +1,14 @@
 """The combination of evidence: log-odds between tasks, their weights, and probabilities."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Generator, Tensor
 
 from metareplay.inference.statistics.combine import (
+    FEW,
     PRIOR_PRECISION,
     PRIOR_WEIGHT,
     Combination,
@@ -142,6 +144,35 @@ def test_features_that_no_longer_speak_for_an_old_task_lose_weight(rng: Generato
     assert float(doubted[own]) < 0.5 * float(without[own])
     assert float(confirmed[own]) > 0.9 * float(without[own])
     assert float(doubted[0]) > float(without[0])
+
+
+def on_a_line(rng: Generator, task: int, rows: int, *, apart: float = 1.0) -> TaskEvidence:
+    """Inputs of one of three tasks whose means lie on a line, so that the middle one is the hardest to tell."""
+    means = torch.tensor([0.0, 1.0, 2.0], dtype=torch.float64)
+    x = 1 + apart * (means[task] - 1) + torch.randn(rows, generator=rng, dtype=torch.float64)  # (n,)
+    return evidence_of(0.5 * (x - means.unsqueeze(1)).square())
+
+
+def temperature_after(evidence: TaskEvidence, imagined: dict[int, TaskEvidence]) -> float:
+    nothing = Combination.stored(NAMES, [])
+    two = replace(nothing, spread=torch.ones(2, len(NAMES), dtype=torch.float64))
+    return updated(two, evidence, imagined).temperature
+
+
+def test_tasks_between_others_make_probabilities_less_certain(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = {task: on_a_line(rng, task, 200) for task in range(2)}
+    few, enough = on_a_line(rng, 2, FEW - 1), on_a_line(rng, 2, FEW)  # held out: nothing was drawn from the newest task
+    found = [temperature_after(few, drawn), temperature_after(enough, drawn)]
+    monkeypatch.setattr("metareplay.inference.statistics.combine.FEW", FEW + 1)
+    assert temperature_after(few, drawn) == found[0]
+    assert temperature_after(enough, drawn) < found[1]
+
+
+def test_drawn_inputs_that_are_too_easy_are_corrected(rng: Generator) -> None:
+    """Where inputs drawn from the newest task are easier than its real ones, those of the others are as well."""
+    newest, easy = on_a_line(rng, 2, 60), {task: on_a_line(rng, task, 200, apart=3.0) for task in (0, 2)}
+    old, own = {0: easy[0], 1: on_a_line(rng, 1, 200)}, easy[2]
+    assert temperature_after(newest, {**old, 2: own}) < temperature_after(newest, old)
 
 
 def test_evidence_that_no_network_has_of_two_tasks_is_none() -> None:

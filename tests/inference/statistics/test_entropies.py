@@ -12,6 +12,7 @@ from metareplay.inference.statistics.entropies import (
     FOLLOWED,
     PROBES,
     THEN,
+    as_if_unseen,
     as_they_are_now,
     due,
     factor,
@@ -82,6 +83,24 @@ def test_thresholds_hold_within_a_point_after_twenty_further_tasks() -> None:
     now = [rejected(learner, task, data) for task, data in enumerate(first)]
     assert sum(now) / 8 == pytest.approx(sum(then) / 8, abs=1.0), (then, now)
     assert sum(now) / 8 == pytest.approx(5.0, abs=1.0)
+
+
+@pytest.mark.parametrize("method", ["exp-replay", "pr-dirac"])
+def test_what_a_network_learned_from_says_little_about_what_it_did_not(method: str) -> None:
+    """Nothing is held out of so few examples, and the network has learned them by heart."""
+    learner = learner_of(method, **{"training.iterations": 300, "training.learning_rate": 0.01})
+    for task in range(2):
+        learn(learner, rows_of(task, 80, 1))
+    shares = [rejected(learner, task, rows_of(task, 1000, 2)) for task in range(2)]
+    assert sum(shares) / 2 < 8.0, shares  # 5 % are stated
+
+
+def test_entropies_of_learned_inputs_become_those_of_equally_ranked_probes() -> None:
+    learned, of_probes = torch.tensor([0.0, 0.5, 0.1, 0.2]).double(), torch.tensor([0.7, 0.3, 0.1, 0.5])
+    expected = torch.tensor([0.175, 0.625, 0.325, 0.475]).double()  # quantiles at 1/8, 7/8, 3/8 and 5/8
+    torch.testing.assert_close(as_if_unseen(learned, of_probes), expected, rtol=0, atol=1e-6)
+    assert as_if_unseen(learned + 1, of_probes).tolist() == (learned + 1).tolist()  # never lower
+    assert len(as_if_unseen(learned[:0], of_probes)) == 0
 
 
 def test_a_factor_takes_entropies_back_to_what_they_were() -> None:

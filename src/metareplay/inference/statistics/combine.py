@@ -4,6 +4,9 @@ A weight per kind of evidence is learned without old data: from how the newest t
 from every earlier task. The log-odds are antisymmetric, so examples of one side are enough. Each task updates the
 weights as
 Bayesian logistic regression does, with the last estimate and its precision as the prior.
+
+The newest of drifting tasks is easier to tell apart than those in between, and where few of its inputs or none are held
+out, they say little. There, inputs drawn from the densities of all tasks show how certain the odds may be.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +28,10 @@ OTHER = "pairs.other"
 """Stored if auxiliary outputs are weighed as well, which they are not in models of earlier versions."""
 LEAST_SPREAD = 0.1
 """In nats: smaller differences do not count as evidence."""
+FEW = 100
+"""Fewer held-out inputs do not suffice to learn how certain the odds may be."""
+STRETCH = 2.0
+"""The most by which odds of drawn inputs are stretched, or shrunk, to be like those of real ones."""
 AT_ONCE = 500
 """Inputs whose pairs of tasks are compared together."""
 
@@ -80,10 +87,7 @@ class Combination:
 
     def lost(self, terms: Mapping[str, Tensor], tasks: Tensor | None = None) -> Tensor:
         """The scores of tasks among each other: (K, T, B) -> (T, B); as in ``log_odds``."""
-        odds = self.log_odds(terms, tasks)  # (T, T, B)
-        lost = -F.logsigmoid(odds)
-        lost.diagonal().zero_()  # (B, T)
-        return lost.sum(1)  # (T, T, B) -> (T, B)
+        return _lost(self.log_odds(terms, tasks))
 
     def log_odds(self, terms: Mapping[str, Tensor], tasks: Tensor | None = None) -> Tensor:
         """For each pair, the evidence for the first task against the second: (T, T, B).
@@ -109,6 +113,13 @@ class Combination:
         """Of the tasks: scores (T, N) -> (N, T); as if one more held-out input had belonged to any of them."""
         doubt = 1.0 / (self.seen + 2)
         return ((1 - doubt) * (-self.temperature * scores).softmax(0) + doubt / len(scores)).T
+
+
+def _lost(odds: Tensor) -> Tensor:
+    """-sum over other tasks of log p(this one rather than that): (T, T, B) -> (T, B)."""
+    lost = -F.logsigmoid(odds)
+    lost.diagonal().zero_()  # (B, T)
+    return lost.sum(1)  # (T, T, B) -> (T, B)
 
 
 def differences(costs: Tensor, *, alike: bool = True) -> Tensor:
@@ -144,8 +155,8 @@ def updated(
     """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one.
 
     ``imagined`` is, by task, the evidence on inputs drawn from densities of earlier tasks, where these are good enough:
-    it shows whether features still speak for old tasks. That the densities do is taken for granted. ``some``: the
-    evidence is of some of many tasks.
+    it shows whether features still speak for old tasks. That the densities do is taken for granted. Of the newest task,
+    where nothing is held out. ``some``: the evidence is of some of many tasks.
     """
     terms, newest = evidence.terms(), evidence.num_tasks - 1
     ones = torch.ones(len(combination.names), dtype=torch.float64)
@@ -154,21 +165,49 @@ def updated(
     wins = [against_others(terms[name], newest)[:newest] for name in combination.names]  # J times (T - 1, N)
     spread = torch.stack([_spread(win) for win in wins])  # (J,)
     rows = torch.stack([torch.asinh(win / scale) for win, scale in zip(wins, spread, strict=True)])  # (J, T - 1, N)
-    flat = rows.flatten(1).T  # (N (T - 1), J)
-    share = torch.full((len(flat),), 1.0 / newest, dtype=torch.float64)  # every input counts once
-    if imagined:
-        old = torch.cat([_imagined_rows(combination.names, part, task, spread) for task, part in imagined.items()])
+    real, drawn = rows.flatten(1).T, dict(imagined or {})  # (N (T - 1), J)
+    own = drawn.pop(newest, None)
+    flat, share = real, torch.full((len(real),), 1.0 / newest, dtype=torch.float64)  # every input counts once
+    if drawn:
+        old = torch.cat([_imagined_rows(combination.names, part, task, spread) for task, part in drawn.items()])
         of_inputs = [index for index, name in enumerate(combination.names) if name in OF_INPUTS]
         old[:, of_inputs] = flat[:, of_inputs].mean(0)
-        of_old = torch.full(
-            (len(old),), float(share.sum()) / len(old), dtype=torch.float64
-        )  # together as much as the new
-        flat, share = torch.cat([flat, old]), torch.cat([share, of_old])
+        of_old = torch.full((len(old),), float(share.sum()) / len(old), dtype=torch.float64)
+        flat, share = torch.cat([flat, old]), torch.cat([share, of_old])  # together as much as the new
     weights, precision = _learn_weights(flat, share, combination.weights, combination.precision)
     seen, spreads = combination.seen + evidence.inputs.shape[1], torch.cat([combination.spread, spread.unsqueeze(0)])
     new = replace(combination, weights=weights, precision=precision, spread=spreads, seen=seen)
-    learn = _adjusted_temperature if some else _learn_temperature
-    return replace(new, temperature=learn(new.scores(evidence), newest, combination.temperature))
+    scores, last = new.scores(evidence), combination.temperature
+    if some:
+        return replace(new, temperature=_adjusted_temperature(scores, newest, last))
+    most = torch.inf
+    if drawn and (own is not None or scores.shape[1] < FEW):
+        pairs = None if own is None else (real, _imagined_rows(new.names, own, newest, spread))
+        most = _temperature_of_all(scores, _scores_of_drawn(new, drawn, pairs))
+    return replace(new, temperature=_learn_temperature(scores, newest, last, most))
+
+
+def _scores_of_drawn(
+    combination: Combination, drawn: Mapping[int, TaskEvidence], pairs: tuple[Tensor, Tensor] | None
+) -> dict[int, Tensor]:
+    """Scores of inputs drawn from earlier tasks (T, n), by task.
+
+    ``pairs``: rows of the newest task's real inputs, and of inputs drawn from it (n (T - 1), J). What takes the mean
+    and the spread of these to those of the real ones is done to the rows of all drawn inputs.
+    """
+    found, spread = {}, combination.spread[-1]
+    for task, evidence in drawn.items():
+        rows = _imagined_rows(combination.names, evidence, task, spread)  # (n (T - 1), J)
+        if pairs is not None:
+            real, own = pairs
+            stretch = (real.std(0) / own.std(0).clamp_min(1e-6)).clamp(1 / STRETCH, STRETCH)  # (J,)
+            rows = real.mean(0) + (rows - own.mean(0)) * stretch
+        odds = combination.log_odds(evidence.terms())  # (T, T, n)
+        others = torch.arange(len(odds)) != task
+        against = (rows @ combination.weights).reshape(len(odds) - 1, -1)  # (T - 1, n)
+        odds[task, others], odds[others, task] = against, -against
+        found[task] = _lost(odds)
+    return found
 
 
 def _imagined_rows(names: Sequence[str], evidence: TaskEvidence, task: int, spread: Tensor) -> Tensor:
@@ -208,15 +247,38 @@ def _learn_weights(rows: Tensor, share: Tensor, prior: Tensor, precision: Tensor
 TEMPERATURES = torch.logspace(-1.5, 1.0, 51, dtype=torch.float64)
 
 
-def _learn_temperature(scores: Tensor, task: int, last: float) -> float:
-    """The factor of the scores (T, N) that makes the true task most probable, half-way in log from the last one.
+def _losses(scores: Tensor, task: int) -> Tensor:
+    """How improbable each temperature makes the true task of all inputs together: (T, N) -> (temperatures,)."""
+    return torch.stack([-(-factor * scores).log_softmax(0)[task].sum() for factor in TEMPERATURES])
+
+
+def _best(losses: Tensor) -> float:
+    """The temperature with the lowest loss.
 
     Where tasks are told apart at any temperature, all high ones are as good; that says nothing about later tasks, which
     may overlap. So temperatures above 1 are less probable beforehand.
     """
-    losses = torch.stack([-(-factor * scores).log_softmax(0)[task].sum() for factor in TEMPERATURES])
     above = TEMPERATURES.log().clamp_min(0.0)
-    best = float(TEMPERATURES[int((losses + 0.5 * above.square()).argmin())])
+    return float(TEMPERATURES[int((losses + 0.5 * above.square()).argmin())])
+
+
+def _temperature_of_all(scores: Tensor, of_drawn: Mapping[int, Tensor]) -> float:
+    """The same for inputs of all tasks: those of the newest (T, N), and those drawn from others (T, n), by task.
+
+    Every task counts as much as any other, and all together as much as the N inputs.
+    """
+    tasks, count = scores.shape
+    drawn = sum(part.shape[1] for part in of_drawn.values())
+    of_old = torch.stack([_losses(part, task) for task, part in of_drawn.items()]).sum(0)  # (temperatures,)
+    return _best(_losses(scores, tasks - 1) / tasks + (count * (tasks - 1) / (tasks * drawn)) * of_old)
+
+
+def _learn_temperature(scores: Tensor, task: int, last: float, most: float = torch.inf) -> float:
+    """The factor of the scores (T, N) that makes the true task most probable, half-way in log from the last one.
+
+    It is at most so much where other tasks are harder to tell apart.
+    """
+    best = min(_best(_losses(scores, task)), most)
     return best if task == 1 else (best * last) ** 0.5
 
 

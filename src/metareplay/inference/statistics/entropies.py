@@ -3,7 +3,8 @@
 Later tasks change the network of an earlier one a little, mostly so that it is less certain. Its old inputs are gone,
 but inputs drawn from the stored density have nearly the same entropies as they, then and later. Those of such probes
 are stored when the task ends; a factor takes entropies of the present network back to what they would have been then,
-so that thresholds taken then still hold.
+so that thresholds taken then still hold. Where nothing is held out, they also stand for those of inputs that were not
+learned from.
 """
 
 from collections.abc import Sequence
@@ -41,6 +42,17 @@ def factor(then: Tensor, now: Tensor) -> Tensor:
     """
     then, now = then.double(), now.double()
     return ((then.square().mean() + RIDGE) / (now.square().mean() + RIDGE)).sqrt().clamp_max(1.0)
+
+
+def as_if_unseen(learned: Tensor, of_probes: Tensor) -> Tensor:
+    """Entropies that inputs (N,) would have if the network had not learned from them, never lower: (N,).
+
+    A network is far too certain about what it was trained on. Each entropy becomes that of the probe, out of those of
+    (P,), with the same rank.
+    """
+    place = torch.empty_like(learned).scatter_(0, learned.argsort(stable=True), torch.arange(len(learned)).to(learned))
+    unseen = of_probes.to(learned).quantile((place + 0.5) / max(len(learned), 1))  # (N,)
+    return torch.maximum(learned, unseen)
 
 
 def due(stored: Sequence[Stored], most: int) -> list[int]:

@@ -9,14 +9,24 @@ from torch import Tensor
 
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.inference.statistics.combine import Combination, updated
-from metareplay.inference.statistics.density import InputDensity, input_density
-from metareplay.inference.statistics.entropies import FACTOR, FOLLOWED, THEN, as_they_are_now, due, factor, probes
-from metareplay.inference.statistics.evidence import Stored, TaskEvidence, output_costs, space_name, spaces_of
-from metareplay.inference.statistics.few_columns import density_of_rows, group_counts, left_out_costs
+from metareplay.inference.statistics.density import InputDensity
+from metareplay.inference.statistics.describer import StatisticsDescriber
+from metareplay.inference.statistics.entropies import (
+    FACTOR,
+    FOLLOWED,
+    THEN,
+    as_if_unseen,
+    as_they_are_now,
+    due,
+    factor,
+    probes,
+)
+from metareplay.inference.statistics.evidence import Stored, TaskEvidence, output_costs, spaces_of
+from metareplay.inference.statistics.few_columns import left_out_costs
 from metareplay.inference.statistics.improbable import NATS, nats, widened_nats
-from metareplay.inference.statistics.moments import AffineMap, MomentSums
-from metareplay.inference.statistics.passes import INPUTS, in_parts
-from metareplay.inference.statistics.reader import NAME, StatisticsReader
+from metareplay.inference.statistics.moments import AffineMap
+from metareplay.inference.statistics.passes import INPUTS
+from metareplay.inference.statistics.reader import NAME
 from metareplay.inference.statistics.revise import (
     examples_of,
     follow_change,
@@ -48,14 +58,15 @@ DRIFT_INPUTS = 2000
 CALIBRATION_INPUTS = 1000
 MANY_HELD_OUT, LEFT_OUT_FOLDS = 100, 10
 """With fewer held-out rows of few columns, others are left out for thresholds, in as many parts."""
-PART = 500
 WEIGHTS_AT_HAND = 2**22
 """The most weights that are kept while inputs are compared with tasks several times."""
 IMAGINED, MOST_IMAGINED = 400, 64
 """Inputs drawn from the densities of earlier tasks, and the widest inputs for which densities are good enough."""
+OWN_IMAGINED, MOST_COLUMNS = 200, 256
+"""Where nothing is held out: inputs drawn from the newest task's own density, and the most columns of tables."""
 
 
-class StatisticsKeeper(StatisticsReader):
+class StatisticsKeeper(StatisticsDescriber):
     """Takes statistics of tasks, and compares inputs with them."""
 
     def __init__(
@@ -119,19 +130,21 @@ class StatisticsKeeper(StatisticsReader):
         if groups is not None:
             unknown = self._nats(task, train.x, labels, groups, known, [*compared, described])
         else:
-            unknown = self._thresholds(task, evidence, described, known) | self._probed(
-                task, described, train.x.shape[1:]
-            )
+            unknown = self._thresholds(task, evidence, described, known, train.x.shape[1:])
         unknown |= contrast_bounds(torch.cat([known, self._sample(train.x, DRIFT_INPUTS, self._number(task))]))
         own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
 
-    def _thresholds(self, task: int, evidence: TaskEvidence, described: Stored, known: Tensor) -> dict[str, Tensor]:
+    def _thresholds(
+        self, task: int, evidence: TaskEvidence, described: Stored, known: Tensor, shape: torch.Size
+    ) -> dict[str, Tensor]:
         """For unknown inputs, from a task's held-out inputs, or from the evidence on inputs that were left out."""
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else evidence.num_tasks - 1)
-        features = known.shape[1:].numel()
-        return calibrated(measures(of_task, own_row), self.settings.false_rejections, features=features)
+        probed, strange = self._probed(task, described, shape), measures(of_task, own_row)
+        if probed and not len(known):
+            strange[0] = as_if_unseen(strange[0], probed[THEN])
+        return calibrated(strange, self.settings.false_rejections, features=shape.numel()) | probed
 
     def _nats(
         self, task: int, x: Tensor, labels: Tensor, groups: Mapping[int, int], known: Tensor, stored: Sequence[Stored]
@@ -167,14 +180,15 @@ class StatisticsKeeper(StatisticsReader):
         if NATS in old:
             described |= widened_nats(old[NATS], alone.inputs[0], share, self.settings.false_rejections)
         else:
+            probed = self._probed(task, described, train.x.shape[1:])
             of_task = measures(alone, torch.zeros(len(known), dtype=torch.int64))
-            described |= widened(old, of_task, self.settings.false_rejections, share)
+            if probed and not len(held_out.x):
+                of_task[0] = as_if_unseen(of_task[0], probed[THEN])
+            described |= {**widened(old, of_task, self.settings.false_rejections, share), **probed}
         described |= contrast_bounds(known, old.get(CONTRAST))
         others = [*stored[:task], described, *stored[task + 1 :]]
         evidence = self._gather(others, known, distances=[task], outputs=False)
         described |= mixed_scales(old, own_scales(task, evidence), share)
-        if NATS not in old:
-            described |= self._probed(task, described, train.x.shape[1:])
         self.store.put(NAME, [*stored[:task], described, *stored[task + 1 :]])
 
     def remove_task(self, task: int) -> None:
@@ -243,53 +257,6 @@ class StatisticsKeeper(StatisticsReader):
 
     # Statistics of one task.
 
-    def _groups(self, x: Tensor, labels: Tensor) -> dict[int, int] | None:
-        """Into how many groups each class of inputs of few columns is divided; None for other inputs."""
-        classes, features = int(labels.max()) + 1, x[0].numel()
-        if not self.settings.few_columns(features):
-            return None
-        return group_counts(
-            partial(in_parts, x, labels, 4 * PART), classes, self.settings.density_size(classes, features)[0]
-        )
-
-    def _described(
-        self, task: int, x: Tensor, labels: Tensor, groups: Mapping[int, int] | None = None
-    ) -> dict[str, Tensor]:
-        """Densities of a task's inputs, and moments of its features in its own and the first networks."""
-        classes, features = int(labels.max()) + 1, x[0].numel()
-        components, directions = self.settings.density_size(classes, features)
-        if directions == 0:  # too many classes for separate densities
-            labels, classes = torch.zeros_like(labels), 1
-            components, directions = self.settings.density_size(classes, features)
-        parts = partial(in_parts, x, labels, 4 * PART)
-        if groups is None:
-            stored = input_density(parts, classes, max(directions, 1), components).tensors()
-        else:
-            stored = density_of_rows(parts, classes, groups).tensors()
-        allowed = self._spaces(task)
-        for network in sorted({network for network, _ in allowed} | ({task} if self._is_home(task) else set())):
-            sums: dict[str, MomentSums] = {}
-            weights = self.model.central_weights(network)
-            for part, of_part in in_parts(x, labels, 4 * PART):
-                for layer, values in self._pass(network, part, True, weights=weights).features.items():
-                    if (network, layer) not in allowed and not (network == task and self._is_home(task)):
-                        continue
-                    sums.setdefault(layer, MomentSums(classes)).add(values, of_part)
-            for layer, layer_sums in sums.items():
-                stored |= layer_sums.moments().tensors(space_name(network, layer))
-        counts = torch.bincount(labels).double()
-        present = counts.nonzero().squeeze(1)
-        return {**stored, "classes": present, "class_counts": counts[present], "examples": torch.tensor(len(x))}
-
-    def _spaces(self, task: int) -> set[tuple[int, str]]:
-        """The networks and layers in which a task is described, besides its own network."""
-        stored = self.stored()
-        return set(spaces_of(stored[task] if task < len(stored) else stored[-1])) if stored else set()
-
-    def _is_home(self, task: int) -> bool:
-        """Whether a new task's own network becomes one of those in which later tasks are described."""
-        return task >= len(self.stored()) and task < self.settings.networks
-
     def _rivals(self, task: int, earlier: Sequence[Stored], described: Stored) -> list[int]:
         """The earlier tasks with which a new one is compared: all, or as many as are short-listed for an input."""
         networks = 1 + max((network for network, _ in self._spaces(task)), default=-1)
@@ -307,16 +274,21 @@ class StatisticsKeeper(StatisticsReader):
         """Evidence on inputs of the last task that its statistics were not taken from, and on imagined ones of others.
 
         Of these tasks, with what is stored about them; those of the imagined inputs are told by their place among them.
+        Where nothing is held out, and tasks are not many, there are imagined inputs of the last task, too.
         """
         task, own, many = tasks[-1], len(tasks) - 1, tasks[-1] >= self.settings.shortlist
         gather = partial(self._gather, tasks=tasks, together=many)
-        imagined, places = self._imagined(task, x.shape[1:], stored)
+        imagined, places = self._imagined(task, x.shape[1:], stored, known=len(held_out) > 0)
         if len(held_out):
             both, count = gather(stored, torch.cat([held_out, imagined]), distances=[own]), len(held_out)
             return part_of(both, slice(count)), by_task(part_of(both, slice(count, None)), places)
         if len(tasks) * self.model.spec.numel <= WEIGHTS_AT_HAND:
             gather = partial(gather, weights=[self.model.central_weights(number) for number in tasks])
         of_others = by_task(gather(stored, imagined), places) if places else {}
+        if places and not many:
+            generator = generator_for(self.seed, "imagined own", self._number(task))
+            drawn = InputDensity.stored(stored[-1]).draw(OWN_IMAGINED, generator=generator)
+            of_others[own] = gather(stored, drawn.float().reshape(-1, *x.shape[1:]))
         parts = []
         for fold in folds(len(x), generator_for(self.seed, "folds", self._number(task))):
             rest = torch.ones(len(x), dtype=torch.bool)
@@ -327,13 +299,15 @@ class StatisticsKeeper(StatisticsReader):
             parts.append(gather([*stored[:-1], part], x[fold], distances=[own]))
         return joined(parts) if parts else gather(stored, x, distances=[own]), of_others
 
-    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> tuple[Tensor, list[int]]:
+    def _imagined(
+        self, task: int, shape: torch.Size, stored: Sequence[Stored], *, known: bool
+    ) -> tuple[Tensor, list[int]]:
         """Inputs (n, ...) drawn from the densities of earlier tasks, and their places, each of as many in a row.
 
-        None where inputs are too wide for that.
+        None where inputs are too wide for that, for which rows may have more numbers if nothing is ``known``, held out.
         """
-        others = len(stored) - 1
-        if shape.numel() > MOST_IMAGINED or others == 0:
+        others, most = len(stored) - 1, MOST_COLUMNS if len(shape) == 1 and not known else MOST_IMAGINED
+        if shape.numel() > most or others == 0:
             return torch.zeros(0, *shape), []
         generator, total = generator_for(self.seed, "imagined", self._number(task)), min(IMAGINED, bounded(others))
         chosen = torch.randperm(others, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
