@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from metareplay.arrays import inputs_and_targets, plain_labels, to_inputs, to_real_targets
+from metareplay.arrays import bytes_of, inputs_and_targets, plain_labels, to_inputs, to_real_targets
 from metareplay.errors import DataError
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
@@ -193,3 +193,9 @@ def test_several_real_targets_keep_their_columns() -> None:
 def test_bad_real_targets(y: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         to_real_targets(y)
+
+
+def test_bytes_of_a_single_number_with_an_odd_stride() -> None:
+    number = torch.tensor([1.5, 2.0])[::2]
+    assert number.stride() == (2,)
+    assert bytes(bytes_of(number)) == bytes(bytes_of(torch.tensor([1.5])))

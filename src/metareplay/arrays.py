@@ -23,6 +23,15 @@ MOST_FRACTIONS, MOST_INTEGERS = 20, 100
 """Labels of type float with more different values than this, with fractions or without, may be measurements."""
 
 
+def bytes_of(tensor: Tensor) -> memoryview:
+    """The numbers of a tensor as they are in memory, in order; without a copy if possible."""
+    flat = tensor.detach().cpu().contiguous().view(-1)
+    if flat.stride(0) != 1:  # a single number counts as contiguous whatever its stride
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    data: memoryview = flat.view(torch.uint8).numpy().data
+    return data
+
+
 class Unpacked(NamedTuple):
     """A dataset's items: inputs (N, ...), targets, and third elements (task labels in streams), if all have one."""
 

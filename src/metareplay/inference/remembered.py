@@ -3,8 +3,9 @@
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
+
+from metareplay.arrays import bytes_of
 
 MOST = 2**25
 """The most numbers that are kept."""
@@ -25,7 +26,7 @@ class Remembered:
     @staticmethod
     def mark(x: Tensor) -> str:
         """Equal inputs have the same mark: a benchmark may make its test data anew each time."""
-        content = x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
+        content = bytes_of(x)
         return sha256(f"{x.dtype}{tuple(x.shape)}".encode() + sha256(content).digest()).hexdigest()
 
     def get(self, *key: object) -> Any:

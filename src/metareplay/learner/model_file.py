@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import torch
 from torch import Tensor
 
+from metareplay.arrays import bytes_of
 from metareplay.errors import CheckpointError
 from metareplay.files import refuse_waiting
 from metareplay.texts import read_json
@@ -61,7 +62,7 @@ def pack(tensors: Mapping[str, Tensor]) -> Packed:
     for name in sorted(plain, key=lambda name: (-plain[name].itemsize, NAMES[plain[name].dtype], name)):  # all aligned
         tensor, end = plain[name], position + plain[name].nbytes
         entries[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [position, end]}
-        parts.append(tensor.view(-1).view(torch.uint8).numpy().data)
+        parts.append(bytes_of(tensor))
         position = end
     body = memoryview(b"".join(parts))
     return Packed(entries, body, _checksum(entries, body))

@@ -18,6 +18,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from metareplay.arrays import bytes_of
 from metareplay.errors import ConfigError, DataError
 from metareplay.nets.backbone_parts import BACKBONES, Loaded, Preparation
 from metareplay.nets.base import NETWORKS, ActivationSettings, NetworkFactory, NetworkPart, register_network
@@ -240,7 +241,7 @@ def _checksum(loaded: Loaded, autocast: bool) -> str:
     digest = hashlib.sha256(repr((type(loaded.module).__qualname__, *loaded[1:4], *known)).encode())
     for name, tensor in loaded.module.state_dict().items():
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        digest.update(bytes_of(tensor))
     return digest.hexdigest()[:16]
 
 
