@@ -29,9 +29,11 @@ def blobs(task: int, rows: int = 60) -> tuple[Array, Array]:
     return x.astype(np.float32), np.array([["no", "yes"], ["maybe", "yes"]][task % 2])[y]
 
 
-def trained(kind: type[Any] = ContinualClassifier, method: str = "pr-bbb", network: str = "mlp-6") -> Any:
+def trained(
+    kind: type[Any] = ContinualClassifier, method: str = "pr-bbb", network: str = "mlp-6", *, calibrate: bool = False
+) -> Any:
     settings: dict[str, Any] = {"training.iterations": 150, "training.learning_rate": 0.01, "inference.samples": 3}
-    settings |= {"inference.calibrate": False}  # a network's own answers
+    settings |= {"inference.calibrate": calibrate}  # by default a network's own answers
     model = kind(method, network, seed=0, settings=settings)
     for task, name in enumerate(("march", "april")):
         x, y = blobs(task)
@@ -198,6 +200,23 @@ def test_a_graph_holds_the_network_that_infers_tasks(inputs: Array, tmp_path: Pa
     answer = model.learner.predictor.predict(model._inputs(inputs))
     assert outputs["task"].tolist() == answer.task.tolist()
     np.testing.assert_allclose(outputs["task_scores"], answer.scores.T.numpy(), rtol=CLOSE, atol=CLOSE)
+
+
+def test_a_regressors_module_mixes_in_the_linear_fit(inputs: Array) -> None:
+    model = trained(ContinualRegressor, calibrate=True)
+    correction = model.learner.predictor.calibration(0)
+    assert correction.share is not None
+    assert float(correction.share) < 0.9
+    answer = model.predict_full(inputs, "march")
+    mean, std = SampledNetworks(model._learned(), 0).eval()(torch.tensor(inputs))
+    np.testing.assert_allclose(mean[:, 0], answer.mean, rtol=CLOSE, atol=1e-3)
+    known = answer.known
+    np.testing.assert_allclose(std[known, 0], answer.epistemic[known], rtol=CLOSE, atol=1e-3)
+    truth = 2 * inputs[:, 0] + inputs[:, 1]
+    exported = model.export_module("march")(torch.tensor(inputs))[:, 0].numpy()
+    network = model.learner.predictor.statistics(model._inputs(inputs), [0], model.learner.predictor.wanted)[0]["mean"]
+    raw = model.scaling.undo_y(network, network)[0][:, 0].numpy()
+    assert np.abs(exported - truth)[:7].mean() < np.abs(raw - truth)[:7].mean()
 
 
 @pytest.mark.slow

@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.estimators import ContinualClassifier, ContinualRegressor
+from metareplay.evaluation.evaluate import Evaluator
 from metareplay.inference.adaptive import LOG_PREDICTIVE
 from metareplay.inference.base import Assigned, Context
+from metareplay.inference.calibration.taking import CALIBRATION
 from metareplay.inference.mixing import entropy
+from metareplay.inference.real_predictor import RealPredictor
 from metareplay.learner.recipe_book import default_settings
 
 QUICK = {"training.iterations": 200, "training.learning_rate": 0.01, "inference.samples": 20}
@@ -168,3 +172,49 @@ def test_intervals_widen_far_from_all_data(regressor: ContinualRegressor) -> Non
     answer = regressor.predict_full(np.array([[0.0], [30.0], [300.0]], dtype=np.float32))
     width = answer.upper - answer.lower  # type: ignore[operator]
     assert width[2] > width[1] > 3 * width[0]
+
+
+def weak_columns(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(rows, 10)).astype(np.float32)
+    return x, x @ np.linspace(0.1, 0.4, 10) + random.normal(size=rows)
+
+
+def test_a_line_counts_where_a_network_follows_chance(tmp_path: Path) -> None:
+    model = ContinualRegressor("pr-bbb", "mlp-30", seed=0, settings={**QUICK, "training.iterations": 600})
+    model.learn_task(*weak_columns(100, 0), name="only")
+    predictor, (x, y) = model.learner.predictor, weak_columns(500, 1)
+    assert isinstance(predictor, RealPredictor)
+    correction = predictor.calibration(0)
+    assert correction.share is not None
+    assert correction.linear is not None
+    assert correction.linear.shape == (11, 1)
+    answer = model.predict_full(x, "only")
+    assert answer.lower is not None
+    assert answer.upper is not None
+    assert 0.9 < np.mean((answer.lower <= y) & (y <= answer.upper)) < 0.99
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(ContinualRegressor.load(tmp_path / "model").predict(x, "only"), answer.mean)
+    test = TaskData(model._inputs(x), model.scaling.y(torch.tensor(y).float().unsqueeze(1)))
+    evaluator = Evaluator(predictor)
+    mixed, raw = evaluator.given(0, test), evaluator.raw(0, test)
+    assert mixed < 0.95 * raw  # squared errors
+
+    stored = predictor.task_statistics.of(CALIBRATION, 1)
+    earlier = [{name: value for name, value in stored[0].items() if name not in ("share", "linear")}]
+    predictor.task_statistics.put(CALIBRATION, earlier)  # as models of earlier versions have it
+    assert evaluator.given(0, test) == pytest.approx(raw)
+    network = predictor.statistics(test.x, [0], predictor.wanted)[0]["mean"]
+    assert torch.equal(predictor.predict(test.x, 0).mean, network)
+    uncalibrated = ContinualRegressor.load(tmp_path / "model", settings={"inference.calibrate": False})
+    np.testing.assert_array_equal(uncalibrated.predict(x, "only"), model.predict(x, "only"))
+
+
+def test_one_network_of_all_tasks_has_no_line() -> None:
+    model = ContinualRegressor("fine-tuning", "mlp-30", seed=0, settings={**QUICK, "inference.calibrate": True})
+    model.learn_task(*weak_columns(100, 0), name="only")
+    predictor = model.learner.predictor
+    assert isinstance(predictor, RealPredictor)
+    assert predictor.one_answer
+    assert predictor.calibrated
+    assert predictor.calibration(0).share is None

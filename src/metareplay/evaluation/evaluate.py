@@ -69,11 +69,17 @@ class Evaluator:
         self._labels = None if places is None else places.split([len(task.classes) for task in tasks])
         """Of each task's classes, where tasks share labels."""
 
+    @property
+    def _corrected(self) -> bool:
+        """Whether means of targets are tested as answers give them, not as networks do."""
+        return self.predictor.problem == "regression" and self.predictor.calibrated
+
     def tested(self, task: int, test: TaskData) -> Tested:
         """Score and calibration with the task given."""
         predictor = self.predictor
         if not isinstance(predictor, ClassPredictor) or not predictor.calibrated:
-            statistics = predictor.statistics(test.x, [task], self.measure.statistics)[0]
+            calibrated = self._corrected
+            statistics = predictor.statistics(test.x, [task], self.measure.statistics, calibrated=calibrated)[0]
             values = self.measure.values(statistics, test.y)
             nll = None if LOG_PREDICTIVE not in statistics else _nll(statistics[LOG_PREDICTIVE], test.y)
             return Tested(float(values.mean()), self.measure.reliability(statistics, values), nll)
@@ -104,7 +110,9 @@ class Evaluator:
         scores, tasks = [], range(predictor.model.num_tasks)
         for true, test in enumerate(tests):
             contests = predictor.contests(criteria, test.x)
-            statistics = predictor.statistics(test.x, tasks, self.measure.statistics, contests)
+            statistics = predictor.statistics(
+                test.x, tasks, self.measure.statistics, contests, calibrated=self._corrected
+            )
             values = torch.stack([self.measure.values(of_task, test.y) for of_task in statistics])  # (T, N)
             scores.append(self._score(values, choose_tasks(predictor.scores(contests[0], statistics)), true))
         return scores
@@ -119,7 +127,9 @@ class Evaluator:
         for true, test in enumerate(tests):
             contests = predictor.contests(criteria, test.x)
             tasks = range(predictor.model.num_tasks)
-            statistics = predictor.statistics(test.x, tasks, self.measure.statistics, contests)
+            statistics = predictor.statistics(
+                test.x, tasks, self.measure.statistics, contests, calibrated=self._corrected
+            )
             values = torch.stack([self.measure.values(of_task, test.y) for of_task in statistics])  # (T, N)
             hits = self._label_hits(statistics, test.y, true)
             for contest in contests:

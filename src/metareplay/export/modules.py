@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from metareplay.benchmarks.base import TaskInfo
 from metareplay.errors import ConfigError
 from metareplay.inference.calibration.classes import ClassCalibration
+from metareplay.inference.calibration.targets import TargetCalibration
 from metareplay.inference.criteria.agreement import expected_entropy
 from metareplay.inference.criteria.entropy import total_entropy
 from metareplay.inference.predictive import log_predictive
 from metareplay.inference.predictor import ClassPredictor
+from metareplay.inference.real_predictor import RealPredictor
 from metareplay.learner.learner import ContinualLearner
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import Buffers
@@ -98,6 +100,32 @@ def calibrated(learned: Learned, task: int) -> nn.Module:
     return nn.Softmax(-1) if len(calibration.prior) == 1 else Calibrated(calibration)
 
 
+class Mean(nn.Module):
+    """Scaled targets: the network's, and a share of the task's linear fit where it has one."""
+
+    share: Tensor
+    linear: Tensor
+
+    def __init__(self, calibration: TargetCalibration | None) -> None:
+        super().__init__()
+        self.mixes = calibration is not None and calibration.share is not None and calibration.linear is not None
+        if calibration is not None and calibration.share is not None and calibration.linear is not None:
+            self.register_buffer("share", calibration.share.float().clone())
+            self.register_buffer("linear", calibration.linear.float().clone())
+
+    def forward(self, x: Tensor, outputs: Tensor) -> Tensor:
+        if not self.mixes:
+            return outputs
+        of_linear = x.flatten(1) @ self.linear[:-1] + self.linear[-1]  # (N, ...) -> (N, D)
+        return self.share * outputs + (1 - self.share) * of_linear
+
+
+def mean_of(learned: Learned, task: int) -> Mean:
+    """What corrects the task's targets."""
+    predictor = learned.learner.predictor
+    return Mean(predictor.calibration(task) if isinstance(predictor, RealPredictor) and predictor.calibrated else None)
+
+
 class TaskNetwork(nn.Module):
     """One task's network under the mean of its posterior: inputs -> probabilities of its classes, or targets."""
 
@@ -107,15 +135,18 @@ class TaskNetwork(nn.Module):
         self.network = mean_network(learned.learner, task)
         self.targets = None if learned.classifies else UnscaledTargets(learned.scaling.tensors)
         self.head = learned.learner.model.heads[task]
-        self.probabilities = calibrated(learned, task)
+        self.probabilities, self.mean = calibrated(learned, task), mean_of(learned, task)
 
     def outputs(self, x: Tensor) -> Tensor:
         """Logits of the task's classes or scaled targets, for scaled inputs: (N, ...) -> (N, C)."""
         return cast(Tensor, self.network(x))[:, self.head]
 
     def forward(self, x: Tensor) -> Tensor:
-        outputs = self.outputs(self.inputs(x))  # (N, ...) -> (N, C)
-        return cast(Tensor, (self.probabilities if self.targets is None else self.targets)(outputs))
+        scaled = self.inputs(x)
+        outputs = self.outputs(scaled)  # (N, ...) -> (N, C)
+        if self.targets is None:
+            return cast(Tensor, self.probabilities(outputs))
+        return cast(Tensor, self.targets(self.mean(scaled, outputs)))
 
 
 class SampledNetworks(nn.Module):
@@ -129,7 +160,7 @@ class SampledNetworks(nn.Module):
         model = learned.learner.model
         self.inputs, self.head = ScaledInputs(learned.scaling.tensors), model.heads[task]
         self.targets = None if learned.classifies else UnscaledTargets(learned.scaling.tensors)
-        self.probabilities = calibrated(learned, task)
+        self.probabilities, self.mean = calibrated(learned, task), mean_of(learned, task)
         weights = predictive_weights(learned.learner, task, samples)  # (S, W)
         self.together = isinstance(model.network, MLP)
         self.names, buffers = model.spec.names, model.buffers(task)
@@ -149,10 +180,11 @@ class SampledNetworks(nn.Module):
         return torch.stack([network(x) for network in cast(nn.ModuleList, self.networks)])[..., self.head]
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        outputs = self.outputs(self.inputs(x))
+        scaled = self.inputs(x)
+        outputs = self.outputs(scaled)
         if self.targets is not None:
             std = outputs.std(0, correction=0) * self.targets.y_scale  # (S, N, D) -> (N, D)
-            return self.targets(outputs.mean(0)), std
+            return self.targets(self.mean(scaled, outputs.mean(0))), std
         exact = isinstance(self.probabilities, nn.Softmax)
         log_probs = outputs.double().log_softmax(-1) if exact else self.probabilities(outputs.double()).log()
         total, aleatoric = total_entropy(log_probs), expected_entropy(log_probs)  # (S, N, C) -> (N,)

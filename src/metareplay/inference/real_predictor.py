@@ -17,6 +17,7 @@ from metareplay.inference.calibration.taking import CALIBRATION, SAMPLES, target
 from metareplay.inference.calibration.targets import TargetCalibration
 from metareplay.inference.criteria.base import Contest, Criterion
 from metareplay.inference.statistics.evidence import Stored
+from metareplay.nets.adapters import AdaptedNetwork
 from metareplay.seeding import generator_for
 
 SAMPLE_VARIANCE = "variance over weight samples"
@@ -49,12 +50,22 @@ class RealPredictor(Predictor[RealAnswer]):
         samples: int | None,
     ) -> list[Statistics]:
         outputs = (self.outputs(x, task, samples=samples) for task in tasks)  # (S, N, D) each
-        return [{name: statistic(values) for name, statistic in wanted.items()} for values in outputs]
+        found = [{name: statistic(values) for name, statistic in wanted.items()} for values in outputs]
+        if calibrated and "mean" in wanted:
+            for task, of_task in zip(tasks, found, strict=True):
+                of_task["mean"] = self.calibration(task).mean(x, of_task["mean"])
+        return found
+
+    def calibration(self, task: int) -> TargetCalibration:
+        """What corrects a task's predictions; only where they are ``calibrated``."""
+        return TargetCalibration.stored(self.task_statistics.of(CALIBRATION, self.model.num_tasks)[task])
 
     def _calibration(self, task: int, used: TaskData, held_out: TaskData) -> Stored:
         outputs_of = partial(self.outputs, task=task, samples=min(SAMPLES, self.settings.samples))
         generator = generator_for(self.seed, CALIBRATION, self.model.lineage.number_of(task))
-        return target_calibration(outputs_of, used, held_out, generator=generator).tensors()
+        # inputs of adapters are images and texts, not columns; a network of all tasks knows more than one task's rows
+        linear = not (self.one_answer or isinstance(self.model.network, AdaptedNetwork))
+        return target_calibration(outputs_of, used, held_out, linear=linear, generator=generator).tensors()
 
     def _pooling_evidence(self, pooled: Pooled[RealAnswer], y: Tensor, task: int, labels: Tensor | None) -> Tensor:
         residuals = y.double() - pooled.answer.mean  # (N, D)

@@ -66,6 +66,7 @@ def residuals_when_left_out(x: Tensor, y: Tensor, residuals: Tensor) -> Tensor:
     """Residuals of examples that were left out, by fits as close as that of the network whose residuals are given.
 
     A network that follows its examples more closely than the best kernel errs more on new ones, and so do these fits.
+    Which of them it resembles is not known: these are their mean residuals, as large as theirs are on average.
     (n, F), (n, D), (n, D) -> (n, D)
     """
     size = residuals.double().square().mean().clamp_min(1e-12).sqrt()
@@ -75,7 +76,9 @@ def residuals_when_left_out(x: Tensor, y: Tensor, residuals: Tensor) -> Tensor:
 
     closest = [min(of_kernel, key=unlike) for of_kernel in fits(x, y)]
     alike = [fit for fit in closest if unlike(fit) <= log(ALIKE)] or [min(closest, key=unlike)]
-    return min(alike, key=lambda fit: float(fit.left_out.square().sum())).left_out
+    left_out = torch.stack([fit.left_out for fit in alike])  # (K, n, D)
+    mean, squares = left_out.mean(0), left_out.square().mean((0, 1))  # (n, D), (D,)
+    return mean * (squares / mean.square().mean(0).clamp_min(1e-12)).sqrt()
 
 
 def _standardised(x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ Where too few are held out, closed-form predictions of examples that were left o
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
@@ -11,6 +12,7 @@ from torch import Generator, Tensor
 from metareplay.benchmarks.base import TaskData
 from metareplay.inference.calibration.classes import ClassCalibration, fit_classes, frequencies
 from metareplay.inference.calibration.left_out import MOST, residuals_when_left_out, right_when_left_out
+from metareplay.inference.calibration.linear import MOST_COLUMNS, linear_answers, linear_fit, share_of_network
 from metareplay.inference.calibration.targets import TargetCalibration, fit_targets
 from metareplay.inference.predictive import log_likelihoods, log_predictive
 
@@ -50,27 +52,39 @@ def class_calibration(
 
 
 def target_calibration(
-    outputs_of: Outputs, used: TaskData, held_out: TaskData, *, generator: Generator
+    outputs_of: Outputs, used: TaskData, held_out: TaskData, *, linear: bool = True, generator: Generator
 ) -> TargetCalibration:
-    """Of a task just learned from the ``used`` examples."""
+    """Of a task just learned from the ``used`` examples; whether a linear fit may count beside the network."""
     held_out = _some(held_out, INPUTS)
     held = len(held_out.x)
     if held >= ENOUGH or len(used.x) < 3:
         unseen = held_out if held else used
         return fit_targets(*_residuals(outputs_of(unseen.x), unseen.y), used.y)
     some = _at_random(used, MOST, generator)
-    fitted, std = _residuals(outputs_of(some.x), some.y)
-    residuals = residuals_when_left_out(some.x, some.y, fitted)
-    learned = fitted.square().mean(0) > residuals.square().mean(0)  # no example is easier when it is new; (D,)
-    residuals = torch.where(learned, fitted, residuals)
-    if not held:
+    residuals, std = _left_out(outputs_of, some)
+    if held:
+        of_held_out, std_of_held_out = _residuals(outputs_of(held_out.x), held_out.y)
+        size = residuals.square().mean(0)  # (D,)
+        seen = (of_held_out.square().sum(0) + (ENOUGH - held) * size) / ENOUGH  # (D,)
+        residuals = torch.cat([of_held_out, residuals * (seen / size.clamp_min(1e-12)).sqrt()])  # (M, D)
+        std = torch.cat([std_of_held_out, std])  # (M, D)
+    if not linear or some.x.ndim > 2 or some.x.shape[1] > MOST_COLUMNS:
         return fit_targets(residuals, std, used.y)
-    of_held_out, std_of_held_out = _residuals(outputs_of(held_out.x), held_out.y)
-    size = residuals.square().mean(0)  # (D,)
-    rest = ENOUGH - held
-    seen = (of_held_out.square().sum(0) + rest * size) / ENOUGH  # (D,)
-    residuals = residuals * (seen / size.clamp_min(1e-12)).sqrt()
-    return fit_targets(torch.cat([of_held_out, residuals]), torch.cat([std_of_held_out, std]), used.y)
+    coefficients, of_linear = linear_fit(some.x, some.y)
+    if held:
+        missed = held_out.y.double() - linear_answers(coefficients, held_out.x)
+        of_linear = torch.cat([missed, of_linear])  # (M, D)
+    share = share_of_network(residuals, of_linear)  # (D,)
+    fitted = fit_targets(share * residuals + (1 - share) * of_linear, std, used.y)
+    return fitted if bool((share == 1).all()) else replace(fitted, share=share, linear=coefficients)
+
+
+def _left_out(outputs_of: Outputs, used: TaskData) -> tuple[Tensor, Tensor]:
+    """Residuals of examples had they not been learned from, and their standard deviation (N, D) each."""
+    fitted, std = _residuals(outputs_of(used.x), used.y)
+    residuals = residuals_when_left_out(used.x, used.y, fitted)
+    learned = fitted.square().mean(0) > residuals.square().mean(0)  # no example is easier when it is new; (D,)
+    return torch.where(learned, fitted, residuals), std
 
 
 def _right(outputs: Tensor, y: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
+from metareplay.inference.calibration.linear import linear_answers
+
 LEAST_NOISE = 0.05
 """The least share of the squared residuals that is noise."""
 MOST_SCORES = 400
@@ -25,15 +27,32 @@ class TargetCalibration:
     """Mean target (D,)."""
     spread: Tensor
     """Standard deviation of targets (D,)."""
+    share: Tensor | None = None
+    """What the network counts for in answers (D,); everything without it."""
+    linear: Tensor | None = None
+    """Coefficients of the linear fit that counts for the rest (F + 1, D)."""
 
     @classmethod
     def stored(cls, tensors: Mapping[str, Tensor]) -> "TargetCalibration":
         """The inverse of ``tensors``."""
-        return cls(tensors["noise"], tensors["scores"], tensors["centre"], tensors["spread"])
+        required = (tensors["noise"], tensors["scores"], tensors["centre"], tensors["spread"])
+        return cls(*required, tensors.get("share"), tensors.get("linear"))
 
     def tensors(self) -> dict[str, Tensor]:
         """To be stored with the task."""
-        return {"noise": self.noise, "scores": self.scores, "centre": self.centre, "spread": self.spread}
+        found = {"noise": self.noise, "scores": self.scores, "centre": self.centre, "spread": self.spread}
+        if self.share is not None and self.linear is not None:
+            found |= {"share": self.share, "linear": self.linear}
+        return found
+
+    def mean(self, x: Tensor, of_network: Tensor) -> Tensor:
+        """The answer to inputs, from that of the network: (N, ...), (N, D) -> (N, D).
+
+        How far weight samples differ stays a measure of how little is known about an input, whatever the share.
+        """
+        if self.share is None or self.linear is None:
+            return of_network
+        return self.share * of_network + (1 - self.share) * linear_answers(self.linear, x)
 
     def reach(self, coverage: float) -> Tensor:
         """The standard deviations within which this share of targets lies (D,): split conformal.
