@@ -52,6 +52,34 @@ def unused_theta(model: ContinualModel, tasks: Sequence[int]) -> Tensor | None:
     return _unused(model, tasks, family.num_parameters(spec), lambda narrower: family.positions_in(narrower, spec))
 
 
+def other_heads_theta(model: ContinualModel, tasks: Sequence[int]) -> Tensor | None:
+    """True for the elements of theta behind outputs of other tasks (T, P); None if tasks share their outputs."""
+    if model.layout is not HeadLayout.MULTI or model.num_tasks < 2:
+        return None
+    family, spec, positions = model.family, model.spec, dict[int, Tensor]()
+
+    def within(outputs: int) -> Tensor:
+        """True for what a network with only the first outputs has (P,)."""
+        if outputs not in positions:
+            smaller = _narrower(model, outputs) if outputs else _without_outputs(model)
+            positions[outputs] = torch.zeros(family.num_parameters(spec), dtype=torch.bool)
+            positions[outputs][family.positions_in(smaller, spec)] = True
+        return positions[outputs]
+
+    own = [within(model.auxiliary[task].stop) & ~within(model.heads[task].start) for task in tasks]  # (P,) each
+    return (~(torch.stack(own) | within(0))).to(model.device)  # (T, P)
+
+
+def _without_outputs(model: ContinualModel) -> WeightSpec:
+    """The weights that do not depend on the number of outputs: those that do lose the dimension that counts them."""
+    narrow = _narrower(model, model.auxiliary[0].stop)
+    shapes = (
+        torch.Size(0 if few < many else many for few, many in zip(small, large, strict=True))
+        for small, large in zip(narrow.shapes, model.spec.shapes, strict=True)
+    )
+    return WeightSpec(model.spec.names, tuple(shapes))
+
+
 def _unused(
     model: ContinualModel, tasks: Sequence[int], size: int, positions: Callable[[WeightSpec], Tensor]
 ) -> Tensor | None:

@@ -315,7 +315,7 @@ class Run:
         widths = widths_of(self.benchmark.inputs.get("columns", ())) or None
         assessment = assess(predictor, tests, seed=self.config.seed, widths=widths)
         results = assessed(answered(results, self._answer_quality(tests)), assessment)
-        results = with_kept(results, self.learner.strategy)
+        results = with_kept(results, self.learner)
         results = results.model_copy(
             update={
                 "labels": label_figures(predictor, self.benchmark, tests, seed=self.config.seed),

@@ -30,7 +30,8 @@ from metareplay.experiments.revision import revision
 from metareplay.experiments.state import RunState
 from metareplay.inference.criteria import CRITERIA, criteria_for
 from metareplay.inference.predictor import AnyPredictor
-from metareplay.strategies.base import CURRENT, Strategy
+from metareplay.learner.learner import ContinualLearner
+from metareplay.strategies.base import CURRENT
 from metareplay.version import __version__
 
 
@@ -71,9 +72,10 @@ def results_of(
     )
 
 
-def with_kept(results: Results, strategy: Strategy) -> Results:
-    """With the number of values that the strategy needs for later tasks."""
-    kept = sum(tensor.numel() for name, tensor in strategy.state().items() if not name.startswith(CURRENT))
+def with_kept(results: Results, learner: ContinualLearner) -> Results:
+    """With the number of values that the strategy, or prior matching, needs for later tasks."""
+    lasting = [tensor for name, tensor in learner.strategy.state().items() if not name.startswith(CURRENT)]
+    kept = sum(tensor.numel() for tensor in (*lasting, *learner.handed_on.values()))
     counts = results.parameters or ParameterCounts()
     return results.model_copy(update={"parameters": counts.model_copy(update={"kept": kept})})
 

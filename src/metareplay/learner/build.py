@@ -17,6 +17,7 @@ from metareplay.nets.registry import build_seeded, network_factory
 from metareplay.nets.weights import WeightSpec
 from metareplay.posteriors.base import MATCHINGS, MatchingContext, PosteriorFamily, PriorMatching
 from metareplay.posteriors.families.mixture import EnsembleSettings
+from metareplay.posteriors.matching.avb import AVBSettings
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import FixedPriorSettings
 from metareplay.strategies.base import STRATEGIES, Strategy, StrategyContext
@@ -40,6 +41,8 @@ def build_model(
     factory = network_factory(config.network, input_shape, config)
     family, layout = build_family(config), head_layout(config, problem, scenario)
     check_auxiliary(config, problem, layout, input_shape)
+    outputs = outputs_from_start(config, layout, total_outputs)
+    check_kept_discriminator(config, layout, outputs)
     scale = config.get(LikelihoodSettings).likelihood_scale
     return ContinualModel(
         factory,
@@ -48,7 +51,7 @@ def build_model(
         layout,
         Categorical() if problem == "classification" else Gaussian(scale),
         lambda family, network, spec: target_variances(config, family, network, spec),
-        outputs_from_start(config, layout, total_outputs),
+        outputs,
         device_named(config.device),
         config.training.auxiliary,
     )
@@ -74,6 +77,17 @@ def check_auxiliary(config: RunConfig, problem: Problem, layout: HeadLayout, inp
         )
 
 
+def check_kept_discriminator(config: RunConfig, layout: HeadLayout, total_outputs: int | None) -> None:
+    """Refuse a discriminator that is to stay the same while the weights that it sees become more."""
+    avb = config.find(AVBSettings)
+    grows = layout in (HeadLayout.MULTI, HeadLayout.GROWING) and total_outputs is None
+    if avb is not None and avb.avb_kept and grows:
+        raise ConfigError(
+            "posterior.avb_kept keeps one discriminator for all tasks, but each task adds outputs here, and with them "
+            "weights that it does not know; set outputs_from_start=true (on a benchmark), or remove it"
+        )
+
+
 def build_family(config: RunConfig) -> PosteriorFamily:
     """What theta means."""
     return config.kind().family_part.build(config)
@@ -82,7 +96,7 @@ def build_family(config: RunConfig) -> PosteriorFamily:
 def build_matching(
     config: RunConfig, num_weights: int, *, generator: Generator, device: torch.device | None = None
 ) -> PriorMatching:
-    """The estimator of a task's prior-matching term; re-created for every task."""
+    """The estimator of a task's prior-matching term; re-created for every task, though it may hand on what it knows."""
     training = config.training
     context = MatchingContext(
         num_weights, training.learning_rate, training.clip_value, training.clip_norm, generator, device

@@ -7,15 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from metareplay.batches.auxiliary import AuxiliaryBatches
-from metareplay.batches.base import Batches
-from metareplay.batches.task import TaskBatches
-from metareplay.batches.transformations import transformations_for
 from metareplay.benchmarks.base import Problem, Scenario, TaskData, TaskInfo
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.inference.predictor import PREDICTORS
 from metareplay.inference.reference import Change, change_of, imagined_examples, take_reference
 from metareplay.inference.statistics.revise import examples_of
+from metareplay.learner.batches import training_batches
 from metareplay.learner.build import build_matching, build_model, build_strategy, check_size, fixed_prior
 from metareplay.learner.chance import at_chance
 from metareplay.learner.checked import check_examples
@@ -23,7 +20,7 @@ from metareplay.learner.config import RunConfig
 from metareplay.learner.held_out import joined, split
 from metareplay.model import ContinualModel
 from metareplay.model_changes import remove_task, widen_task
-from metareplay.posteriors.base import PriorMatching
+from metareplay.posteriors.base import HandsOn, PriorMatching
 from metareplay.seeding import derive_seed, generator_for
 from metareplay.strategies.base import InfersTasks, Strategy, Update, current_state
 from metareplay.strategies.revision import Revision, is_revision
@@ -36,6 +33,8 @@ MOST_IMAGINED = 2000
 """Inputs that a task rehearses while it is trained further."""
 MEMORY = "memory."
 """Prefix of the names of the strategy's state."""
+HANDED_ON = "matching."
+"""Prefix of the names of what prior matching hands on from task to task."""
 
 
 class ContinualLearner:
@@ -58,6 +57,8 @@ class ContinualLearner:
             self.model, config.inference, config.statistics, seed=config.seed, scenario=scenario, infers=infers
         )
         self.trainer: TaskTrainer | None = None
+        self.handed_on: dict[str, Tensor] = {}
+        """What the last task's prior matching leaves to that of the next one; usually nothing."""
         if config.training.augmentation != "none" and len(input_shape) != 3:
             raise ConfigError(
                 f"training.augmentation={config.training.augmentation} needs images of shape (C, H, W), but inputs "
@@ -264,15 +265,17 @@ class ContinualLearner:
             objective = objective._replace(prior_power=1.0)  # no tempering of a learned posterior
         used, held_out = self._split(task, train)
         data = self.strategy.data_for(task, self._with_columns(task, used))
-        job = Job(task, self._batches(task, data), self._matching(*self._seed(task, "matching")))
-        noise = generator_for(*self._seed(task, "noise"))
+        order, other, noise = (generator_for(*self._seed(task, purpose)) for purpose in ("batches", "other", "noise"))
+        classes = self.model.heads[task].stop - self.model.heads[task].start
+        batches = training_batches(config.training, data, classes, self.input_shape, order=order, other=other)
+        matching = self._matching(*self._seed(task, "matching"))
         watched = not any(config.training.auxiliary)  # these have targets of their own
         if isinstance(self.strategy, Revision) and self.problem == "classification":
             watched = watched and len(data.y.unique()) > 1  # else a constant answer would be right
-        return TaskTrainer(
+        trainer = TaskTrainer(
             self.model,
             self.strategy,
-            [job],
+            [Job(task, batches, matching)],
             data,
             config.training,
             objective,
@@ -280,28 +283,19 @@ class ContinualLearner:
             watched=watched,
             held_out=self._with_columns(task, held_out),
         )
+        if isinstance(matching, HandsOn) and not isinstance(self.strategy, Revision):
+            self._pass_on(matching, trainer)
+        return trainer
 
-    def _batches(self, task: int, data: TaskData) -> Batches:
-        """What the task learns from, with what its auxiliary outputs learn from."""
-        training, head = self.config.training, self.model.heads[task]
-        order = generator_for(*self._seed(task, "batches"))
-        batches = TaskBatches(data, training.batch_size, order, training.augmentation, fill=training.fill_batches)
-        if not any(training.auxiliary):
-            return batches
-        if training.other and batches.order.batch_size < 2:
-            raise ConfigError(
-                "training.other mixes the examples of a batch, so a task needs at least two examples and "
-                "training.batch_size at least 2; remove it, or provide more"
-            )
-        ways = transformations_for(self.input_shape, rotations=training.rotations, augmentation=training.augmentation)
-        return AuxiliaryBatches(
-            batches,
-            head.stop - head.start,
-            training.auxiliary,
-            copies=training.other,
-            transformations=ways,
-            generator=generator_for(*self._seed(task, "other")),
-        )
+    def _pass_on(self, matching: HandsOn, trainer: TaskTrainer) -> None:
+        """Let a new task's prior matching start where that of the last one stopped, and keep it for the next."""
+        if self.handed_on:
+            matching.take_over(self.handed_on)
+
+        def keep() -> None:
+            self.handed_on = matching.handed_on()
+
+        trainer.when_learned = keep
 
     def _matching(self, *seed: str | int) -> PriorMatching:
         generator = generator_for(*seed)  # type: ignore[arg-type]
@@ -311,6 +305,7 @@ class ContinualLearner:
         """The model, the strategy's state and the task statistics; with ``training`` also the trainer."""
         stored = {f"model.{name}": tensor for name, tensor in self.model.tensors().items()}
         stored |= {f"{MEMORY}{name}": tensor for name, tensor in self.strategy.state().items()}
+        stored |= {f"{HANDED_ON}{name}": tensor for name, tensor in self.handed_on.items()}
         stored |= {f"criteria.{name}": tensor for name, tensor in self.predictor.task_statistics.tensors().items()}
         if training and self.trainer is not None:
             stored |= {f"trainer.{name}": tensor for name, tensor in self.trainer.tensors().items()}
@@ -328,6 +323,7 @@ class ContinualLearner:
         lineage = None if facts.get("lineage") is None else Lineage.of(deepcopy(facts["lineage"]))
         self.model.restore([(start, stop) for start, stop in facts["heads"]], _under("model.", tensors), lineage)
         self.model.try_out(self.input_shape)
+        self.handed_on = _under(HANDED_ON, tensors)
         self.predictor.task_statistics.restore(_under("criteria.", tensors))
         self.predictor.keeper.restore(_under("keeper.", tensors))
         earlier = current_state(_under("strategy.", tensors))  # as version 0.1 stored the state of a task under way

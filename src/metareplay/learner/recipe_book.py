@@ -52,6 +52,10 @@ START_OF_ADAPTERS: dict[str, Any] = {
 on training images that were set apart), and the second factors do not start at zero."""
 OF_ADAPTERS: dict[str, Any] = {**OF_FEATURES, **START_OF_ADAPTERS}
 
+PUBLISHED_PENALTIES: dict[str, Any] = {"strategy.divide_twice": True, "strategy.own_outputs": True}
+"""How the published runs computed replay penalties; each has an effect with some penalties, families and outputs only,
+and is ignored with others."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -148,7 +152,7 @@ def default_settings(
     if published:
         base |= {"statistics.held_out": 0.0, "inference.calibrate": False}  # as the paper, train on all examples
     if (info := BENCHMARKS.get(benchmark)) is not None:
-        base |= {"strategy.divide_twice": True, **info.published} if published else {}
+        base |= {**PUBLISHED_PENALTIES, **info.published} if published else {}
         base |= {} if info.data_seed == DATA_SEED else {"data_seed": info.data_seed}
     if is_features(network):
         recipe_settings = {} if recipe is None else recipe.settings

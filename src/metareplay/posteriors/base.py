@@ -1,6 +1,6 @@
 """The contracts of posterior families (what theta means as a distribution over weights) and of prior matching."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -74,6 +74,19 @@ class PriorMatching(Protocol):
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Continue with what a checkpoint holds."""
+        ...
+
+
+@runtime_checkable
+class HandsOn(Protocol):
+    """An estimator of the prior-matching term that may go on from what that of the last task learned."""
+
+    def handed_on(self) -> dict[str, Tensor]:
+        """After a task: what the next task's estimator starts with; empty if it starts anew."""
+        ...
+
+    def take_over(self, tensors: Mapping[str, Tensor]) -> None:
+        """Before a task: start with what the last task's estimator handed on."""
         ...
 
 

@@ -15,11 +15,12 @@ from metareplay.benchmarks.base import TaskData
 from metareplay.errors import ConfigError
 from metareplay.kernels.quadratic import quadratic_change
 from metareplay.model import ContinualModel
-from metareplay.model_changes import unused_theta, unused_weights
+from metareplay.model_changes import other_heads_theta, unused_theta, unused_weights
 from metareplay.posteriors.base import Prior
 from metareplay.posteriors.divergences import replay_divergence
 from metareplay.posteriors.families.flow import Flow
 from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.mixture import members_of
 from metareplay.posteriors.priors.earlier import MixturePrior, with_fixed_prior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.seeding import generator_for
@@ -33,8 +34,14 @@ from metareplay.strategies.base import (
     register_strategy,
 )
 from metareplay.strategies.fisher import is_known, known_information, posterior_information
-from metareplay.strategies.replay_settings import ReplayPriorSettings, ReplaySettings, StochasticReplaySettings
+from metareplay.strategies.replay_settings import (
+    ReplayPriorSettings,
+    ReplaySettings,
+    StochasticReplaySettings,
+    has_weights_of_outputs,
+)
 from metareplay.task_maps.base import TaskMap
+from metareplay.task_maps.left_out import LeftOut
 from metareplay.task_maps.replay_distance import SquaredChange, small_matrices_pay
 
 INFORMATION = "information"
@@ -127,9 +134,19 @@ class PosteriorReplay(QuietStrategy):
             self.mixture = MixturePrior(self.fixed, earlier, count, share)  # sm:sec:graceful:forgetting
         at_once = min(count, self.settings.old_tasks or count)
         implicit = self.settings.penalty == "mse" and small_matrices_pay(checkpoint, at_once, stored=True)
-        self.change = SquaredChange(checkpoint, self.kept_tasks if self.settings.targets == "stored" else ())
+        stored = self.kept_tasks if self.settings.targets == "stored" else ()
+        self.change = SquaredChange(checkpoint, stored, self._left_out(model))
         if self.settings.targets == "stored" and not implicit:
             self.stored = checkpoint.thetas(self.kept_tasks)  # theta^(t',*) of eq. hnet:reg:analytic:divergence; (T, P)
+
+    def _left_out(self, model: ContinualModel) -> LeftOut | None:
+        """The weights of other tasks' outputs, if the penalty leaves them out as in the published runs."""
+        if not self.settings.own_outputs or self.settings.penalty != "mse":
+            return None
+        if not has_weights_of_outputs(type(members_of(model.posterior(self.kept_tasks[0]))[0])):
+            return None
+        elements = other_heads_theta(model, self.kept_tasks)  # (T, P)
+        return None if elements is None else LeftOut(self.kept_tasks, elements)
 
     def penalty(self, model: ContinualModel, task: int, *, generator: Generator) -> Tensor | None:
         if self.checkpoint is None or self.settings.strength == 0:

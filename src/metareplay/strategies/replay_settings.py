@@ -8,10 +8,14 @@ from pydantic import Field
 from metareplay.errors import ConfigError, listed
 from metareplay.posteriors.base import FAMILIES, FamilyPart, HasFisher, HasLogProb
 from metareplay.posteriors.divergences import Penalty, kl, known_penalties
+from metareplay.posteriors.families.dirac import Dirac
+from metareplay.posteriors.families.gaussian import MeanFieldGaussian
+from metareplay.posteriors.families.radial import Radial
 from metareplay.posteriors.priors.earlier import EarlierPriorSettings
 from metareplay.posteriors.settings import FixedPriorSettings
 from metareplay.settings import Composition
 from metareplay.strategies.fisher import FisherSettings
+from metareplay.task_maps.settings import HeadsSettings
 
 
 class ReplayPriorSettings(FixedPriorSettings):
@@ -37,6 +41,11 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
         False,
         description="the mean over old tasks of fkl, rkl or w2 is divided by their number once more, as in the "
         "published runs",
+    )
+    own_outputs: bool = Field(
+        False,
+        description="where each task has outputs of its own, mse leaves out the weights of other tasks' outputs, as in "
+        "the published runs",
     )
     penalty_samples: int = Field(
         10, ge=1, description="weight samples of a Monte Carlo fkl or rkl penalty (normalising flows)"
@@ -70,6 +79,8 @@ class ReplaySettings(FisherSettings, EarlierPriorSettings):
         unused = {**super().without_effect(composition), **_unused_estimates(self.penalty, composition)}
         if self.penalty not in ("fkl", "rkl", "w2"):
             unused["strategy.divide_twice"] = "the published runs did so with the penalties fkl, rkl and w2 only"
+        if (reason := _all_outputs(self.penalty, composition)) is not None:
+            unused["strategy.own_outputs"] = reason
         if self.penalty not in ("fkl", "rkl"):
             unused["strategy.penalty_samples"] = f"strategy.penalty={self.penalty} is not estimated from weight samples"
         elif kl.supports(posterior, posterior):
@@ -98,6 +109,23 @@ def family_of(composition: Composition) -> FamilyPart:
     part = composition.parts()["family"]
     assert isinstance(part, FamilyPart)
     return part
+
+
+def _all_outputs(penalty: Penalty, composition: Composition) -> str | None:
+    """Why no outputs can be left out of the penalty; None if they can."""
+    if penalty != "mse":
+        return "the published runs left out other tasks' outputs with the penalty mse only"
+    heads, family = composition.find(HeadsSettings), family_of(composition)
+    if heads is None or heads.heads != "multi":
+        return "all tasks use the same outputs; set heads=multi"
+    if not has_weights_of_outputs(family.posterior):
+        return f"{family.phrase} have no parameters that belong to single weights"
+    return None
+
+
+def has_weights_of_outputs(posterior: type) -> bool:
+    """Whether every element of theta belongs to a single weight."""
+    return issubclass(posterior, Dirac | MeanFieldGaussian | Radial)
 
 
 def _unused_estimates(penalty: Penalty, composition: Composition) -> dict[str, str]:

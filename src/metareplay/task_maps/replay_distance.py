@@ -16,6 +16,7 @@ from metareplay.kernels.product_distance import OldLayer, product_distance
 from metareplay.task_maps.base import TaskMap
 from metareplay.task_maps.ensemble import EnsembleMap
 from metareplay.task_maps.hypernetwork import Hypernetwork
+from metareplay.task_maps.left_out import LeftOut, PartialDistance
 
 
 def small_matrices_pay(task_map: TaskMap, num_tasks: int, *, stored: bool = False) -> bool:
@@ -35,12 +36,15 @@ class SquaredChange:
     """How far a hypernetwork's outputs are from those of an old, fixed one.
 
     For the tasks in ``stored`` the old inputs of its output layer are cached at first use; for others they are computed
-    every time.
+    every time. Outputs that are ``left_out`` of a task's term are free to change.
     """
 
-    def __init__(self, old: TaskMap, stored: Sequence[int] = ()) -> None:
-        self.old, self.stored = old, list(stored)
-        self.members = SquaredChange(old.inner, old.entries(stored)) if isinstance(old, EnsembleMap) else None
+    def __init__(self, old: TaskMap, stored: Sequence[int] = (), left_out: LeftOut | None = None) -> None:
+        self.old, self.stored, self.left_out = old, list(stored), left_out
+        self.members: SquaredChange | None = None
+        if isinstance(old, EnsembleMap):
+            of_members = None if left_out is None else left_out.of_members(old)
+            self.members = SquaredChange(old.inner, old.entries(stored), of_members)
 
     def __call__(
         self,
@@ -74,11 +78,20 @@ class SquaredChange:
         if targets is None:
             with torch.no_grad():
                 targets = self.old.thetas(tasks)
-        squares = (current.thetas(tasks) - targets).square()  # eq. hnet:reg:l2; (T, P)
+        changes = current.thetas(tasks) - targets  # (T, P)
+        if self.left_out is not None:
+            changes = changes.masked_fill(self.left_out.of(tasks), 0.0)
+        squares = changes.square()  # eq. hnet:reg:l2; (T, P)
         return squares.sum() if weights is None else (weights * squares.sum(1)).sum()  # (T, P) -> ()
 
     @cached_property
+    def _partial(self) -> PartialDistance | None:
+        return None if self.left_out is None else PartialDistance(cast(Hypernetwork, self.old), self.left_out)
+
+    @cached_property
     def _old_layer(self) -> OldLayer:
+        if self._partial is not None:
+            return self._partial.layer
         old = cast(Hypernetwork, self.old)
         layer, chunks = old.output_layer, old.rows([0]).shape[1]
         return OldLayer(layer.weight, layer.bias, used=old.num_outputs - (chunks - 1) * len(layer.weight))
@@ -99,8 +112,10 @@ class SquaredChange:
         return self._old_layer.inputs(cast(Hypernetwork, self.old).hidden(self.stored))
 
     def _small_matrix_form(self, current: Hypernetwork, tasks: Sequence[int], weights: Tensor | None) -> Tensor:
-        v = self._old_layer.inputs(current.hidden(tasks))  # (T, L, K)
-        v_old = self._old_inputs(tasks)
+        h, v_old = current.hidden(tasks), self._old_inputs(tasks)  # (T, L, H), (T, L, K)
+        if self._partial is not None:
+            return self._partial(current, tasks, h, v_old, weights)
+        v = self._old_layer.inputs(h)  # (T, L, H) -> (T, L, K)
         if weights is not None:
             root = weights.sqrt().view(-1, 1, 1)  # (T,) -> (T, 1, 1)
             v, v_old = root * v, root * v_old  # |root(w) (A v - A* v*)|^2 = w |A v - A* v*|^2

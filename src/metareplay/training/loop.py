@@ -1,6 +1,6 @@
 """The only training loop."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -91,6 +91,8 @@ class TaskTrainer:
         """The last prior-matching term that was computed without a gradient."""
         self.together: Together | None = None
         """The processes that learn this together; None: one alone."""
+        self.when_learned: Callable[[], None] = lambda: None
+        """Called after the last step."""
 
     def __iter__(self) -> Iterator[Step]:
         while self.iteration < self.iterations:
@@ -106,6 +108,7 @@ class TaskTrainer:
         with torch.no_grad():
             for job in self.jobs:
                 self.strategy.after_task(self.model, job.task, self.examples)
+        self.when_learned()
 
     @property
     def natural(self) -> bool:

@@ -48,6 +48,11 @@ class AVBSettings(MonteCarloSettings):
         "mean alone, and the term is estimated from prior_samples samples, as in the published runs",
     )
     avb_clipped: bool = Field(True, description="clip the discriminator's gradients like those of training")
+    avb_kept: bool = Field(
+        False,
+        description="each task starts with the discriminator of the last one and a new optimiser, as in the published "
+        "runs, which needs a network whose number of outputs stays the same; false: it is re-created for each task",
+    )
     avb_learning_rate: float | None = Field(
         None, gt=0, description="Adam's learning rate for the discriminator; null: training.learning_rate"
     )
@@ -187,6 +192,21 @@ class AVBMatching:
                 f"AVB without adaptive contrast needs samples of the prior, and {type(p).__name__} has none"
             )
         return source.rsample(n, generator=generator).to(self.parameters[0].device)  # (n, W)
+
+    def handed_on(self) -> dict[str, Tensor]:
+        """The discriminator, for the next task; its optimiser is not."""
+        return dict(self.discriminator.state_dict()) if self.settings.avb_kept else {}
+
+    def take_over(self, tensors: Mapping[str, Tensor]) -> None:
+        """Start with the last task's discriminator."""
+        now = {name: value.shape for name, value in self.discriminator.state_dict().items()}
+        if now != {name: value.shape for name, value in tensors.items()}:
+            raise ConfigError(
+                f"posterior.avb_kept keeps the last task's discriminator, which does not fit the {self.num_weights:,} "
+                "weights that the network has now; all tasks need the same number of outputs, or on a benchmark "
+                "outputs_from_start=true; else set posterior.avb_kept=false from the first task on"
+            )
+        self.discriminator.load_state_dict(dict(tensors))
 
     def tensors(self) -> dict[str, Tensor]:
         stored = {f"discriminator.{name}": value.detach() for name, value in self.discriminator.state_dict().items()}
