@@ -95,7 +95,8 @@ def _config(bench: Benchmark) -> Any:
 
 def test_regression_errors_are_in_the_users_units(tmp_path: Path) -> None:
     x = np.linspace(-1, 1, 30)[:, None]
-    bench = stream_benchmark([(x, 1000 * x), (x + 5, 1000 * x)], problem="regression")
+    y = 1000 * np.sin(9 * x)  # no straight line
+    bench = stream_benchmark([(x, y), (x + 5, y)], problem="regression")
     results = run_benchmark(bench, tmp_path / "run", settings={"training.iterations": 2, "inference.samples": 2})
     assert results.mse.tgiven_final > 1000
 
