@@ -18,6 +18,8 @@ RETRIES = 5
 PAUSE = 0.2
 PATIENCE = 5.0
 """Seconds within which a cluster has to accept a connection."""
+FOUND = ("auto", "local")
+"""Addresses that are words: the cluster of this machine, or of RAY_ADDRESS; one that is started here."""
 MIB = 2**20
 
 
@@ -34,7 +36,7 @@ class OnRay:
     def __init__(self, address: str | None = None, resources: Resources = ANYTHING) -> None:
         if resources.time is not None:
             raise ConfigError("--resources time has no effect with --on ray: Ray has no time limits. Remove it")
-        self.address, self.resources = address, resources
+        self.address, self.resources = None if address == "local" else address, resources
 
     def run(
         self, jobs: Sequence[Job], *, at_once: int, out: Path, report: Report, should_stop: Callable[[], bool]
@@ -43,6 +45,7 @@ class OnRay:
             return {}
         failures: dict[int, str] = {}
         with _cluster(self.address, at_once, self.resources) as ray:
+            refuse_what_no_node_has(ray.nodes(), self.resources)
             task = _task(ray, self.resources)
             waiting, running = list(range(len(jobs))), dict[Any, int]()
             while waiting or running:
@@ -115,11 +118,35 @@ def _stop(ray: Any, running: Sequence[Any]) -> None:
     ray.wait(list(running), num_returns=len(running), timeout=60) if running else None
 
 
+def refuse_what_no_node_has(nodes: Sequence[Mapping[str, Any]], resources: Resources) -> None:
+    """Refuse a request that no machine of the cluster can meet, since its tasks would wait for ever."""
+    available = [node["Resources"] for node in nodes if node.get("Alive") and node.get("Resources")]
+    wanted = {"cpus": ("CPU", resources.cpus or 1), "gpus": ("GPU", resources.gpus or 0)}
+    wanted |= {"memory": ("memory", (resources.memory or 0) * MIB)}
+    for option, (name, amount) in wanted.items():
+        most = max((float(machine.get(name, 0)) for machine in available), default=0.0)
+        if amount > most:
+            has = f"{most / MIB:.0f}M" if name == "memory" else f"{most:g}"
+            needs = f"{amount / MIB:.0f}M" if name == "memory" else f"{amount:g}"
+            raise MetaReplayError(
+                f"--resources {option}={needs}: no machine of the Ray cluster has that, the largest has {has}; ask for "
+                "less, or add a machine to the cluster"
+            )
+    if not any(all(float(machine.get(name, 0)) >= amount for name, amount in wanted.values()) for machine in available):
+        raise MetaReplayError(
+            "--resources: no machine of the Ray cluster has all of this at once; ask for less, or add a machine"
+        )
+
+
 def refuse_unreachable(address: str | None) -> None:
     """Refuse host:port, or ray://host:port, where nothing accepts connections: Ray itself tries for minutes."""
-    match = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d{1,5})", address or "")
+    if address is None or address in FOUND:
+        return
+    match = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d{1,5})", address)
+    if match is None and "://" in address and not address.startswith("ray://"):
+        return  # of a package that extends Ray
     if match is None:
-        return  # started here, or found by Ray: auto, a file of its own
+        raise ConfigError(f"--on ray={address} is not an address; write ray=HOST:PORT, ray=ray://HOST:PORT or ray=auto")
     try:
         socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=PATIENCE).close()
     except (OSError, OverflowError) as error:
@@ -148,6 +175,11 @@ def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterato
     try:
         ray.init(**where, configure_logging=False, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        if address == "auto":
+            raise MetaReplayError(
+                "--on ray=auto: no Ray cluster was found; start one (ray start --head), name it with ray=HOST:PORT, or "
+                "use --on ray to start one for the runs"
+            ) from error
         words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise MetaReplayError(f"Ray could not be reached at {address or 'this machine'}: {words}") from error
     try:
