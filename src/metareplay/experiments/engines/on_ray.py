@@ -12,12 +12,16 @@ from typing import Any, final
 
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.experiments.engines.base import ANYTHING, PARENT, Job, Report, Resources, reason_of
+from metareplay.interrupts import leavable
 
 RETRIES = 5
 """How often a job whose worker was lost is taken up by another."""
 PAUSE = 0.2
 PATIENCE = 5.0
 """Seconds within which a cluster has to accept a connection."""
+IMPATIENT = {"RAY_NUM_REDIS_GET_RETRIES": "2", "RAY_py_gcs_connect_timeout_s": "10"}
+"""Ray's own settings for an existing cluster, unless a user has set them: where something else than Ray listens, it
+tries for more than six minutes without them, and for one with them."""
 FOUND = ("auto", "local")
 """Addresses that are words: the cluster of this machine, or of RAY_ADDRESS; one that is started here."""
 MIB = 2**20
@@ -162,6 +166,9 @@ def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterato
     """A connection to the cluster, or a cluster on this machine while the runs last."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address is not None:
+        for name, value in IMPATIENT.items():
+            os.environ.setdefault(name, value)
     try:
         import ray
     except ImportError as error:
@@ -173,7 +180,8 @@ def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterato
         where |= {"num_cpus": max(1, round(at_once * share)), "include_dashboard": False}
         where |= {} if resources.gpus is None else {"num_gpus": max(1, round(at_once * resources.gpus))}
     try:
-        ray.init(**where, configure_logging=False, log_to_driver=False)
+        with leavable("stopped before Ray was reached; nothing was started"):
+            ray.init(**where, configure_logging=False, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         if address == "auto":
             raise MetaReplayError(
@@ -181,7 +189,12 @@ def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterato
                 "use --on ray to start one for the runs"
             ) from error
         words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise MetaReplayError(f"Ray could not be reached at {address or 'this machine'}: {words}") from error
+        if address is None:
+            raise MetaReplayError(f"Ray could not be started on this machine: {words}") from error
+        raise MetaReplayError(
+            f"--on ray={address}: no Ray cluster answers there ({words}); check the address, that its Ray has this "
+            f"version ({ray.__version__}), and that this machine may use it (ray status)"
+        ) from error
     try:
         yield ray
     finally:
