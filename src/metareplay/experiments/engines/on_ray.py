@@ -169,6 +169,8 @@ def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterato
     if address is not None:
         for name, value in IMPATIENT.items():
             os.environ.setdefault(name, value)
+    else:
+        os.environ.setdefault("RAY_worker_niceness", "0")  # as local processes; Ray's default is 15
     try:
         import ray
     except ImportError as error:
