@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from metareplay.experiments import on_devices
+from metareplay.interrupts import stop_on_signal
 from metareplay.learner.store import load_model
 
 OPTIONS = (
@@ -78,7 +79,7 @@ def test_ctrl_c_waits_until_the_processes_have_joined() -> None:
         with on_devices._no_interrupts():
             os.kill(os.getpid(), signal.SIGINT)
             child = subprocess.run(
-                ["python3", "-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"], check=False
+                [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"], check=False
             )
             assert child.returncode == 0  # inherited
             assert not asked()
