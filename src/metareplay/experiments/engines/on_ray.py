@@ -86,7 +86,7 @@ def _execute(job: tuple[list[str], dict[str, str]], folder: str) -> str | None:
         command, cwd=folder, env=everything, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     try:
-        text = process.communicate()[1]
+        text = _written(process)
     except BaseException:  # the task is cancelled
         process.terminate()
         process.communicate()
@@ -94,6 +94,16 @@ def _execute(job: tuple[list[str], dict[str, str]], folder: str) -> str | None:
     if process.returncode < 0:
         raise Lost(reason_of(process.returncode, text))
     return reason_of(process.returncode, text) if process.returncode > 0 else None
+
+
+def _written(process: "subprocess.Popen[str]") -> str:
+    """What a process has written to standard error when it ends. Ray cancels a task only between two steps of Python,
+    so that a single long wait would make a Ctrl-C last until Ray gives up."""
+    while True:
+        try:
+            return process.communicate(timeout=PAUSE)[1]
+        except subprocess.TimeoutExpired:
+            continue
 
 
 def _task(ray: Any, resources: Resources) -> Any:
