@@ -1,12 +1,15 @@
 """A cost model of a training step and of a prediction, fitted to small measurements and checked on others.
 
 python -m benchmarks.cost_model
+python -m benchmarks.cost_model --predicted
 
 Processor time of one thread. The features of a step are numbers of multiplications: the main network on a batch under
 weight samples, drawing the samples, the hypernetwork for the new task and for the old tasks that the penalty asks for,
 and the optimiser. Prints the measured and the predicted time of every configuration; those of CHECKS are not fitted.
+With --predicted, three of the sizes that docs/scale.md predicts are run beside the formula of that page.
 """
 
+import sys
 import time
 from collections.abc import Mapping
 from statistics import median
@@ -28,6 +31,9 @@ BASE: dict[str, Any] = {
     "old": 4,
     "chunk": 2000,
     "regularised": None,
+    "inputs": INPUTS,
+    "classes": 2,
+    "network": None,
 }
 FITTED: tuple[dict[str, Any], ...] = (
     {},
@@ -49,6 +55,18 @@ CHECKS: tuple[dict[str, Any], ...] = (
     {"width": 150, "batch": 128, "samples": 20},
     {"width": 400, "samples": 1, "old": 8, "regularised": 1, "chunk": 4000},
 )
+PREDICTED: dict[str, dict[str, Any]] = {
+    "mlp-400-400, pr-bbb-sr, K 10, B 128": {
+        **{"inputs": 784, "classes": 10, "width": 400, "samples": 10, "batch": 128, "old": 8, "regularised": 1},
+    },
+    "features of a frozen ViT-B, mlp-100-100, K 10, B 64": {"inputs": 768, "old": 1},
+    "a million classes, 100 outputs shared by all tasks, K 1, B 64": {
+        **{"inputs": 768, "classes": 100, "network": "mlp", "samples": 1, "old": 8, "regularised": 1},
+    },
+}
+"""Configurations of the table of predictions; random inputs take as long as real ones."""
+ON_THE_PAGE = (1.5e-3, 0.097e-9, 5.8e-9, 0.096e-9, 0.0, 6.6e-9)
+"""The formula of docs/scale.md: seconds for one of each feature."""
 FEATURES = ("one step", "network: K B W", "samples: K W", "hypernetwork: (1 + R) G", "theta: (1 + R) P", "optimiser: H")
 
 
@@ -72,7 +90,7 @@ def settings_of(given: Mapping[str, Any]) -> dict[str, Any]:
     stochastic = given["regularised"] is not None
     return {
         "method": "pr-bbb-sr" if stochastic else "pr-bbb",
-        "network": f"mlp-{given['width']}-{given['width']}",
+        "network": given["network"] or f"mlp-{given['width']}-{given['width']}",
         "posterior.train_samples": given["samples"],
         "training.batch_size": given["batch"],
         "training.iterations": 1,
@@ -94,17 +112,17 @@ def measure(changes: Mapping[str, Any]) -> Measured:
     given = {**BASE, **changes}
     config = build_config({}, settings_of(given), "here")
     drawn = torch.Generator().manual_seed(0)
-    learner = ContinualLearner(config, "classification", Scenario.CLASS, (INPUTS,))
+    learner = ContinualLearner(config, "classification", Scenario.CLASS, (given["inputs"],))
     for _ in range(given["old"]):
-        data = TaskData(torch.randn(ROWS, INPUTS, generator=drawn), torch.arange(ROWS) % 2)
-        for _ in learner.begin_task(data, 2):
+        data = _random(given, drawn)
+        for _ in learner.begin_task(data, given["classes"]):
             pass
         learner.finish_task(data)
     longer = config.training.model_copy(update={"iterations": STEPS})
     learner.config = config.model_copy(update={"training": longer})
-    data = TaskData(torch.randn(ROWS, INPUTS, generator=drawn), torch.arange(ROWS) % 2)
+    data = _random(given, drawn)
     times, began = [], time.process_time()
-    for _ in learner.begin_task(data, 2):
+    for _ in learner.begin_task(data, given["classes"]):
         times.append(time.process_time() - began)
         began = time.process_time()
     seconds = median(times[3:])
@@ -121,10 +139,27 @@ def measure(changes: Mapping[str, Any]) -> Measured:
     return Measured(seconds, predicting, weights, theta, trained, tuple(map(float, features)))
 
 
+def _random(given: Mapping[str, Any], drawn: torch.Generator) -> TaskData:
+    """The examples of a task."""
+    return TaskData(torch.randn(ROWS, given["inputs"], generator=drawn), torch.arange(ROWS) % given["classes"])
+
+
+def check_predictions() -> None:
+    """Run three of the predicted sizes, and print them beside the formula."""
+    print("| configuration | W | P | measured, ms | formula, ms |\n|---|---|---|---|---|")
+    for words, changes in PREDICTED.items():
+        one = measure(changes)
+        formula = sum(cost * amount for cost, amount in zip(ON_THE_PAGE, one.features, strict=True))
+        print(f"| {words} | {one.weights:,} | {one.theta:,} | {1000 * one.seconds:.1f} | {1000 * formula:.1f} |")
+
+
 def main() -> None:
     """Fit, check and print."""
     torch.set_num_threads(1)
     keep_freed_memory()
+    if "--predicted" in sys.argv[1:]:
+        check_predictions()
+        return
     fitted, checked = ([measure(changes) for changes in group] for group in (FITTED, CHECKS))
     table = torch.tensor([one.features for one in fitted], dtype=torch.float64)  # (configurations, features)
     seconds = torch.tensor([one.seconds for one in fitted], dtype=torch.float64)

@@ -1,5 +1,6 @@
 """``metareplay tune``: what it shows, writes and refuses. The workers run in this process."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from metareplay.cli.tune import HELP
+from metareplay.errors import TrainingDiverged
 from metareplay.texts import read_yaml
 
 pytest.importorskip("optuna")
@@ -72,6 +74,42 @@ def test_a_study_is_shown_continued_and_written(
     other = command(*study, "--out", tmp_path / "study", "--method", "sp-dirac", "--space", "small")
     assert other.code == 2
     assert "holds another study: its method is pr-dirac, not sp-dirac" in other.err
+
+
+class Asked:
+    """An engine that is stopped before anything has ended."""
+
+    waits = True
+
+    def run(self, jobs: Any, **_: Any) -> dict[int, str]:
+        signal.raise_signal(signal.SIGINT)
+        return {}
+
+
+def test_a_study_that_is_stopped_says_so_and_is_no_success(
+    command: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_report: None
+) -> None:
+    monkeypatch.setattr("metareplay.cli.engine_options.chosen_engine", lambda on, resources: Asked())
+    call = ("tune", "modes-2d", "--method", "sp-dirac", "--space", "small", *TINY, "--out", tmp_path / "study")
+    answer = command(*call, "--trials", 3, "--write-recipe", tmp_path / "best.yaml")
+    assert answer.code == 2
+    assert "stopped; 0 of 3 trials have ended" in answer.err
+    assert "best.yaml was not written; repeat the command to continue" in answer.err
+    assert command(*call, "--trials", 3).code == 2
+
+
+def test_a_study_whose_trials_have_all_failed_is_an_error(
+    command: Callable[..., Any], tmp_path: Path, here: None, no_report: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverges(*_: Any, **__: Any) -> None:
+        raise TrainingDiverged("the loss is not finite")
+
+    monkeypatch.setattr("metareplay.experiments.tuning.worker.Run.execute", diverges)
+    call = ("tune", "modes-2d", "--method", "sp-dirac", "--space", "small", *TINY, "--out", tmp_path / "study")
+    answer = command(*call, "--trials", 2)
+    assert answer.code == 2
+    assert "trial 0 failed: the loss is not finite" in answer.out
+    assert "no trial has finished: all that were begun" in answer.err
 
 
 def test_one_task_alone_is_tuned_with_the_task_given(

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from metareplay.experiments import on_devices
+from metareplay.interrupts import stop_on_signal
 from metareplay.learner.store import load_model
 
 OPTIONS = (
@@ -69,3 +70,20 @@ def test_a_process_asks_itself_to_stop_when_the_first_one_is_gone(monkeypatch: p
     monkeypatch.setattr(os, "kill", lambda *given: sent.append(given))
     on_devices._end_with(7)
     assert sent == [(os.getpid(), signal.SIGTERM)]
+
+
+def test_ctrl_c_waits_until_the_processes_have_joined() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        asked = stop_on_signal()
+        with on_devices._no_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+            child = subprocess.run(
+                [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"], check=False
+            )
+            assert child.returncode == 0  # inherited
+            assert not asked()
+        assert asked()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

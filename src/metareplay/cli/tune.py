@@ -259,8 +259,7 @@ def _search(
     quiet: bool,
 ) -> None:
     from metareplay.cli.engine_options import say_how_to_submit
-    from metareplay.cli.tune_display import StudyProgress, introduce_study, show_best
-    from metareplay.errors import MetaReplayError
+    from metareplay.cli.tune_display import StudyProgress, introduce_study, show_best, tell_of_the_rest, tell_of_workers
     from metareplay.experiments.tuning.summary import write_recipe, write_summary
     from metareplay.experiments.tuning.worker import worker_jobs
     from metareplay.interrupts import stop_on_signal
@@ -269,26 +268,30 @@ def _search(
     trials, hours, jobs = amount
     if not quiet:
         introduce_study(console, study)
-    left, failures = study.remaining(trials), dict[int, str]()
+    left, failures, asked = study.remaining(trials), dict[int, str](), _never
     if left:
         workers = worker_jobs(study.folder, trials, hours, min(jobs, left), study.definition.config().threads)
+        asked = stop_on_signal()
         with StudyProgress(console, study, trials, quiet=quiet or not engine.waits) as progress:
             failures = engine.run(
                 workers,
                 at_once=jobs,
                 out=study.folder,
                 report=lambda running, failed: progress.show(),
-                should_stop=stop_on_signal(),
+                should_stop=asked,
             )
         if not engine.waits:
             say_how_to_submit(console, study.folder, len(workers), "workers")
     page = write_study_page(write_summary(study), study.folder / "report.html")
     show_best(console, study, page)
-    if recipe is not None and (engine.waits or study.best() is not None):
+    if recipe is not None and study.best() is not None:
         console.print(f"recipe: {write_recipe(study, recipe)}", highlight=False)
-    if failures and study.remaining(trials):
-        raise MetaReplayError(
-            f"a worker stopped: {next(iter(failures.values()))}. The trials are kept; repeat the command"
-        )
-    if failures:  # the others took up what it had begun
-        console.print(f"note: a worker stopped: {next(iter(failures.values()))}; all trials are done", highlight=False)
+    if failures:
+        tell_of_workers(console, next(iter(failures.values())), all_done=not study.remaining(trials))
+    if engine.waits:
+        tell_of_the_rest(console, study, trials, asked=asked(), recipe=recipe)
+
+
+def _never() -> bool:
+    """Nobody has asked to stop."""
+    return False

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from metareplay.errors import MetaReplayError
+from metareplay.interrupts import Interrupted
 from metareplay.terminal import shown
 
 if TYPE_CHECKING:
@@ -82,3 +84,25 @@ def show_best(console: Console, study: "Study", page: Path) -> None:
     if start is not None and best is not None and start.number != best.number:
         console.print(f"the settings it started from reached {start.value:.4g}", highlight=False)
     console.print(f"report: {shown(page)}", highlight=False)
+
+
+def tell_of_workers(console: Console, words: str, *, all_done: bool) -> None:
+    """A worker stopped: an error, unless the others took up what it had begun."""
+    if not all_done:
+        raise MetaReplayError(f"a worker stopped: {words}. The trials are kept; repeat the command")
+    console.print(f"note: a worker stopped: {words}; all trials are done", highlight=False)
+
+
+def tell_of_the_rest(console: Console, study: "Study", trials: int, *, asked: bool, recipe: Path | None) -> None:
+    """Why there are fewer trials than wanted, or no best one."""
+    so_far = f"{study.ended()} of {study.limit(trials)} trials have ended in {study.folder}"
+    missing = "" if recipe is None or study.best() is not None else f", and {recipe} was not written"
+    if study.remaining(trials) and (asked or missing):
+        raise Interrupted(f"stopped; {so_far}{missing}; repeat the command to continue")
+    if study.remaining(trials):
+        console.print(f"not finished: {so_far}; repeat the command to continue", highlight=False, soft_wrap=True)
+    elif study.best() is None:
+        raise MetaReplayError(
+            f"no trial has finished{missing}: all that were begun in {study.folder} have failed; the report says why. "
+            "Change --space or --set, and choose another --out"
+        )

@@ -85,10 +85,22 @@ def launched(devices: int, strategy: str, device: str | None, asked: Callable[[]
         fabric = Fabric(accelerator=accelerator, devices=devices, strategy=strategy)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"--strategy {strategy!r} is not one of Fabric's: {str(error).splitlines()[0]}") from error
-    fabric.launch()
+    with _no_interrupts():
+        fabric.launch()
     if fabric.global_rank > 0:
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     return Devices(fabric, asked)
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until all processes have joined: one that it ended while it starts would make Fabric kill this one
+    without a word. The processes that are started inherit this, and let it go when they have joined."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _end_with(parent: int) -> None:

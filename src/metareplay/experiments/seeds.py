@@ -111,10 +111,9 @@ def run_seeds(
         raise MetaReplayError(f"seed {plans[index].config.seed} stopped: {words} ({kept})")
     results = [result for plan in plans if (result := finished_results(plan.folder, plan.config)) is not None]
     if len(results) < len(plans) and (engine is None or engine.waits):
-        above = plans[0].folder.parent
-        raise Interrupted(
-            f"stopped; {len(results)} of {len(plans)} seeds are finished in {above}; continue with --resume"
-        )
+        folder, several = plans[0].folder, len(plans) > 1
+        what = f"{len(results)} of {len(plans)} seeds are finished in {folder.parent}" if several else f"see {folder}"
+        raise Interrupted(f"stopped; {what}; continue with --resume")
     return results
 
 
@@ -150,6 +149,9 @@ def run_side_by_side(
         out = out or plans[0].folder.parent
         try:
             failures = engine.run(made, at_once=jobs, out=out, report=show, should_stop=should_stop)
+        except MetaReplayError:
+            alone = False  # the engine refused them: nothing is at work
+            raise
         finally:
             for job in () if alone else made:
                 _withdraw(job)

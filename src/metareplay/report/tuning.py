@@ -41,6 +41,11 @@ def _best(content: Content) -> Mapping[str, Any] | None:
     return None if content["best"] is None else content["trials"][content["best"]]
 
 
+def _searched(content: Content) -> dict[str, Any]:
+    """The part of the space that has more than one value."""
+    return {key: entry for key, entry in content["space"].items() if len(entry.get("values", (0, 0))) > 1}
+
+
 def _number(content: Content, value: float | None) -> str:
     if value is None:
         return MISSING
@@ -74,7 +79,7 @@ def _pictures(content: Content) -> str:
     if best is None:
         return ""
     unit = "mean squared error" if content["lower_is_better"] else "accuracy in %"
-    searched = {key: entry for key, entry in content["space"].items() if len(entry.get("values", (0, 0))) > 1}
+    searched = _searched(content)
     ticks = " Small ticks at the bottom are trials that were pruned."
     pruning = " Trials are pruned by it: one that is worse than the median of earlier trials after the same task ends "
     pruning += "there."
@@ -114,13 +119,14 @@ def _importances(content: Content) -> str:
     found: Mapping[str, float] = content["importances"]
     if not found:
         return ""
-    bars = [html.Bar(key, 100 * share, f"{100 * share:.0f} %") for key, share in found.items()]
+    searched = _searched(content)
+    bars = [html.Bar(key, 100 * share, f"{100 * share:.0f} %") for key, share in found.items() if key in searched]
     unit = "Shares of the differences between trials that a setting explains (fANOVA); rough for few trials."
     return "<h2>What mattered</h2>" + html.bars("Importance", unit, bars)
 
 
 def _table(content: Content) -> str:
-    keys = [key for key, entry in content["space"].items() if len(entry.get("values", (0, 0))) > 1]
+    keys = list(_searched(content))
     rows = [_row(content, trial, keys) for trial in content["trials"]]
     names = [key.replace(".", ".\u200b").replace("_", "_\u200b") for key in keys]  # they may be broken there
     headers = ["Trial", content["figure"].split(",")[0].capitalize(), *names, "Time"]

@@ -6,14 +6,15 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from metareplay.errors import ConfigError
+from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.experiments.engines.base import PARENT, Job, Resources, parse_resources
 from metareplay.experiments.engines.choice import engine_named
 from metareplay.experiments.engines.local import Local
-from metareplay.experiments.engines.on_ray import OnRay
+from metareplay.experiments.engines.on_ray import OnRay, refuse_what_no_node_has
 from metareplay.experiments.engines.slurm import SCRIPT, Slurm
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.seeds import commands_for, run_side_by_side
@@ -72,10 +73,48 @@ def test_engines_have_names_and_refuse_what_they_cannot_give() -> None:
         ("ray", "time=3", "Ray has no time limits"),
         ("slurm", "cpu=1", "is not understood"),
         ("slurm", "memory=much", "give megabytes"),
+        ("slurm", "cpus=0", "a run needs a processor"),
+        ("ray", "cpus=0", "a run needs a processor"),
+        ("slurm", "memory=0G", "a run needs memory"),
+        ("ray=somewhere", None, "is not an address; write ray=HOST:PORT"),
+        ("ray=ray://somewhere", None, "is not an address"),
         ("slurm", "time=soon", "give minutes"),
     ):
         with pytest.raises(ConfigError, match=words):
             engine_named(name, resources)
+
+
+def test_a_request_that_no_machine_of_a_cluster_can_meet_is_refused() -> None:
+    small = {"Alive": True, "Resources": {"CPU": 2.0, "memory": 4.0 * 2**30}}
+    large = {"Alive": True, "Resources": {"CPU": 16.0, "memory": 1.0 * 2**30}}
+    lost = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
+    refuse_what_no_node_has([small, large, lost], Resources())
+    refuse_what_no_node_has([small, large, lost], Resources(cpus=16, memory=1024))
+    for resources, words in (
+        (Resources(cpus=17), r"--resources cpus=17: no machine of the Ray cluster has that, the largest has 16"),
+        (Resources(gpus=1), r"gpus=1: .* the largest has 0"),
+        (Resources(memory=5000), r"memory=5000M: .* the largest has 4096M"),
+        (Resources(cpus=16, memory=4096), "has all of this at once"),
+    ):
+        with pytest.raises(MetaReplayError, match=words):
+            refuse_what_no_node_has([small, large, lost], resources)
+
+
+class Refusing:
+    """An engine that cannot be reached."""
+
+    waits = True
+
+    def run(self, jobs: Any, **_: Any) -> dict[int, str]:
+        assert all((job.folder / "request.json").is_file() for job in jobs)
+        raise MetaReplayError("nobody is there")
+
+
+def test_jobs_that_an_engine_refuses_leave_nothing(tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
+    plans = table(tiny_config, tmp_path)
+    with pytest.raises(MetaReplayError, match="nobody is there"):
+        run_side_by_side(plans, jobs=1, resume=False, engine=Refusing())
+    assert not any(plan.folder.exists() for plan in plans)
 
 
 def table(config: Callable[..., RunConfig], out: Path) -> list[Plan]:

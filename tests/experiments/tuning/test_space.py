@@ -52,6 +52,19 @@ def test_a_file_may_group_settings_and_write_numbers_as_people_do(
         points(space)
 
 
+def test_a_range_between_integers_has_fractions_where_the_setting_takes_them(
+    tmp_path: Path, tiny_config: Callable[..., RunConfig]
+) -> None:
+    file = tmp_path / "space.yaml"
+    file.write_text("strategy.strength: {low: 1, high: 1000, log: true}\ntraining.batch_size: {low: 8, high: 64}\n")
+    space = read_space(file, tiny_config("pr-dirac"))
+    strength, size = space["strategy.strength"], space["training.batch_size"]
+    assert isinstance(strength, Range)
+    assert isinstance(size, Range)
+    assert not strength.integer
+    assert size.integer
+
+
 WRONG = [
     ("training.learning_rat: [1]", "did you mean training.learning_rate"),
     ("strategy.strength: [1, 2]", "strategy.strength"),
@@ -59,7 +72,16 @@ WRONG = [
     ("training.learning_rate: 0.1", "One value is fixed with --set"),
     ("training.learning_rate: {low: 0.1, high: 0.01}", "low must be below high"),
     ("training.learning_rate: {low: 0, high: 0.01, log: true}", "low must be above 0"),
-    ("training.learning_rate: {low: 0.1}", "high"),
+    ("training.learning_rate: {low: 0.1}", "training.learning_rate: high is missing; give a list"),
+    ("training.learning_rate: {low: a, high: 1}", "low is 'a', which is not a finite number"),
+    ("training.learning_rate: {low: 0.1, high: .inf}", "high is inf, which is not a finite number"),
+    ("training.learning_rate: {low: true, high: 2}", "low is True, which is not a finite number"),
+    ("training.learning_rate: {low: {a: 1}, high: 2}", "which is not a finite number"),
+    ("training.learning_rate: {low: 0.1, high: 1, log: maybe}", "log is 'maybe', which is neither true nor false"),
+    ("training.learning_rate: {low: 0.1, high: 1, step: 3}", "training.learning_rate: 'step' is not understood"),
+    ("training.learning_rate: {lo: 0.1, hi: 1}", "training.learning_rate: 'lo' is not understood"),
+    ("training: {learning_rate: {lo: 0.1, hi: 1}}", "training.learning_rate: 'lo' is not understood"),
+    ("training.batch_size: [8, 8.0]", "a value twice"),
     ("training.batch_size: [8, 8]", "a value twice"),
     ("training.batch_size: []", "no values"),
     ("[1, 2]", "must name settings"),

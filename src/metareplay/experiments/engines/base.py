@@ -101,6 +101,8 @@ def _number(key: str, text: str | None) -> float | None:
         return None
     if not re.fullmatch(r"\d+(\.\d+)?", text):
         raise ConfigError(f"--resources {key}={text}: give a number, such as {key}=1")
+    if key == "cpus" and float(text) == 0:
+        raise ConfigError("--resources cpus=0: a run needs a processor; give a number above 0, such as cpus=1")
     return float(text)
 
 
@@ -110,6 +112,8 @@ def _memory(text: str | None) -> int | None:
     match = re.fullmatch(r"(\d+)([MGT]?)", text)
     if match is None:
         raise ConfigError(f"--resources memory={text}: give megabytes, or gigabytes as in memory=4G")
+    if int(match[1]) == 0:
+        raise ConfigError(f"--resources memory={text}: a run needs memory; give a number above 0, such as memory=4G")
     return int(match[1]) * _UNITS[match[2]]
 
 

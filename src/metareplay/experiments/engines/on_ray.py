@@ -12,12 +12,18 @@ from typing import Any, final
 
 from metareplay.errors import ConfigError, MetaReplayError
 from metareplay.experiments.engines.base import ANYTHING, PARENT, Job, Report, Resources, reason_of
+from metareplay.interrupts import leavable
 
 RETRIES = 5
 """How often a job whose worker was lost is taken up by another."""
 PAUSE = 0.2
 PATIENCE = 5.0
 """Seconds within which a cluster has to accept a connection."""
+IMPATIENT = {"RAY_NUM_REDIS_GET_RETRIES": "2", "RAY_py_gcs_connect_timeout_s": "10"}
+"""Ray's own settings for an existing cluster, unless a user has set them: where something else than Ray listens, it
+tries for more than six minutes without them, and for one with them."""
+FOUND = ("auto", "local")
+"""Addresses that are words: the cluster of this machine, or of RAY_ADDRESS; one that is started here."""
 MIB = 2**20
 
 
@@ -34,7 +40,7 @@ class OnRay:
     def __init__(self, address: str | None = None, resources: Resources = ANYTHING) -> None:
         if resources.time is not None:
             raise ConfigError("--resources time has no effect with --on ray: Ray has no time limits. Remove it")
-        self.address, self.resources = address, resources
+        self.address, self.resources = None if address == "local" else address, resources
 
     def run(
         self, jobs: Sequence[Job], *, at_once: int, out: Path, report: Report, should_stop: Callable[[], bool]
@@ -43,6 +49,7 @@ class OnRay:
             return {}
         failures: dict[int, str] = {}
         with _cluster(self.address, at_once, self.resources) as ray:
+            refuse_what_no_node_has(ray.nodes(), self.resources)
             task = _task(ray, self.resources)
             waiting, running = list(range(len(jobs))), dict[Any, int]()
             while waiting or running:
@@ -79,7 +86,7 @@ def _execute(job: tuple[list[str], dict[str, str]], folder: str) -> str | None:
         command, cwd=folder, env=everything, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     try:
-        text = process.communicate()[1]
+        text = _written(process)
     except BaseException:  # the task is cancelled
         process.terminate()
         process.communicate()
@@ -87,6 +94,16 @@ def _execute(job: tuple[list[str], dict[str, str]], folder: str) -> str | None:
     if process.returncode < 0:
         raise Lost(reason_of(process.returncode, text))
     return reason_of(process.returncode, text) if process.returncode > 0 else None
+
+
+def _written(process: "subprocess.Popen[str]") -> str:
+    """What a process has written to standard error when it ends. Ray cancels a task only between two steps of Python,
+    so that a single long wait would make a Ctrl-C last until Ray gives up."""
+    while True:
+        try:
+            return process.communicate(timeout=PAUSE)[1]
+        except subprocess.TimeoutExpired:
+            continue
 
 
 def _task(ray: Any, resources: Resources) -> Any:
@@ -115,11 +132,35 @@ def _stop(ray: Any, running: Sequence[Any]) -> None:
     ray.wait(list(running), num_returns=len(running), timeout=60) if running else None
 
 
+def refuse_what_no_node_has(nodes: Sequence[Mapping[str, Any]], resources: Resources) -> None:
+    """Refuse a request that no machine of the cluster can meet, since its tasks would wait for ever."""
+    available = [node["Resources"] for node in nodes if node.get("Alive") and node.get("Resources")]
+    wanted = {"cpus": ("CPU", resources.cpus or 1), "gpus": ("GPU", resources.gpus or 0)}
+    wanted |= {"memory": ("memory", (resources.memory or 0) * MIB)}
+    for option, (name, amount) in wanted.items():
+        most = max((float(machine.get(name, 0)) for machine in available), default=0.0)
+        if amount > most:
+            has = f"{most / MIB:.0f}M" if name == "memory" else f"{most:g}"
+            needs = f"{amount / MIB:.0f}M" if name == "memory" else f"{amount:g}"
+            raise MetaReplayError(
+                f"--resources {option}={needs}: no machine of the Ray cluster has that, the largest has {has}; ask for "
+                "less, or add a machine to the cluster"
+            )
+    if not any(all(float(machine.get(name, 0)) >= amount for name, amount in wanted.values()) for machine in available):
+        raise MetaReplayError(
+            "--resources: no machine of the Ray cluster has all of this at once; ask for less, or add a machine"
+        )
+
+
 def refuse_unreachable(address: str | None) -> None:
     """Refuse host:port, or ray://host:port, where nothing accepts connections: Ray itself tries for minutes."""
-    match = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d{1,5})", address or "")
+    if address is None or address in FOUND:
+        return
+    match = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d{1,5})", address)
+    if match is None and "://" in address and not address.startswith("ray://"):
+        return  # of a package that extends Ray
     if match is None:
-        return  # started here, or found by Ray: auto, a file of its own
+        raise ConfigError(f"--on ray={address} is not an address; write ray=HOST:PORT, ray=ray://HOST:PORT or ray=auto")
     try:
         socket.create_connection((match[1].strip("[]"), int(match[2])), timeout=PATIENCE).close()
     except (OSError, OverflowError) as error:
@@ -135,6 +176,11 @@ def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterato
     """A connection to the cluster, or a cluster on this machine while the runs last."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address is not None:
+        for name, value in IMPATIENT.items():
+            os.environ.setdefault(name, value)
+    else:
+        os.environ.setdefault("RAY_worker_niceness", "0")  # as local processes; Ray's default is 15
     try:
         import ray
     except ImportError as error:
@@ -146,10 +192,21 @@ def _cluster(address: str | None, at_once: int, resources: Resources) -> Iterato
         where |= {"num_cpus": max(1, round(at_once * share)), "include_dashboard": False}
         where |= {} if resources.gpus is None else {"num_gpus": max(1, round(at_once * resources.gpus))}
     try:
-        ray.init(**where, configure_logging=False, log_to_driver=False)
+        with leavable("stopped before Ray was reached; nothing was started"):
+            ray.init(**where, configure_logging=False, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        if address == "auto":
+            raise MetaReplayError(
+                "--on ray=auto: no Ray cluster was found; start one (ray start --head), name it with ray=HOST:PORT, or "
+                "use --on ray to start one for the runs"
+            ) from error
         words = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise MetaReplayError(f"Ray could not be reached at {address or 'this machine'}: {words}") from error
+        if address is None:
+            raise MetaReplayError(f"Ray could not be started on this machine: {words}") from error
+        raise MetaReplayError(
+            f"--on ray={address}: no Ray cluster answers there ({words}); check the address, that its Ray has this "
+            f"version ({ray.__version__}), and that this machine may use it (ray status)"
+        ) from error
     try:
         yield ray
     finally:

@@ -1,14 +1,16 @@
 """Search spaces: data in spaces/*.yaml or in a user's file, checked against the settings they are about."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 from importlib import resources
+from itertools import combinations
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from metareplay.errors import ConfigError
 from metareplay.learner.config import RunConfig, as_number, build_config
@@ -21,6 +23,7 @@ PUBLISHED = ("regression-1d", "modes-2d", "split-mnist", "permuted-mnist-*", "sp
 PUBLISHED_METHODS = (
     *("pr-dirac*", "pr-bbb*", "pr-radial*", "pr-ssge*", "pr-avb*", "sp-*", "vcl*", "pf-*", "ewc-*", "exp-replay"),
 )
+ENDS = ("low", "high")
 FORM = "give a list of values, or {low: ..., high: ..., log: true}"
 NOT_SEARCHED = {
     "tasks.validation": "--held-out",
@@ -58,7 +61,8 @@ class Values(Settings):
 
 
 class Range(Settings):
-    """A number between two others, both included; integers if both are."""
+    """A number between two others, both included; integers if both are. (A user's file becomes fractions where the
+    setting takes them.)"""
 
     kind: Literal["range"] = "range"
     low: int | float
@@ -115,13 +119,21 @@ def read_space(path: Path, config: RunConfig, decided: Mapping[str, str] | None 
     if not isinstance(content, dict) or not content:
         raise ConfigError(f"--space {path} must name settings; for each, {FORM}")
     space: dict[str, Values | Range] = {}
-    for key, given in _unnested(content).items():
+    for key, given in _unnested(content, set(flatten(config.model_dump()))).items():
         _refuse_unsearchable(key, f"--space {path}", decided or {})
         entry = _entry(key, given, f"--space {path}")
         for value in entry.examples:
             build_config(flatten(config.dump()), {key: value}, f"--space {path}")  # says what is wrong
-        space[key] = entry
+        space[key] = _with_fractions(config, key, entry)
     return space
+
+
+def _with_fractions(config: RunConfig, key: str, entry: Values | Range) -> Values | Range:
+    """A range between two integers has the numbers between them as well, if the setting may be one of these."""
+    if not isinstance(entry, Range) or not entry.integer:
+        return entry
+    between = Range(low=float(entry.low), high=float(entry.high), log=entry.log)
+    return between if _works(config, key, entry.low + 0.5) else entry
 
 
 def _refuse_unsearchable(key: str, source: str, decided: Mapping[str, str]) -> None:
@@ -144,17 +156,18 @@ def points(space: Space) -> int:
             f"the grid sampler needs lists of values, but {ranges[0]} has a range; list its values in a --space, or "
             "choose --sampler tpe"
         )
-    return math.prod(len(entry.examples) for entry in space.values())
+    return prod(len(entry.examples) for entry in space.values())
 
 
-def _unnested(content: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Groups of settings as dotted keys; what looks like a range is not a group."""
+def _unnested(content: Mapping[Any, Any], known: AbstractSet[str], prefix: str = "") -> dict[str, Any]:
+    """Groups of settings as dotted keys; a known setting, or what looks like a range, is not a group."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        if isinstance(value, Mapping) and not {"low", "high", "log"} & set(value):
-            flat |= _unnested(value, f"{prefix}{key}.")
+        full = f"{prefix}{key}"
+        if isinstance(value, Mapping) and full not in known and not {*ENDS, "log"} & set(value):
+            flat |= _unnested(value, known, f"{full}.")
         else:
-            flat[f"{prefix}{key}"] = value
+            flat[full] = value
     return flat
 
 
@@ -162,36 +175,52 @@ def _entry(key: str, given: Any, source: str) -> Values | Range:
     """One setting's values or range."""
     if isinstance(given, Sequence) and not isinstance(given, str):
         values = tuple(as_number(value) for value in given)
-        if not values or len({json.dumps(value) for value in values}) < len(values):
+        if not values or any(_same(value, other) for value, other in combinations(values, 2)):
             raise ConfigError(f"{source}: {key} has {'no values' if not values else 'a value twice'}; {FORM}")
         return Values(values=values)
     if not isinstance(given, Mapping):
         raise ConfigError(f"{source}: {key} is {given!r}; {FORM}. One value is fixed with --set instead")
-    try:
-        entry = Range.model_validate({name: as_number(value) for name, value in given.items()})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{source}: {key}: {where}: {first['msg'].lower()}; {FORM}") from error
+    parts = {str(name): as_number(value) for name, value in given.items()}
+    if problem := _wrong_in_range(parts):
+        raise ConfigError(f"{source}: {key}: {problem}; {FORM}")
+    entry = Range.model_validate(parts)
     if entry.low >= entry.high or (entry.log and entry.low <= 0):
         wrong = "low must be below high" if entry.low >= entry.high else "with log: true, low must be above 0"
         raise ConfigError(f"{source}: {key}: {wrong}, but they are {entry.low} and {entry.high}")
     return entry
 
 
+def _wrong_in_range(parts: Mapping[str, Any]) -> str | None:
+    """What keeps this from being a range; None if nothing does."""
+    for name, value in parts.items():
+        if name not in (*ENDS, "log"):
+            return f"{name!r} is not understood"
+        if name == "log" and not isinstance(value, bool):
+            return f"log is {value!r}, which is neither true nor false"
+        if name != "log" and (isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value)):
+            return f"{name} is {value!r}, which is not a finite number"
+    return next((f"{name} is missing" for name in ENDS if name not in parts), None)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Whether two values are one, such as 1 and 1.0; true is not 1."""
+    return bool(value == other) and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _works(config: RunConfig, key: str, value: Any) -> bool:
+    """Whether a value can be combined with a configuration."""
+    try:
+        build_config(flatten(config.dump()), {key: value}, "")
+    except ConfigError:
+        return False
+    return True
+
+
 def _allowed(config: RunConfig, key: str, entry: Values | Range) -> Values | Range | None:
     """The values that can be combined with a configuration; None if there are none."""
-
-    def works(value: Any) -> bool:
-        try:
-            build_config(flatten(config.dump()), {key: value}, "")
-        except ConfigError:
-            return False
-        return True
-
+    values = tuple(value for value in entry.examples if _works(config, key, value))
     if isinstance(entry, Range):
-        return entry if all(map(works, entry.examples)) else None
-    values = tuple(value for value in entry.values if works(value))
+        return entry if len(values) == len(entry.examples) else None
     return Values(values=values) if values else None
 
 

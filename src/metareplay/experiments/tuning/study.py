@@ -118,11 +118,14 @@ class Study:
         """A grid has a limited number of points."""
         return min(trials, points(self.definition.space)) if self.definition.sampler == "grid" else trials
 
+    def ended(self) -> int:
+        """Trials that have finished, were pruned, or failed."""
+        states = self.optuna.trial.TrialState
+        return len(self.study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED, states.FAIL)))
+
     def remaining(self, trials: int) -> int:
         """Trials that have to be begun or finished."""
-        states = self.optuna.trial.TrialState
-        ended = self.study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED, states.FAIL))
-        return max(0, self.limit(trials) - len(ended))
+        return max(0, self.limit(trials) - self.ended())
 
     def records(self) -> list[TrialRecord]:
         """All trials so far."""

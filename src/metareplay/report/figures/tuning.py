@@ -14,6 +14,7 @@ from metareplay.report.figures.canvas import BLUE, LIGHT, ORANGE, Theme, new_fig
 Trials = Sequence[Mapping[str, Any]]
 _COLUMNS = 3  # of small multiples
 _LONGEST = 14  # characters of a value at an axis
+_ROOM = 30  # characters side by side under a panel, with two between neighbours
 
 
 def history_figure(trials: Trials, *, lower_is_better: bool, figure: str, theme: Theme = LIGHT) -> Figure:
@@ -88,7 +89,7 @@ def _panel(axes: Axes, key: str, entry: Mapping[str, Any], trials: Trials, best:
         x: list[float] = [labels.index(json.dumps(value)) for value in values]
         axes.set_xticks(range(len(labels)), plain([_short(label) for label in labels]))
         axes.set_xlim(-0.5, len(labels) - 0.5)
-        if sum(map(len, map(_short, labels))) > 22:
+        if sum(map(len, map(_short, labels))) + 2 * len(labels) > _ROOM:
             axes.tick_params(axis="x", labelrotation=35)
     else:
         x = [float(value) for value in values]
