@@ -22,11 +22,18 @@ PUBLISHED = {
     "pr-radial-sr": {"strategy.own_outputs": True, "heads": "multi", "hypernet.chunk_size": 9},
     "pr-dirac-cs": {"strategy.own_outputs": True, "heads": "multi", "strategy.targets": "recomputed"},
 }
-every_choice = pytest.mark.parametrize("method", PUBLISHED)
+SSGE = {"posterior.ssge_apart": True, "posterior.ssge_below": True, "posterior.ssge_zero_distances": True}
+WITHOUT_MEMORY = {
+    "pr-ssge": {**SSGE, "posterior.train_samples": 2, "training.clip_norm": 0.5},
+    "sp-ssge": {**SSGE, "posterior.ssge_samples": 4, "training.clip_norm": 0.5},
+}
+"""Choices that act in every step alike."""
+every_choice = pytest.mark.parametrize("method", [*PUBLISHED, *WITHOUT_MEMORY])
 
 
 def unlearned(method: str, **given: Any) -> ContinualLearner:
-    settings = {"training.iterations": 4, "training.batch_size": 8, "seed": 3, **PUBLISHED[method], **given}
+    settings = {"training.iterations": 4, "training.batch_size": 8, "seed": 3}
+    settings |= {**PUBLISHED, **WITHOUT_MEMORY}[method] | given
     config = build_config({"method": method, "network": "mlp-4"}, settings, "test")
     return ContinualLearner(config, TASKS.problem, TASKS.scenario, TASKS.input_shape, total_outputs=6)
 
@@ -73,7 +80,7 @@ def test_the_next_task_is_learned_the_same_by_a_stored_model(method: str) -> Non
     assert torch.equal(thetas(whole), thetas(again))
 
 
-@every_choice
+@pytest.mark.parametrize("method", PUBLISHED)
 def test_the_choice_changes_later_tasks_only(method: str) -> None:
     key = next(key for key in PUBLISHED[method] if key in ("posterior.avb_kept", "strategy.own_outputs"))
     chosen, plain = unlearned(method), unlearned(method, **{key: False})
@@ -82,6 +89,20 @@ def test_the_choice_changes_later_tasks_only(method: str) -> None:
     for task in (1, 2):
         learn(chosen, task), learn(plain, task)
     assert not torch.equal(thetas(chosen), thetas(plain))
+
+
+@pytest.mark.parametrize("method", WITHOUT_MEMORY)
+def test_the_entropy_is_added_after_clipping(method: str) -> None:
+    """However strictly the rest is clipped, the entropy's gradient stays as it is."""
+    sizes = []
+    for norm in (1e-6, 1e-9):
+        learner = unlearned(method, **{"training.clip_norm": norm})
+        trainer = learner.begin_task(TASKS[0].train, 2)
+        next(iter(trainer))
+        gradients = [parameter.grad for parameter in trainer.parameters if parameter.grad is not None]
+        sizes.append(float(torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()))
+    assert sizes[0] > 1e-3
+    assert sizes[1] == pytest.approx(sizes[0], rel=1e-2)
 
 
 @pytest.mark.parametrize("method", ["pf-avb", "pr-avb", "sp-avb"])

@@ -15,6 +15,7 @@ from metareplay.learner.methods import METHODS, default_network
 from metareplay.learner.recipe_book import (
     CUSTOM,
     PUBLISHED_PENALTIES,
+    PUBLISHED_SSGE,
     Recipe,
     all_recipes,
     default_settings,
@@ -102,7 +103,7 @@ def test_a_recipe_is_what_the_defaults_are() -> None:
         assert settings.pop("inference.calibrate", None) is (None if recipe.fast else False), recipe.name
         info = BENCHMARKS.get(recipe.benchmark)
         seed = {} if info is None else {"data_seed": info.data_seed}
-        extra = {} if info is None or recipe.fast else {**PUBLISHED_PENALTIES, **info.published}
+        extra = {} if info is None or recipe.fast else {**PUBLISHED_PENALTIES, **PUBLISHED_SSGE, **info.published}
         expected = {"benchmark": recipe.benchmark, "method": recipe.method, "network": recipe.network}
         expected |= recipe.settings | recipe.published | extra | seed
         assert build_config(settings, {}, recipe.name) == build_config(expected, {}, recipe.name), recipe.name

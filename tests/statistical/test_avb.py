@@ -180,3 +180,20 @@ def test_the_prior_alone_makes_the_posterior_the_prior(contrast: int | None, rng
     matrix = matrix.view(2, 2)
     assert (matrix @ matrix.T - VARIANCE * torch.eye(2)).abs().max() < 0.25 * VARIANCE
     assert offset.abs().max() < 0.2
+
+
+def test_with_the_mean_alone_the_published_term_is_a_batch_of_one_judged_like_many(rng: Generator) -> None:
+    """Posterior and prior differ in their means alone: the term is not the KL but three times that, for batches of 3.
+
+    The discriminator learns the ratio of a whole batch from its mean. In the generator's step a single sample is its
+    own mean, and the logit is not divided: within 35 % of three times the KL.
+    """
+    matrix, given = VARIANCE**0.5 * torch.eye(2), {"avb_batch_size": 3, "avb_steps": 1000, "prior_samples": 1}
+    settings, q = posterior_of(
+        matrix, avb_batch_statistics="mean", avb_contrast_samples=None, avb_learning_rate=0.005, **given
+    )
+    prior = GaussianPrior(VARIANCE)
+    matching = learned(settings, q, prior, rng)
+    kl = float(OFFSET.square().sum()) / (2 * VARIANCE)
+    terms = torch.stack([matching.term(q, prior, generator=rng) for _ in range(1000)]).detach()
+    assert float(terms.mean()) == pytest.approx(3 * kl, rel=0.35)

@@ -94,3 +94,58 @@ def test_a_learner_makes_a_new_one_for_every_task() -> None:
         made.append(trainer.jobs[0].matching)
         list(trainer)
     assert made[0] is not made[1]
+
+
+@final
+class Apart:
+    """A term that is zero, and besides it one whose gradient is not clipped."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def learn(self, q: Posterior, p: Prior, *, generator: Generator) -> None:
+        return None
+
+    def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
+        return torch.zeros(())
+
+    def unclipped_term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor | None:
+        return None if self.factor == 0 else self.factor * q.rsample(1, generator=generator).sum()
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        return None
+
+
+def gradients_of(method: str, factor: float, **given: object) -> list[Tensor]:
+    """What the optimiser sees in the first step."""
+    trainer = trainer_of(method, Apart(factor), **given)  # type: ignore[arg-type]
+    next(iter(trainer))
+    return [parameter.grad.clone() for parameter in trainer.parameters if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("method", ["sp-radial", "pr-radial", "vcl"])
+def test_an_unclipped_part_is_added_after_clipping(method: str) -> None:
+    """The clipped rest is the same with it, and twice the part is twice the gradient, times the tempering."""
+    given = {"training.clip_norm": 0.001, "posterior.prior_scale": 0.5}
+    clipped, once, twice = (gradients_of(method, factor, **given) for factor in (0.0, 1000.0, 2000.0))
+    total = torch.stack([gradient.square().sum() for gradient in clipped]).sum().sqrt()
+    assert float(total) <= 0.001 + 1e-6
+    size = max(float(gradient.abs().max()) for gradient in once)
+    assert size > 0.1
+    for rest, first, second in zip(clipped, once, twice, strict=True):
+        torch.testing.assert_close(second - rest, 2 * (first - rest), rtol=1e-4, atol=1e-4 * size)
+    whole = gradients_of(method, 1000.0, **{**given, "posterior.prior_scale": 1.0})
+    for first, doubled in zip(once, whole, strict=True):
+        torch.testing.assert_close(doubled, 2 * first, rtol=1e-4, atol=0.003 + 1e-4 * size)
+
+
+def test_an_unclipped_part_is_no_part_of_the_loss() -> None:
+    losses = [
+        [float(step.terms.total) for step in trainer_of("sp-radial", Apart(factor))]  # type: ignore[arg-type]
+        for factor in (0.0, 3.0)
+    ]
+    assert losses[0][0] == losses[1][0]
+    assert losses[0][1:] != losses[1][1:]

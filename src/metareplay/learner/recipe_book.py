@@ -55,6 +55,12 @@ OF_ADAPTERS: dict[str, Any] = {**OF_FEATURES, **START_OF_ADAPTERS}
 PUBLISHED_PENALTIES: dict[str, Any] = {"strategy.divide_twice": True, "strategy.own_outputs": True}
 """How the published runs computed replay penalties; each has an effect with some penalties, families and outputs only,
 and is ignored with others."""
+PUBLISHED_SSGE: dict[str, Any] = {
+    "posterior.ssge_below": True,
+    "posterior.ssge_zero_distances": True,
+    "posterior.ssge_apart": True,
+}
+"""How they estimated the prior-matching term by SSGE; ignored with other families."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,7 @@ def default_settings(
     if published:
         base |= {"statistics.held_out": 0.0, "inference.calibrate": False}  # as the paper, train on all examples
     if (info := BENCHMARKS.get(benchmark)) is not None:
-        base |= {**PUBLISHED_PENALTIES, **info.published} if published else {}
+        base |= {**PUBLISHED_PENALTIES, **PUBLISHED_SSGE, **info.published} if published else {}
         base |= {} if info.data_seed == DATA_SEED else {"data_seed": info.data_seed}
     if is_features(network):
         recipe_settings = {} if recipe is None else recipe.settings

@@ -90,6 +90,15 @@ class HandsOn(Protocol):
         ...
 
 
+@runtime_checkable
+class HasUnclipped(Protocol):
+    """An estimator of the prior-matching term of which a part is not to be clipped with the other gradients."""
+
+    def unclipped_term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor | None:
+        """A scalar besides ``term`` whose gradient is added after clipping; None: there is none."""
+        ...
+
+
 class StatelessMatching:
     """Base class of estimators that learn nothing and need no state."""
 

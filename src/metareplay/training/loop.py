@@ -12,7 +12,7 @@ from metareplay.benchmarks.base import TaskData
 from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
 from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
-from metareplay.posteriors.base import Posterior, Prior, PriorMatching
+from metareplay.posteriors.base import HasUnclipped, Posterior, Prior, PriorMatching
 from metareplay.posteriors.priors.tempered import tempered
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, StepChange, Strategy
@@ -22,6 +22,7 @@ from metareplay.training.objective import Objective
 from metareplay.training.schedule import LearningRate
 from metareplay.training.settings import TrainingSettings
 from metareplay.training.together import Together, averaged, own_part
+from metareplay.training.unclipped import Unclipped
 from metareplay.training.watch import LossWatch, Notice
 
 HELD_OUT, HELD_OUT_SAMPLES = 200, 4
@@ -77,6 +78,7 @@ class TaskTrainer:
         self.iteration, self.held_out = 0, held_out
         of_jobs = [parameter for job in self.jobs for parameter in model.task_map.trained_parameters(job.task)]
         self.parameters = list(dict.fromkeys(of_jobs))
+        self.unclipped = Unclipped(self.parameters)
         self.signals = torch.full((self.iterations, 2), torch.nan) if settings.record_signals else None
         """Loss and uncertainty of each iteration's batch, (I, 2); sm:sec:task:boundary:detection."""
         self.optimiser = self._optimiser()
@@ -138,10 +140,12 @@ class TaskTrainer:
 
     def _step(self) -> LossTerms:
         self.optimiser.zero_grad()
+        self.unclipped.clear()
         batches, parts = zip(*(self._add_gradients(job) for job in self.jobs), strict=True)
         terms = LossTerms(*(torch.stack(terms).sum() for terms in zip(*parts, strict=True)))
         if self.together is not None:
             terms, self.nll = averaged(self.parameters, terms, self.nll, self.together)
+            self.unclipped.average(self.together)
             self._check_loss(self.jobs[-1], terms.total, terms)
         self._take_step(batches)
         self.rate.after_step(terms.data)
@@ -166,9 +170,10 @@ class TaskTrainer:
             self.strategy.after_step(self.model, job.task, step, generator=self.noise)
 
     def _clip(self) -> None:
-        """As the settings say; natural gradients are scaled by curvature instead."""
+        """As the settings say, then add what is not clipped; natural gradients are scaled by curvature instead."""
         if not self.natural:
             clip_gradients(self.parameters, value=self.settings.clip_value, norm=self.settings.clip_norm)
+            self.unclipped.release()
 
     def _add_gradients(self, job: Job) -> tuple[Sequence[Batch], LossTerms]:
         """Compute the loss of one job and accumulate its gradients; only one job's graph is in memory."""
@@ -183,6 +188,9 @@ class TaskTrainer:
         loss = terms.total
         if self.together is None:  # several processes find it together, or the others would wait
             self._check_loss(job, loss, terms)
+        if prior is not None and isinstance(job.matching, HasUnclipped) and not self.natural:
+            rest = job.matching.unclipped_term(posterior, prior, generator=self.noise)
+            self.unclipped.add(None if rest is None else self.objective.prior_scale * rest)
         loss.backward()
         return batches, LossTerms(*(term.detach() for term in terms))
 

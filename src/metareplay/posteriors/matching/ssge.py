@@ -1,7 +1,8 @@
 """Prior matching of implicit posteriors by the spectral Stein gradient estimator [Henning2021, sm:sec:ssge]."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from pydantic import Field
@@ -14,6 +15,7 @@ from metareplay.posteriors.base import (
     MatchingPart,
     Posterior,
     Prior,
+    PriorSource,
     StatelessMatching,
     register_matching,
 )
@@ -22,7 +24,8 @@ from metareplay.posteriors.matching.ssge_score import Choices, score_coefficient
 from metareplay.posteriors.priors.earlier import LastPosterior
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.products import NoisyProducts, distances_from
-from metareplay.posteriors.settings import MonteCarloSettings
+from metareplay.posteriors.settings import BayesianSettings, MonteCarloSettings
+from metareplay.settings import Composition
 
 
 class SSGESettings(MonteCarloSettings):
@@ -42,6 +45,56 @@ class SSGESettings(MonteCarloSettings):
     ssge_ratio: float = Field(
         0.95, gt=0, le=1, description="fraction of the sum of eigenvalues that the J largest exceed; 1: all"
     )
+    ssge_below: bool = Field(
+        False,
+        description="J is the number of eigenvalues whose sum, with all larger ones, stays below ssge_ratio, at least "
+        "one, as in the published runs; false: the least number that exceeds it",
+    )
+    ssge_zero_distances: bool = Field(
+        False,
+        description="the median distance counts each sample's distance to itself, as in the published runs; false: "
+        "distances between different samples only",
+    )
+    ssge_apart: bool = Field(
+        False,
+        description="the prior is evaluated at prior_samples samples of its own, and the entropy at train_samples "
+        "others, estimated from at least ssge_samples, whose gradient is added after clipping, as in the published "
+        "runs; false: both at the samples of the estimate, and clipped",
+    )
+
+    def without_effect(self, composition: Composition) -> Mapping[str, str]:
+        """What concerns the ratio or the median alone; a prior that is estimated, too."""
+        unused = dict(super().without_effect(composition))
+        if self.ssge_ratio == 1:
+            unused["posterior.ssge_below"] = "posterior.ssge_ratio=1 means all eigenvalues"
+        if self.ssge_width is not None:
+            unused["posterior.ssge_zero_distances"] = (
+                "the kernel has a fixed width; set posterior.ssge_width=null for the median distance"
+            )
+        strategy = composition.parts()["strategy"]
+        if isinstance(strategy, PriorSource) and strategy.recursive:
+            unused["posterior.ssge_apart"] = (
+                "the last posterior is estimated by SSGE too, and at the same samples, so that both have the same bias"
+            )
+        return unused
+
+
+class Drawn(NamedTuple):
+    """Inner products of weight samples that are never formed."""
+
+    live: Tensor
+    """Of the samples without noise; gradients reach the left ones (n, n)."""
+    products: Tensor
+    """With noise, without gradients (n, n)."""
+    squares: Tensor
+    """Squared distances (n, n)."""
+    along: Tensor
+    """The samples with noise are this matrix times those without, given all inner products (n, n)."""
+
+    def pulled(self, slopes: Tensor) -> Tensor:
+        """Zero, with the gradient of the mean over samples of slope times weights; slopes as multiples (K, n)."""
+        pull = (slopes * self.live[: len(slopes)]).sum() / len(slopes)
+        return pull - pull.detach()
 
 
 @final
@@ -52,15 +105,47 @@ class SSGEMatching(StatelessMatching):
     of q is estimated, at least S, are also those at which the gradient is evaluated. Where p is estimated too, q is
     estimated from separate samples, so that both estimates have the same bias and the gradient vanishes at q = p; both
     are estimated around Gaussians, so that p attracts from a distance.
+
+    With ``ssge_apart`` a prior of known density is evaluated at samples of its own, and the entropy is a term of its
+    own, whose gradient is not clipped.
     """
 
-    def __init__(self, settings: SSGESettings) -> None:
-        self.settings = settings
-        most, ratio = settings.ssge_eigenfunctions, settings.ssge_ratio
+    def __init__(self, settings: SSGESettings, train_samples: int = 1) -> None:
+        self.settings, self.train_samples = settings, train_samples
         self._sorted: tuple[LastPosterior, LastPosterior] | None = None
-        self._choices: Choices = {"width": settings.ssge_width, "eigenfunctions": most, "ratio": ratio}
+        self._choices = Choices(
+            width=settings.ssge_width,
+            eigenfunctions=settings.ssge_eigenfunctions,
+            ratio=settings.ssge_ratio,
+            below=settings.ssge_below,
+            zeros=settings.ssge_zero_distances,
+        )
+
+    def unclipped_term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor | None:
+        """The gradient of E log q at K samples, estimated from these and S - K more; None if it is part of the term."""
+        if not self.settings.ssge_apart or not isinstance(p, HasLogProb):
+            return None
+        count = max(self.train_samples, self.settings.ssge_samples)
+        if isinstance(q, Implicit) and q.products_pay(count):
+            drawn = self._drawn(q, count, generator)
+            slopes = self._score_slopes(drawn, count, self.train_samples)  # (K, n)
+            return drawn.pulled(slopes).to(q.theta.dtype)
+        weights = q.rsample(count, generator=generator)  # (n, W)
+        at = weights[: self.train_samples]  # (K, W)
+        return with_score(self._score(weights, weights if len(at) == count else at, far=False), at)
+
+    def _prior_alone(self, q: Posterior, p: HasLogProb, generator: Generator) -> Tensor:
+        """The cross-entropy -E log p at samples of its own."""
+        count = self.settings.prior_samples
+        if isinstance(q, Implicit) and isinstance(p, GaussianPrior) and q.products_pay(count):
+            drawn = self._drawn(q, count, generator)
+            value = -p.log_prob_of(drawn.products.diagonal(), q.num_weights).mean()
+            return (value + drawn.pulled(drawn.along / p.variance)).to(q.theta.dtype)
+        return -p.log_prob(q.rsample(count, generator=generator)).mean()  # (n,) -> ()
 
     def term(self, q: Posterior, p: Prior, *, generator: Generator) -> Tensor:
+        if self.settings.ssge_apart and isinstance(p, HasLogProb):
+            return self._prior_alone(q, p, generator)
         support = self.settings.ssge_samples
         count = max(self.settings.prior_samples, support)
         q, p = self._oldest_first(q, p)
@@ -89,21 +174,29 @@ class SSGEMatching(StatelessMatching):
 
     def _from_products(self, q: Implicit, p: GaussianPrior, count: int, *, generator: Generator) -> Tensor:
         """The same from inner products only: the scores of q and p are linear combinations of samples (products.py)."""
+        drawn, known = self._drawn(q, count, generator), self.settings.ssge_samples
+        slopes = drawn.along / p.variance  # of -log p; times the samples without noise; (n, n)
+        slopes += self._score_slopes(drawn, known, count)  # of log q
+        value = -p.log_prob_of(drawn.products.diagonal(), q.num_weights).mean()
+        return (value + drawn.pulled(slopes)).to(q.theta.dtype)
+
+    def _drawn(self, q: Implicit, count: int, generator: Generator) -> "Drawn":
         samples = q.factored(count, generator=generator)
-        live, squares, known = samples.products(), samples.distances(), self.settings.ssge_samples  # (n, n) twice
+        live, squares = samples.products(), samples.distances()  # (n, n) twice
         products = live.detach()
-        if not products.isfinite().all():
-            return live.sum().to(q.theta.dtype) * float("nan")  # the training loop reports the divergence
         along = torch.eye(count, dtype=products.dtype, device=products.device)
-        if q.noise_std > 0:
+        if q.noise_std > 0 and bool(products.isfinite().all()):
             noise = NoisyProducts.drawn(products, q.noise_std, q.num_weights, generator=generator)
             products, squares = products + noise.added, squares + distances_from(noise.added)
             along = along + q.noise_std * noise.along
-        slopes = along / p.variance  # of -log p; times the samples without noise; (n, n)
-        slopes += score_coefficients(squares.clamp_min(0), known, count, **self._choices)[0] @ along[:known]  # of log q
-        pull = (slopes * live).sum() / count  # mean over samples of slope times weights
-        value = -p.log_prob_of(products.diagonal(), q.num_weights).mean()
-        return (value + pull - pull.detach()).to(q.theta.dtype)
+        return Drawn(live, products, squares.clamp_min(0), along)
+
+    def _score_slopes(self, drawn: "Drawn", known: int, count: int) -> Tensor:
+        """The score of q at the first ``count`` samples, estimated from the first ``known``; multiples (count, n)."""
+        if not drawn.products.isfinite().all():
+            return drawn.along[:count] * float("nan")  # the training loop reports the divergence
+        near = score_coefficients(drawn.squares, known, len(drawn.along), **self._choices)[0]  # (n, S)
+        return near[:count] @ drawn.along[:known]
 
     def sampled_prior(self, p: HasSamples, weights: Tensor, *, generator: Generator) -> tuple[Tensor, Tensor]:
         """The known part of -E log p, a scalar, and the gradient of log p at each point: (n, W) -> (n, W)."""
@@ -129,6 +222,8 @@ register_matching(
         name="ssge",
         phrase="implicit posteriors trained by SSGE",
         settings=(SSGESettings,),
-        build=lambda parts, context: SSGEMatching(parts.get(SSGESettings)),
+        build=lambda parts, context: SSGEMatching(
+            parts.get(SSGESettings), getattr(parts.find(BayesianSettings), "train_samples", 1)
+        ),
     )
 )

@@ -25,6 +25,10 @@ class Choices(TypedDict):
     """Width of the RBF kernel; None: the median distance between samples."""
     eigenfunctions: int | None
     ratio: float | None
+    below: bool
+    """Whether the sum of the J largest eigenvalues stays below the fraction ``ratio``, instead of exceeding it."""
+    zeros: bool
+    """Whether the median counts each sample's distance to itself."""
 
 
 def ssge_score(
@@ -34,6 +38,8 @@ def ssge_score(
     width: float | None = None,
     eigenfunctions: int | None = None,
     ratio: float | None = None,
+    below: bool = False,
+    zeros: bool = False,
     around_gaussian: bool = False,
     onto: Tensor | None = None,
 ) -> Tensor:
@@ -41,7 +47,8 @@ def ssge_score(
 
     The RBF kernel has the given width, or the median distance between samples. The J largest eigenvalues are used: at
     most ``eigenfunctions`` of them, and no more than needed for their sum to exceed the fraction ``ratio`` of the
-    sum of all.
+    sum of all, or with ``below`` one fewer, but at least one. With ``zeros`` the median counts each sample's distance
+    to itself.
 
     The estimate is linear in the samples, with coefficients that depend on inner products only, so the weights are
     traversed twice.
@@ -57,7 +64,7 @@ def ssge_score(
     score = torch.zeros_like(points) if onto is None else onto
     if not squares.isfinite().all():
         return score.fill_(float("nan"))  # the training loop reports the divergence
-    choices = Choices(width=width, eigenfunctions=eigenfunctions, ratio=ratio)
+    choices = Choices(width=width, eigenfunctions=eigenfunctions, ratio=ratio, below=below, zeros=zeros)
     near, rest = score_coefficients(squares, size, len(points), **choices)  # (n, S) each
     # applied to w: projection of centred samples, plus their mean; (n, S)
     rest = rest - rest.mean(1, keepdim=True) + 1 / size
@@ -82,18 +89,20 @@ def score_coefficients(
     width: float | None = None,
     eigenfunctions: int | None = None,
     ratio: float | None = None,
+    below: bool = False,
+    zeros: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Coefficients (n, S) of S samples at each of n points: for the score, and for projections onto the eigenfunctions.
 
     ``squares`` are squared distances to the samples, (S + n, S) or more: samples first, points last; they may coincide.
     """
-    variance = (median_distance(squares[:size, :size]) if width is None else width) ** 2
+    variance = (median_distance(squares[:size, :size], zeros=zeros) if width is None else width) ** 2
     kernel = torch.exp(-0.5 * squares[:, :size] / variance)
     gram, kernel = kernel[:size], kernel[-count:]  # k(w^i, w^j), k(w, w^j); (S, S), (n, S)
     jitter = JITTER * torch.eye(size, dtype=gram.dtype, device=gram.device)
     eigenvalues, eigenvectors = torch.linalg.eigh(gram + jitter)  # K u = lambda u
     eigenvalues, eigenvectors = eigenvalues.flip(0), eigenvectors.flip(1)  # largest first
-    kept = number_of_eigenfunctions(eigenvalues, eigenfunctions, ratio)
+    kept = number_of_eigenfunctions(eigenvalues, eigenfunctions, ratio, below=below)
     eigenvalues, eigenvectors = eigenvalues[:kept], eigenvectors[:, :kept]  # (J,), (S, J)
     slopes = (torch.diag(gram.sum(0)) - gram) / variance  # times w: sum_n grad_{w^n} k(w^n, w^s), for each s; (S, S)
     root = size**0.5
@@ -150,20 +159,28 @@ def squared_distances(samples: Tensor, at: Tensor | None = None) -> Tensor:
     return squares.clamp_min(0.0)
 
 
-def median_distance(squares: Tensor) -> float:
-    """The median distance between different samples; 1 if all are equal or there is only one."""
+def median_distance(squares: Tensor, *, zeros: bool = False) -> float:
+    """The median distance between different samples; 1 if all are equal or there is only one.
+
+    With ``zeros`` that of the whole matrix, which has every distance twice and each sample's distance to itself.
+    """
     rows, columns = torch.triu_indices(len(squares), len(squares), 1)
-    distances = squares[rows, columns].sqrt()  # (S, S) -> (S (S - 1) / 2,)
+    distances = (squares.flatten() if zeros else squares[rows, columns]).sqrt()  # (S, S) -> (S (S - 1) / 2,) or (S S,)
     median = float(distances.median()) if len(distances) else 0.0
     return median if median > 1e-12 else 1.0
 
 
-def number_of_eigenfunctions(eigenvalues: Tensor, most: int | None, ratio: float | None) -> int:
-    """J, fixed or from the eigenvalues in descending order; those too small to be trusted are never used."""
+def number_of_eigenfunctions(eigenvalues: Tensor, most: int | None, ratio: float | None, *, below: bool = False) -> int:
+    """J, fixed or from the eigenvalues in descending order; those too small to be trusted are never used.
+
+    A ratio of 1 means all of them. ``below`` counts those whose sum, with all larger ones, stays below the ratio.
+    """
     kept = int((eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[0]).sum())
     if most is not None:
         return min(kept, most)
-    if ratio is not None:
-        share = eigenvalues.cumsum(0) / eigenvalues.sum()
-        kept = min(kept, int((share <= ratio).sum()) + 1)  # the least J with sum_j<=J lambda_j / sum_j lambda_j > tau
-    return kept
+    if ratio is None or (below and ratio == 1):
+        return kept
+    share = eigenvalues.cumsum(0) / eigenvalues.sum()
+    if below:
+        return min(kept, max(1, int((share < ratio).sum())))
+    return min(kept, int((share <= ratio).sum()) + 1)  # the least J with sum_j<=J lambda_j / sum_j lambda_j > tau
