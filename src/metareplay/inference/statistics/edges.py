@@ -24,7 +24,7 @@ EDGES = "edges"
 """The prefix of what is stored about them."""
 FLOOR = "edges.floor"
 """What is added to squared slopes (), so that the logarithm of an empty cell is not remarkable."""
-LEAST_FLOOR, FLOOR_SHARE = 1e-12, 0.15
+LEAST_FLOOR, FLOOR_SHARE = 1e-12, 0.02
 """The floor relative to the mean of a task's images."""
 DIRECTIONS = 8
 BLOCKS, PIXELS_PER_BLOCK = 7, 2

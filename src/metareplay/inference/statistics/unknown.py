@@ -3,8 +3,8 @@
 Choosing among tasks and rejecting all of them need different scores: strange inputs often have small, unremarkable
 features. An input is strange to a task if its class is uncertain, if its density is low, or if it lies too far from the
 task's principal subspace or too close to it. Each is measured in units of its spread over the task's held-out inputs,
-none counts for more than a fixed number of units, and they are summed. Of images, the density of the edges counts as
-much as these four together, whether it is unusually low or high. Inputs do not drift, and the drift of entropies is
+none counts for more than a fixed number of units, and they are summed. Of images, the density of the edges counts
+twice, whether it is unusually low or high. Inputs do not drift, and the drift of entropies is
 followed (``entropies``), so the thresholds hold while later tasks are learned.
 
 Nothing of this is remarkable for a blank image, which lies within the subspace of pale ones. So the contrast of images
@@ -30,7 +30,7 @@ TOO_CLOSE, NEVER = 3, 1e30
 """The measure of inputs too close to their task's principal subspace, and a unit that it never reaches."""
 OF_EDGES = 4
 """The measures from here on are of edges: how improbable they are, and how probable."""
-EDGES_COUNT, TOO_USUAL_COUNTS = 4.0, 0.7
+EDGES_COUNT, TOO_USUAL_COUNTS = 2.0, 0.7
 """For how many other measures edges count, and how much of an improbable one a too probable one counts."""
 WIDE = 65
 """Features from which on this measure counts."""
