@@ -3,8 +3,8 @@
 metareplay run split-mnist --data-dir FOLDER --out RUN
 python -m benchmarks.unknown_images RUN --data-dir FOLDER
 
-Strangeness of drawn shapes (``benchmarks/image_sets.py``, bright strokes on a dark ground; nothing was chosen by them), of
-test digits that were changed as a run's report changes them, and of a blank image, against that of test digits.
+Strangeness of drawn shapes (``benchmarks/image_sets.py``, bright strokes on a dark ground; nothing was chosen by them),
+of test digits that were changed as a run's report changes them, and of a blank image, against that of test digits.
 """
 
 import argparse
