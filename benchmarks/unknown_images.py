@@ -28,7 +28,7 @@ def shapes(count: int, seed: int = 0) -> dict[str, Tensor]:
     """Drawn shapes of every kind, in [0, 1]: (N, 1, 28, 28) each."""
     random = np.random.default_rng(seed)
     return {
-        shape: torch.tensor(np.stack([drawn(shape, random) for _ in range(count)])[:, None] / 255).float()
+        shape: torch.tensor(np.stack([drawn(shape, random) for _ in range(count)])[:, None]).float() / 255
         for shape in SHAPES
     }
 

@@ -31,8 +31,9 @@ BLOCKS, PIXELS_PER_BLOCK = 7, 2
 """Blocks on a side, fewer for small images; cells are two by two of them."""
 SMALLEST_SIDE, LARGEST_SIDE = 4, 32
 """Smaller images have no edges; larger ones are averaged down to this size."""
-AT_ONCE = 500
-"""Images that are described together."""
+AT_ONCE = 100
+"""Images whose slopes are taken together: all of them stay in the cache."""
+PART = 2000
 MEASURED = 2000
 """Images from which the floor is taken."""
 
@@ -55,10 +56,11 @@ def _slopes(images: Tensor) -> Tensor:
     padded = F.pad(images, (1, 1, 1, 1), mode="replicate")
     right = padded[:, :, 1:-1, 2:] - padded[:, :, 1:-1, :-2]  # (N, C, H, W)
     down = padded[:, :, 2:, 1:-1] - padded[:, :, :-2, 1:-1]
-    angles = [2 * pi * index / DIRECTIONS for index in range(DIRECTIONS)]
-    rising = ((right * cos(angle) + down * sin(angle)).clamp_min(0.0) for angle in angles)
-    energies = torch.stack([each.square().sum(1) for each in rising], 1)  # (N, D, H, W)
-    blocks = [min(BLOCKS, side // PIXELS_PER_BLOCK) for side in (height, width)]
+    angles = [2 * pi * index / DIRECTIONS for index in range(DIRECTIONS // 2)]  # the others are opposite
+    along = torch.stack([right * cos(angle) + down * sin(angle) for angle in angles], 1)  # (N, D / 2, C, H, W)
+    rising = along.clamp_min(0.0).square()
+    energies = torch.cat([rising.sum(2), (along.square() - rising).sum(2)], 1)  # (N, D, H, W)
+    blocks = (min(BLOCKS, height // PIXELS_PER_BLOCK), min(BLOCKS, width // PIXELS_PER_BLOCK))
     cells = F.avg_pool2d(F.adaptive_avg_pool2d(energies, blocks), 2, 1)  # (N, D, H, W) -> (N, D, h, w)
     return cells.flatten(1)
 
@@ -83,7 +85,7 @@ def described_edges(
     components, directions = settings.gaussians_that_fit(classes, values.shape[1], used=used)
     if directions == 0:
         return {}
-    density = input_density(partial(in_parts, values, labels, 4 * AT_ONCE), classes, directions, components)
+    density = input_density(partial(in_parts, values, labels, PART), classes, directions, components)
     return {FLOOR: floor, **density.tensors(EDGES)}
 
 
