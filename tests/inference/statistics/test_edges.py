@@ -118,6 +118,21 @@ def test_answers_without_a_density_of_edges_are_as_before(model: ContinualClassi
     assert strange(old, unseen()).isfinite().all()
 
 
+def test_more_examples_of_a_task_become_part_of_its_edges(model: ContinualClassifier, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    more = ContinualClassifier.load(tmp_path / "model")
+    x, y = digits()
+    rows = torch.cat([(y == label).nonzero()[120:150, 0] for label in (0, 1)])
+    more.update_task(str((0, 1)), x[rows].numpy(), y[rows].numpy())
+    learners = model.learner, more.learner
+    before, after = (learner.predictor.keeper.stored()[0] for learner in learners if learner is not None)
+    assert torch.equal(before[FLOOR], after[FLOOR])
+    assert not torch.equal(before["edges.mean"], after["edges.mean"])
+    assert before["edges.mean"].shape == after["edges.mean"].shape
+    assert (strange(more, x[rows]) > 1).double().mean() < 0.15
+    assert auroc(strange(more, unseen()), strange(more, letters(60))) > 0.95
+
+
 def test_slopes_are_those_of_each_direction() -> None:
     """Brighter to the right: everywhere in the first direction, nowhere in the opposite one."""
     ramp = torch.arange(28.0).expand(1, 1, 28, 28)
