@@ -134,15 +134,13 @@ class InputDensity:
         return cls(torch.stack(means), directions, padded, noise, counts / counts.sum())
 
     @classmethod
-    def stored(cls, tensors: Mapping[str, Tensor]) -> "InputDensity":
+    def stored(cls, tensors: Mapping[str, Tensor], prefix: str = "inputs") -> "InputDensity":
         """From ``tensors``."""
-        names = ("mean", "directions", "variances", "noise", "share")
-        return cls(*(tensors[f"inputs.{name}"].double() for name in names))
+        return cls(*(tensors[f"{prefix}.{entry.name}"].double() for entry in fields(InputDensity)))
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self, prefix: str = "inputs") -> dict[str, Tensor]:
         """To be stored."""
-        names = ("mean", "directions", "variances", "noise", "share")
-        return {f"inputs.{name}": getattr(self, name).float() for name in names}
+        return {f"{prefix}.{entry.name}": getattr(self, entry.name).float() for entry in fields(InputDensity)}
 
     def draw(self, count: int, *, generator: Generator) -> Tensor:
         """Random inputs (count, F) from the density."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from metareplay.inference.statistics.density import input_density
+from metareplay.inference.statistics.edges import bytes_of_inputs, described_edges
 from metareplay.inference.statistics.evidence import space_name, spaces_of
 from metareplay.inference.statistics.few_columns import density_of_rows, group_counts
 from metareplay.inference.statistics.moments import MomentSums
@@ -31,7 +32,10 @@ class StatisticsDescriber(StatisticsReader):
     def _described(
         self, task: int, x: Tensor, labels: Tensor, groups: Mapping[int, int] | None = None
     ) -> dict[str, Tensor]:
-        """Densities of a task's inputs, and moments of its features in its own and the first networks."""
+        """Densities of a task's inputs, and moments of its features in its own and the first networks.
+
+        Not of the edges of images, which tell known from unknown, not tasks.
+        """
         classes, features = int(labels.max()) + 1, x[0].numel()
         components, directions = self.settings.density_size(classes, features)
         if directions == 0:  # too many classes for separate densities
@@ -56,6 +60,12 @@ class StatisticsDescriber(StatisticsReader):
         counts = torch.bincount(labels).double()
         present = counts.nonzero().squeeze(1)
         return {**stored, "classes": present, "class_counts": counts[present], "examples": torch.tensor(len(x))}
+
+    def _edges(
+        self, x: Tensor, labels: Tensor, described: Mapping[str, Tensor], floor: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The density of the edges of images, within what the description of the inputs leaves of the size."""
+        return described_edges(x, labels, self.settings, used=bytes_of_inputs(described), floor=floor)
 
     def _spaces(self, task: int) -> set[tuple[int, str]]:
         """The networks and layers in which a task is described, besides its own network."""

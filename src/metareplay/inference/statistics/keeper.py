@@ -11,6 +11,7 @@ from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.inference.statistics.combine import Combination, updated
 from metareplay.inference.statistics.density import InputDensity
 from metareplay.inference.statistics.describer import StatisticsDescriber
+from metareplay.inference.statistics.edges import FLOOR, EdgeDensity, left_out_edges
 from metareplay.inference.statistics.entropies import (
     FACTOR,
     FOLLOWED,
@@ -40,8 +41,8 @@ from metareplay.inference.statistics.rows import (
     bounded,
     by_task,
     common_labels,
-    folds,
     joined,
+    left_out,
     own_scales,
     part_of,
 )
@@ -130,21 +131,37 @@ class StatisticsKeeper(StatisticsDescriber):
         if groups is not None:
             unknown = self._nats(task, train.x, labels, groups, known, [*compared, described])
         else:
-            unknown = self._thresholds(task, evidence, described, known, train.x.shape[1:])
+            described |= self._edges(train.x, labels, described)
+            edges = self._own_edges(task, described, known, train.x, labels)
+            unknown = self._thresholds(task, evidence, described, known, train.x.shape[1:], edges)
         unknown |= contrast_bounds(torch.cat([known, self._sample(train.x, DRIFT_INPUTS, self._number(task))]))
         own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
 
     def _thresholds(
-        self, task: int, evidence: TaskEvidence, described: Stored, known: Tensor, shape: torch.Size
+        self,
+        task: int,
+        evidence: TaskEvidence,
+        described: Stored,
+        known: Tensor,
+        shape: torch.Size,
+        edges: Tensor | None,
     ) -> dict[str, Tensor]:
         """For unknown inputs, from a task's held-out inputs, or from the evidence on inputs that were left out."""
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else evidence.num_tasks - 1)
-        probed, strange = self._probed(task, described, shape), measures(of_task, own_row)
+        probed, strange = self._probed(task, described, shape), measures(of_task, own_row, edges)
         if probed and not len(known):
             strange[0] = as_if_unseen(strange[0], probed[THEN])
         return calibrated(strange, self.settings.false_rejections, features=shape.numel()) | probed
+
+    def _own_edges(self, task: int, described: Stored, known: Tensor, x: Tensor, labels: Tensor) -> Tensor | None:
+        """-log p of the edges of a task's images that are held out, or else left out; None for other inputs."""
+        density = EdgeDensity.stored(described)
+        if density is None or len(known):
+            return density and density.costs(known)
+        parts = left_out(len(x), generator_for(self.seed, "folds", self._number(task)))
+        return left_out_edges(x, labels, parts, described, self.settings)
 
     def _nats(
         self, task: int, x: Tensor, labels: Tensor, groups: Mapping[int, int], known: Tensor, stored: Sequence[Stored]
@@ -170,6 +187,8 @@ class StatisticsKeeper(StatisticsDescriber):
         old = as_they_are_now(stored[task])
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
         new = self._described(task, train.x, labels, self._groups(train.x, labels))
+        if FLOOR in old:
+            new |= self._edges(train.x, labels, new, old[FLOOR])
         share = examples_of(new) / (examples_of(old) + examples_of(new))
         classes, features = max(len(new["classes"]), len(old.get("classes", ()))), train.x[0].numel()
         components, directions = self.settings.density_size(classes, features)
@@ -181,7 +200,8 @@ class StatisticsKeeper(StatisticsDescriber):
             described |= widened_nats(old[NATS], alone.inputs[0], share, self.settings.false_rejections)
         else:
             probed = self._probed(task, described, train.x.shape[1:])
-            of_task = measures(alone, torch.zeros(len(known), dtype=torch.int64))
+            edges = EdgeDensity.stored(described)
+            of_task = measures(alone, torch.zeros(len(known), dtype=torch.int64), edges and edges.costs(known))
             if probed and not len(held_out.x):
                 of_task[0] = as_if_unseen(of_task[0], probed[THEN])
             described |= {**widened(old, of_task, self.settings.false_rejections, share), **probed}
@@ -290,11 +310,7 @@ class StatisticsKeeper(StatisticsDescriber):
             drawn = InputDensity.stored(stored[-1]).draw(OWN_IMAGINED, generator=generator)
             of_others[own] = gather(stored, drawn.float().reshape(-1, *x.shape[1:]))
         parts = []
-        for fold in folds(len(x), generator_for(self.seed, "folds", self._number(task))):
-            rest = torch.ones(len(x), dtype=torch.bool)
-            rest[fold] = False
-            if not len(fold) or not rest.any():
-                continue
+        for fold, rest in left_out(len(x), generator_for(self.seed, "folds", self._number(task))):
             part = self._described(task, x[rest], labels[rest], groups) if len(x) > FOLDS else stored[-1]
             parts.append(gather([*stored[:-1], part], x[fold], distances=[own]))
         return joined(parts) if parts else gather(stored, x, distances=[own]), of_others

@@ -9,6 +9,7 @@ from torch import Tensor
 from metareplay.benchmarks.base import Problem
 from metareplay.inference.statistics.combine import OTHER, Combination
 from metareplay.inference.statistics.density import InputDensity
+from metareplay.inference.statistics.edges import edge_costs
 from metareplay.inference.statistics.evidence import (
     Descriptions,
     Stored,
@@ -161,7 +162,10 @@ class StatisticsReader:
             found[by_density] = strange_among(evidence.inputs[:, by_density], stored, x[0].numel())
         if not by_density.all():
             asked = with_outputs(evidence, tasks.unsqueeze(0), x, self.model.heads, self._pass)
-            found[~by_density] = strangeness(part_of(asked, ~by_density), tasks[~by_density], stored)
+            rest = tasks[~by_density]
+            found[~by_density] = strangeness(
+                part_of(asked, ~by_density), rest, stored, edge_costs(x[~by_density], rest, stored)
+            )
         return torch.maximum(found, beyond_bounds(x, tasks, stored))
 
     def strangeness_to(self, task: int, x: Tensor) -> Tensor:
@@ -171,7 +175,8 @@ class StatisticsReader:
             return strange_to(InputDensity.stored(stored).costs(x)[0], stored, x.shape[1:].numel())
         alone = self._evidence_alone(stored, task, x)
         first = torch.zeros(len(x), dtype=torch.int64)
-        return torch.maximum(strangeness(alone, first, [stored]), beyond_bounds(x, first, [stored]))
+        strange = strangeness(alone, first, [stored], edge_costs(x, first, [stored]))
+        return torch.maximum(strange, beyond_bounds(x, first, [stored]))
 
     def _evidence_alone(self, stored: Stored, task: int, x: Tensor) -> TaskEvidence:
         """How well inputs fit one task, as if it were the only one (1, N); without its features."""

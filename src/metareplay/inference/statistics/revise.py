@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from metareplay.inference.statistics.density import InputDensity, PrincipalDirections, main_directions
+from metareplay.inference.statistics.edges import EDGES, FLOOR
 from metareplay.inference.statistics.evidence import Stored, space_name, spaces_of
 from metareplay.inference.statistics.moments import AffineMap, Moments
 from metareplay.inference.statistics.passes import INPUTS
@@ -50,6 +51,10 @@ def merged(old: Stored, new: Stored, *, gaussians: int, directions: int) -> dict
     counts = examples_of(old), examples_of(new)
     densities = InputDensity.stored(old), InputDensity.stored(new)
     result = _density(densities, counts, gaussians, directions).tensors()
+    if FLOOR in old and FLOOR in new:
+        edges = InputDensity.stored(old, EDGES), InputDensity.stored(new, EDGES)
+        most = max(density.directions.shape[1] for density in edges)
+        result |= _density(edges, counts, max(map(_gaussians, edges)), most).tensors(EDGES)
     rows = [_classes(stored, counts[index]) for index, stored in enumerate((old, new))]
     for network, layer in spaces_of(old):
         name = space_name(network, layer)
@@ -59,6 +64,10 @@ def merged(old: Stored, new: Stored, *, gaussians: int, directions: int) -> dict
     both = _summed(*rows)
     result |= {"classes": torch.tensor(sorted(both)), "examples": torch.tensor(sum(counts))}
     return {**result, "class_counts": torch.tensor([both[label] for label in sorted(both)], dtype=torch.float64)}
+
+
+def _gaussians(density: InputDensity) -> int:
+    return len(density.mean)
 
 
 def _classes(stored: Stored, examples: int) -> dict[int, float]:

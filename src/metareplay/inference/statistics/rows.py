@@ -93,6 +93,15 @@ def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
     yield from torch.randperm(count, generator=generator).chunk(min(FOLDS, max(2, count // 20)))
 
 
+def left_out(count: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Indices of each part of as many inputs, and which of the others (count,) it is compared with."""
+    for fold in folds(count, generator):
+        rest = torch.ones(count, dtype=torch.bool)
+        rest[fold] = False
+        if len(fold) and rest.any():
+            yield fold, rest
+
+
 def bounded(tasks: int) -> int:
     """Held-out inputs that are compared with this many tasks: the work per task does not grow with their number."""
     return max(100, CALIBRATION_WORK // max(tasks, 1))

@@ -75,9 +75,18 @@ class StatisticsSettings(Settings):
 
     def density_size(self, classes: int, features: int) -> tuple[int, int]:
         """Gaussians per class and directions of each, as half of the permitted size allows; (1, 0) if too few."""
-        vectors = int(0.5 * self.megabytes * 2**20 / 4 / max(classes * features, 1))  # per class
         if self.few_columns(features):
+            vectors = self._vectors(classes, features)
             return max(1, min(FINER * self.components, vectors // (1 + features))), features
+        return self.gaussians_that_fit(classes, features)
+
+    def gaussians_that_fit(self, classes: int, features: int, *, used: int = 0) -> tuple[int, int]:
+        """The same for many features, of whose permitted size some bytes have been used."""
+        vectors = self._vectors(classes, features, used)
         components = min(self.components, max(1, vectors // (1 + self.directions)))
         directions = min(self.directions, vectors // components - 1)
         return components, directions if directions >= min(5, self.directions) else 0
+
+    def _vectors(self, classes: int, features: int, used: int = 0) -> int:
+        """How many of them half of the permitted size holds for each class."""
+        return int((0.5 * self.megabytes * 2**20 - used) / 4 / max(classes * features, 1))

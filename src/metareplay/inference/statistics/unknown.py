@@ -3,8 +3,9 @@
 Choosing among tasks and rejecting all of them need different scores: strange inputs often have small, unremarkable
 features. An input is strange to a task if its class is uncertain, if its density is low, or if it lies too far from the
 task's principal subspace or too close to it. Each is measured in units of its spread over the task's held-out inputs,
-none counts for more than a fixed number of units, and they are summed. Inputs do not drift, and the drift of entropies
-is followed (``entropies``), so the thresholds hold while later tasks are learned.
+none counts for more than a fixed number of units, and they are summed. Of images, the density of the edges counts
+twice, whether it is unusually low or high. Inputs do not drift, and the drift of entropies is
+followed (``entropies``), so the thresholds hold while later tasks are learned.
 
 Nothing of this is remarkable for a blank image, which lies within the subspace of pale ones. So the contrast of images
 has bounds of its own, far outside those of the task's images.
@@ -27,6 +28,10 @@ LEAST, MOST = -1.0, 20.0
 """The fewest and the most units that one measure counts for."""
 TOO_CLOSE, NEVER = 3, 1e30
 """The measure of inputs too close to their task's principal subspace, and a unit that it never reaches."""
+OF_EDGES = 4
+"""The measures from here on are of edges: how improbable they are, and how probable."""
+EDGES_COUNT, TOO_USUAL_COUNTS = 2.0, 0.7
+"""For how many other measures edges count, and how much of an improbable one a too probable one counts."""
 WIDE = 65
 """Features from which on this measure counts."""
 CONTRAST = "unknown.contrast"
@@ -38,11 +43,16 @@ NEAREST_BOUND = 0.5
 """The least distance of these bounds from the median."""
 
 
-def measures(evidence: TaskEvidence, tasks: Tensor) -> Tensor:
-    """What makes inputs strange to the tasks they were assigned to (N,): (J, N)."""
+def measures(evidence: TaskEvidence, tasks: Tensor, edges: Tensor | None = None) -> Tensor:
+    """What makes inputs strange to the tasks they were assigned to (N,): (J, N).
+
+    ``edges``: -log p of the edges of images (N,); NaN, or None for all, where there is no density of them.
+    """
     row = torch.arange(len(tasks))
     residuals = evidence.residuals[tasks, row]
-    return torch.stack([evidence.entropies[tasks, row], evidence.inputs[tasks, row], residuals, -residuals])
+    rows = [evidence.entropies[tasks, row], evidence.inputs[tasks, row], residuals, -residuals]
+    of_edges = [] if edges is None else [edges, -edges]
+    return torch.stack([*rows, *of_edges])
 
 
 def calibrated(of_task: Tensor, false_rejections: float, *, features: int = WIDE) -> dict[str, Tensor]:
@@ -112,20 +122,36 @@ def beyond_bounds(images: Tensor, tasks: Tensor, stored: Sequence[Mapping[str, T
     return beyond
 
 
-def strangeness(evidence: TaskEvidence, tasks: Tensor, stored: Sequence[Mapping[str, Tensor]]) -> Tensor:
+def strangeness(
+    evidence: TaskEvidence, tasks: Tensor, stored: Sequence[Mapping[str, Tensor]], edges: Tensor | None = None
+) -> Tensor:
     """How strange inputs are to the tasks they were assigned to, relative to the threshold: above 1, unknown; (N,)."""
     if not len(tasks):
         return torch.zeros(0, dtype=torch.float64)
     found, place = tasks.unique(return_inverse=True)
     few = [stored[task] for task in found.tolist()]
-    middle = torch.stack([task["unknown.middle"] for task in few])[place].T  # (N, J) -> (J, N)
-    unit = torch.stack([task["unknown.unit"] for task in few])[place].T
+    values = measures(evidence, tasks, edges)
+    middle = _of_tasks(few, "unknown.middle", len(values))[place].T  # (N, J) -> (J, N)
+    unit = _of_tasks(few, "unknown.unit", len(values))[place].T
     threshold = torch.stack([task["unknown.threshold"] for task in few])[place]  # (N,)
-    values = measures(evidence, tasks)
     values[0] *= factors(few)[place]  # entropies as they were when the thresholds were taken
     return summed(values, middle, unit) / threshold.clamp_min(1e-9)
 
 
+def _of_tasks(stored: Sequence[Mapping[str, Tensor]], name: str, count: int) -> Tensor:
+    """One number for each measure; NaN for those that a task does not have: (T, J)."""
+    result = torch.full((len(stored), count), torch.nan, dtype=torch.float64)
+    for row, task in enumerate(stored):
+        values = task[name][:count]
+        result[row, : len(values)] = values
+    return result
+
+
 def summed(values: Tensor, middle: Tensor, unit: Tensor) -> Tensor:
-    """The sum of all measures in their units: (J, N) -> (N,)."""
-    return ((values - middle) / unit).clamp(LEAST, MOST).sum(0) - LEAST * len(values)  # never negative
+    """The sum of all measures in their units, never negative; those of edges may be NaN: (J, N) -> (N,)."""
+    units = ((values - middle) / unit).clamp(LEAST, MOST)  # (J, N)
+    total = units[:OF_EDGES].sum(0) - LEAST * OF_EDGES
+    if len(units) == OF_EDGES:
+        return total
+    improbable, usual = units[OF_EDGES:] - LEAST
+    return total + EDGES_COUNT * torch.maximum(improbable, TOO_USUAL_COUNTS * usual).nan_to_num(0.0)
