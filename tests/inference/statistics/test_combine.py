@@ -7,13 +7,12 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.inference.statistics.certainty import adjusted_temperature, learned_temperature
 from metareplay.inference.statistics.combine import (
     FEW,
     PRIOR_PRECISION,
     PRIOR_WEIGHT,
     Combination,
-    _adjusted_temperature,
-    _learn_temperature,
     against_others,
     differences,
     updated,
@@ -186,18 +185,18 @@ def test_tasks_that_are_told_apart_at_any_temperature_do_not_make_later_ones_cer
     """The second task is clear, the third overlaps with the first: what was clear must not sharpen what is not."""
     clear = torch.zeros(2, 40, dtype=torch.float64)
     clear[0] = 8.0
-    first = _learn_temperature(clear, 1, 1.0)
+    first = learned_temperature(clear, 1, 1.0)
     assert 0.9 < first < 2.0
     wrong = torch.zeros(3, 40, dtype=torch.float64)
     wrong[0, 10:], wrong[2, :10], wrong[1] = 2.0, 2.0, 20.0  # a quarter of its inputs fit the first task better
-    assert _learn_temperature(wrong, 2, first) < 1.2
-    assert _learn_temperature(torch.zeros(2, 40, dtype=torch.float64) + clear.flip(0), 1, 1.0) < 0.1  # all wrong
+    assert learned_temperature(wrong, 2, first) < 1.2
+    assert learned_temperature(torch.zeros(2, 40, dtype=torch.float64) + clear.flip(0), 1, 1.0) < 0.1  # all wrong
 
 
 def test_among_some_of_many_tasks_the_temperature_changes_only_where_inputs_ask_for_it() -> None:
     clear = torch.zeros(4, 50, dtype=torch.float64)
     clear[:-1] = 100.0  # the last task wins at any temperature
-    assert _adjusted_temperature(clear, 3, 1.0) == pytest.approx(1.0)
+    assert adjusted_temperature(clear, 3, 1.0) == pytest.approx(1.0)
     wrong = torch.zeros(4, 50, dtype=torch.float64)
     wrong[-1, :25], wrong[:-1, 25:] = 4.0, 4.0  # half of the inputs are taken for others'
-    assert 0.1 < _adjusted_temperature(wrong, 3, 1.0) < 0.9
+    assert 0.1 < adjusted_temperature(wrong, 3, 1.0) < 0.9
