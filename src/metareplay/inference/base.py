@@ -46,9 +46,6 @@ class Context(NamedTuple):
     """The label of each class of each task, in task order (C,): tasks may share labels; None if they do not."""
     alone: bool = False
     """Whether the task was given or chosen for good, so that no other is possible."""
-    plain: bool = False
-    """Whether intervals and variances are those of the mixture, however much narrower they might be. Probabilities of
-    labels are as certain as the tasks before have shown: the caution of their gain was chosen so."""
     unknown: Tensor | None = None
     """How far each answer is replaced by what is known without the input (N,); None: as published, not calibrated."""
 
@@ -100,14 +97,14 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
         others = probabilities.clamp_min(1e-300).index_fill(1, torch.tensor([task]), 0.0)  # (N, T)
         chosen = others.argmax(1)
         asked = shares(others / others.sum(1, keepdim=True), chosen)  # (N, T)
-        context = Context(chosen, plain=True, unknown=torch.zeros(len(x), dtype=torch.float64))
+        context = Context(chosen, unknown=torch.zeros(len(x), dtype=torch.float64))
         pooled = Pooled(self._asked(x, asked, context, None), asked, 1 - probabilities[:, task])
         stored = list(self.task_statistics.of(CALIBRATION, self.model.num_tasks))
-        stored[task] = {**stored[task], **self._pooling_evidence(pooled, y, task, labels)}
+        stored[task] = {**stored[task], POOLING: self._pooling_evidence(pooled, y, task, labels)}
         self.task_statistics.put(CALIBRATION, stored)
 
     def pooling_gain(self) -> Tensor:
-        """How much more certain mixed answers are than the mean of their parts: (), or (D,) for several targets."""
+        """How much more certain mixed answers are than the mean of their parts ()."""
         stored = self.task_statistics.of(CALIBRATION, self.model.num_tasks)
         return most_probable_gain((of_task[POOLING] for of_task in stored if POOLING in of_task), self.caution)
 
@@ -279,8 +276,8 @@ class Predictor(TaskChooser, ABC, Generic[AnyAnswer]):
         """What is stored to correct a task's predictions; never empty."""
 
     @abstractmethod
-    def _pooling_evidence(self, pooled: Pooled[AnyAnswer], y: Tensor, task: int, labels: Tensor | None) -> Stored:
-        """How probable the targets of a task's examples make every gain of mixed answers."""
+    def _pooling_evidence(self, pooled: Pooled[AnyAnswer], y: Tensor, task: int, labels: Tensor | None) -> Tensor:
+        """How probable the targets of a task's examples make every gain of mixed answers (G,)."""
 
     @abstractmethod
     def _answer(self, assigned: Sequence[Assigned], context: Context) -> AnyAnswer:

@@ -12,14 +12,7 @@ from metareplay.inference.adaptive import LOG_PREDICTIVE, Statistic, adaptive_st
 from metareplay.inference.answers import ClassAnswer
 from metareplay.inference.base import Assigned, Context, Pooled, Predictor, Statistics, in_order, shares_of
 from metareplay.inference.calibration.classes import ClassCalibration
-from metareplay.inference.calibration.pooling import (
-    CAUTION_OF_LABELS,
-    POOLING,
-    blend,
-    common,
-    evidence_of_labels,
-    sharpened,
-)
+from metareplay.inference.calibration.pooling import CAUTION_OF_LABELS, blend, common, evidence_of_labels, sharpened
 from metareplay.inference.calibration.strange import unknown_share
 from metareplay.inference.calibration.taking import CALIBRATION, SAMPLES, class_calibration
 from metareplay.inference.criteria.agreement import expected_entropy
@@ -72,12 +65,11 @@ class ClassPredictor(Predictor[ClassAnswer]):
         outputs_of = partial(self.outputs, task=task, samples=min(SAMPLES, self.settings.samples))
         return class_calibration(outputs_of, used, held_out, head.stop - head.start, generator=generator).tensors()
 
-    def _pooling_evidence(self, pooled: Pooled[ClassAnswer], y: Tensor, task: int, labels: Tensor | None) -> Stored:
+    def _pooling_evidence(self, pooled: Pooled[ClassAnswer], y: Tensor, task: int, labels: Tensor | None) -> Tensor:
         assert labels is not None
         probabilities = by_label(pooled.answer.probabilities, labels)  # (N, L)
         right = probabilities.argmax(1) == labels[self.columns()[task]][y]
-        blended = self._blended(pooled.shares, labels)
-        return {POOLING: evidence_of_labels(probabilities, blended, right, pooled.weight)}
+        return evidence_of_labels(probabilities, self._blended(pooled.shares, labels), right, pooled.weight)
 
     def _blended(self, asked: Tensor, labels: Tensor) -> Tensor:
         """How far answers are those of several tasks with common labels, by the shares of all tasks (N, T): (N,)."""

@@ -12,17 +12,7 @@ from metareplay.errors import ConfigError
 from metareplay.inference.adaptive import Statistic
 from metareplay.inference.answers import RealAnswer
 from metareplay.inference.base import Assigned, Context, Pooled, Predictor, Statistics, in_order, shares_of
-from metareplay.inference.calibration.pooling import (
-    CAUTION_OF_TARGETS,
-    INTERVALS,
-    OF_COVERAGE,
-    POOLING,
-    blend,
-    evidence_of_targets,
-    gain_of_intervals,
-    inside_and_outside,
-    narrowed,
-)
+from metareplay.inference.calibration.pooling import CAUTION_OF_TARGETS, blend, evidence_of_targets, narrowed
 from metareplay.inference.calibration.taking import CALIBRATION, SAMPLES, target_calibration
 from metareplay.inference.calibration.targets import TargetCalibration
 from metareplay.inference.criteria.base import Contest, Criterion
@@ -77,23 +67,9 @@ class RealPredictor(Predictor[RealAnswer]):
         linear = not (self.one_answer or isinstance(self.model.network, AdaptedNetwork))
         return target_calibration(outputs_of, used, held_out, linear=linear, generator=generator).tensors()
 
-    def _pooling_evidence(self, pooled: Pooled[RealAnswer], y: Tensor, task: int, labels: Tensor | None) -> Stored:
-        answer, blended = pooled.answer, blend(pooled.shares)
-        assert answer.upper is not None
-        residuals, reach = y.double() - answer.mean, answer.upper - answer.mean  # (N, D) each
-        return {
-            POOLING: evidence_of_targets(residuals, answer.std, blended, pooled.weight),
-            INTERVALS: inside_and_outside(residuals, reach, blended, pooled.weight),
-            OF_COVERAGE: torch.tensor(self.settings.coverage, dtype=torch.float64),
-        }
-
-    def _gain_of_intervals(self) -> Tensor:
-        """By how much intervals of mixed answers are narrowed: (), or (D,) for several targets."""
-        stored = self.task_statistics.of(CALIBRATION, self.model.num_tasks)
-        known = [of_task for of_task in stored if POOLING in of_task]
-        if not known or any(INTERVALS not in of_task for of_task in known):  # learned by an earlier version
-            return self.pooling_gain()
-        return gain_of_intervals([of_task[INTERVALS] for of_task in known], float(known[-1][OF_COVERAGE]))
+    def _pooling_evidence(self, pooled: Pooled[RealAnswer], y: Tensor, task: int, labels: Tensor | None) -> Tensor:
+        residuals = y.double() - pooled.answer.mean  # (N, D)
+        return evidence_of_targets(residuals, pooled.answer.std, blend(pooled.shares), pooled.weight)
 
     def _answer(self, assigned: Sequence[Assigned], context: Context) -> RealAnswer:
         count = len(context.chosen)
@@ -110,15 +86,12 @@ class RealPredictor(Predictor[RealAnswer]):
             noise[rows] += weight * correction.noise.square()
             reach[rows] += weight * correction.reach(self.settings.coverage)
             beyond[rows] += weight * (correction.spread.square() + (mean[rows] - correction.centre).square())
-        within = epistemic + noise
-        if not (context.alone or context.plain):
-            blended = blend(shares_of(assigned, count, self.model.num_tasks))
-            factor = narrowed(blended, self.pooling_gain()).square()
+        if not context.alone and (gain := self.pooling_gain()):
+            factor = narrowed(blend(shares_of(assigned, count, self.model.num_tasks)), gain).square().unsqueeze(1)
             noise, epistemic = factor * noise, factor * epistemic  # (N, D) each
-            within = narrowed(blended, self._gain_of_intervals()).square() * within
-        epistemic, half = epistemic + unknown * beyond, reach * (within + unknown * beyond).sqrt()  # (N, D) each
+        epistemic = epistemic + unknown * beyond
         std = (epistemic + noise).sqrt()
-        interval = {"lower": mean - half, "upper": mean + half}
+        interval = {"lower": mean - reach * std, "upper": mean + reach * std}
         return RealAnswer(task=context.chosen, mean=mean, std=std, epistemic=epistemic.sqrt(), **interval)
 
     def predict(

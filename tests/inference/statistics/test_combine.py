@@ -200,3 +200,36 @@ def test_among_some_of_many_tasks_the_temperature_changes_only_where_inputs_ask_
     wrong = torch.zeros(4, 50, dtype=torch.float64)
     wrong[-1, :25], wrong[:-1, 25:] = 4.0, 4.0  # half of the inputs are taken for others'
     assert 0.1 < adjusted_temperature(wrong, 3, 1.0) < 0.9
+
+
+def drifted(rng: Generator, *, newest: bool, precise: bool, rows: int = 400) -> TaskEvidence:
+    """Inputs of the older or the newer of two tasks; the newer network is more certain about all inputs alike.
+
+    Inputs that are not ``precise`` are drawn from rough densities, which tell them apart far better.
+    """
+    own = int(newest)
+    inputs, entropies = (torch.randn(2, rows, generator=rng, dtype=torch.float64) for _ in range(2))
+    inputs[1 - own] += 1.0 if precise else 4.0
+    entropies[0] += 2.0
+    return evidence_of(inputs, entropies=entropies)
+
+
+def test_what_only_speaks_for_the_newest_task_does_not_make_answers_for_old_ones_certain(rng: Generator) -> None:
+    seen, before = drifted(rng, newest=True, precise=True), Combination.stored(NAMES, [{}])
+    drawn = {task: drifted(rng, newest=bool(task), precise=False) for task in range(2)}
+    alone, both = updated(before, seen), updated(before, seen, drawn, rough=True)
+    tested = [drifted(rng, newest=bool(task), precise=True) for task in range(2)]
+
+    def right_and_certain(combination: Combination) -> tuple[float, float]:
+        scores = torch.stack([combination.scores(each) for each in tested])  # (2, T, N)
+        right = scores.argmin(1) == torch.arange(2).unsqueeze(1)
+        certain = torch.stack([combination.probabilities(each).amax(1) for each in scores])
+        return float(right.double().mean()), float(certain.mean())
+
+    (right, certain), (right_of_both, certain_of_both) = right_and_certain(alone), right_and_certain(both)
+    assert certain > right + 0.15  # the older task's inputs are taken for the newer's
+    assert right_of_both > right + 0.1
+    assert certain_of_both == pytest.approx(right_of_both, abs=0.05)
+    entropy, density = NAMES.index("entropy"), NAMES.index("inputs")
+    assert both.weights[entropy] < 0.4 < 1.0 < alone.weights[entropy]
+    assert both.weights[density] > both.weights[entropy]

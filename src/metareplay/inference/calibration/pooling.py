@@ -15,11 +15,9 @@ from torch import Tensor
 
 POOLING = "pooling"
 """The name under which a task's evidence is stored with its calibration."""
-INTERVALS, OF_COVERAGE = "pooling.intervals", "pooling.coverage"
-"""What is stored beside it for intervals: how many targets they contain, and how many they should."""
 GAINS = torch.linspace(0.0, 5.0, 41, dtype=torch.float64)
 """How much more certain an answer may become."""
-CAUTION_OF_LABELS, CAUTION_OF_TARGETS, CAUTION_OF_INTERVALS = 0.1, 4.0, 2.0
+CAUTION_OF_LABELS, CAUTION_OF_TARGETS = 0.1, 4.0
 """Gains are this much less probable beforehand, as a log-likelihood for each unit squared."""
 MOST = 300
 """Examples of a task that are looked at."""
@@ -51,8 +49,8 @@ def sharpened(probabilities: Tensor, blended: Tensor, gain: Tensor) -> Tensor:
 
 
 def narrowed(blended: Tensor, gain: Tensor) -> Tensor:
-    """The factor of standard deviations: (N,), () or (D,) -> (N, 1) or (N, D)."""
-    return (1 + gain.reshape(1, -1) * blended.unsqueeze(1)).rsqrt()
+    """The factor of standard deviations: (N,), () -> (N,)."""
+    return (1 + gain * blended).rsqrt()
 
 
 def evidence_of_labels(probabilities: Tensor, blended: Tensor, right: Tensor, weight: Tensor) -> Tensor:
@@ -69,49 +67,20 @@ def evidence_of_labels(probabilities: Tensor, blended: Tensor, right: Tensor, we
 
 
 def evidence_of_targets(residuals: Tensor, std: Tensor, blended: Tensor, weight: Tensor) -> Tensor:
-    """The log-likelihood of every gain for each target, for normal residuals: (G, D).
+    """The log-likelihood of every gain, for normal residuals: (G,).
 
     From residuals and standard deviations of pooled answers (N, D), how blended each answer is, and what it counts for
-    (N,).
+    (N,). The targets of one example count as one.
     """
     likelihoods = []
     for gain in GAINS:
-        narrower = (std * narrowed(blended, gain)).clamp_min(1e-150)  # (N, D)
+        narrower = (std * narrowed(blended, gain).unsqueeze(1)).clamp_min(1e-150)  # (N, D)
         of_targets = -0.5 * (residuals / narrower).square() - narrower.log()  # (N, D)
-        likelihoods.append((weight.unsqueeze(1) * of_targets).sum(0))
+        likelihoods.append((weight * of_targets.mean(1)).sum())
     return torch.stack(likelihoods)
 
 
-def inside_and_outside(residuals: Tensor, reach: Tensor, blended: Tensor, weight: Tensor) -> Tensor:
-    """How many targets an interval contains, and how many it does not, at every gain: (2, G, D).
-
-    From residuals, and how far intervals of pooled answers reach (N, D); the rest as above.
-    """
-    found = []
-    for gain in GAINS:
-        inside = residuals.abs() <= reach * narrowed(blended, gain)  # (N, D)
-        found.append(torch.stack([(weight.unsqueeze(1) * part).sum(0) for part in (inside, ~inside)]))  # (2, D)
-    return torch.stack(found, 1)
-
-
 def most_probable_gain(evidence_of_tasks: Iterable[Tensor], caution: float) -> Tensor:
-    """The gain that the evidence of all tasks (G,), or (G, D) for each target, makes most probable, 0 without any.
-
-    () or (D,).
-    """
-    parts = [part.reshape(len(GAINS), -1) for part in evidence_of_tasks]
-    likelihood = sum(parts, torch.zeros(len(GAINS), 1, dtype=torch.float64))  # (G, D)
-    found = GAINS[(likelihood - caution * GAINS.square().unsqueeze(1)).argmax(0)]  # (D,)
-    return found.squeeze(0) if len(found) == 1 else found
-
-
-def gain_of_intervals(counts_of_tasks: Sequence[Tensor], coverage: float) -> Tensor:
-    """The gain with which intervals contain the share of targets that they should: (2, G, D) each -> (D,).
-
-    The most probable one if the numbers of targets inside and outside are binomial; in doubt a lower one.
-    """
-    counts = torch.stack(list(counts_of_tasks)).sum(0)  # (2, G, D)
-    share = counts / counts.sum(0).clamp_min(1e-12)  # (2, G, D)
-    aimed = torch.tensor([coverage, 1 - coverage], dtype=torch.float64).reshape(2, 1, 1)
-    against = torch.special.xlogy(counts, share / aimed).sum(0)  # how improbable the aim is: (G, D)
-    return GAINS[(-against - CAUTION_OF_INTERVALS * GAINS.square().unsqueeze(1)).argmax(0)]
+    """The gain that the evidence of all tasks (G,) makes most probable, 0 without any: ()."""
+    likelihood = sum(evidence_of_tasks, torch.zeros_like(GAINS))
+    return GAINS[int((likelihood - caution * GAINS.square()).argmax())]
