@@ -7,13 +7,12 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from metareplay.inference.statistics.certainty import adjusted_temperature, learned_temperature
 from metareplay.inference.statistics.combine import (
     FEW,
     PRIOR_PRECISION,
     PRIOR_WEIGHT,
     Combination,
-    _adjusted_temperature,
-    _learn_temperature,
     against_others,
     differences,
     updated,
@@ -186,18 +185,51 @@ def test_tasks_that_are_told_apart_at_any_temperature_do_not_make_later_ones_cer
     """The second task is clear, the third overlaps with the first: what was clear must not sharpen what is not."""
     clear = torch.zeros(2, 40, dtype=torch.float64)
     clear[0] = 8.0
-    first = _learn_temperature(clear, 1, 1.0)
+    first = learned_temperature(clear, 1, 1.0)
     assert 0.9 < first < 2.0
     wrong = torch.zeros(3, 40, dtype=torch.float64)
     wrong[0, 10:], wrong[2, :10], wrong[1] = 2.0, 2.0, 20.0  # a quarter of its inputs fit the first task better
-    assert _learn_temperature(wrong, 2, first) < 1.2
-    assert _learn_temperature(torch.zeros(2, 40, dtype=torch.float64) + clear.flip(0), 1, 1.0) < 0.1  # all wrong
+    assert learned_temperature(wrong, 2, first) < 1.2
+    assert learned_temperature(torch.zeros(2, 40, dtype=torch.float64) + clear.flip(0), 1, 1.0) < 0.1  # all wrong
 
 
 def test_among_some_of_many_tasks_the_temperature_changes_only_where_inputs_ask_for_it() -> None:
     clear = torch.zeros(4, 50, dtype=torch.float64)
     clear[:-1] = 100.0  # the last task wins at any temperature
-    assert _adjusted_temperature(clear, 3, 1.0) == pytest.approx(1.0)
+    assert adjusted_temperature(clear, 3, 1.0) == pytest.approx(1.0)
     wrong = torch.zeros(4, 50, dtype=torch.float64)
     wrong[-1, :25], wrong[:-1, 25:] = 4.0, 4.0  # half of the inputs are taken for others'
-    assert 0.1 < _adjusted_temperature(wrong, 3, 1.0) < 0.9
+    assert 0.1 < adjusted_temperature(wrong, 3, 1.0) < 0.9
+
+
+def drifted(rng: Generator, *, newest: bool, precise: bool, rows: int = 400) -> TaskEvidence:
+    """Inputs of the older or the newer of two tasks; the newer network is more certain about all inputs alike.
+
+    Inputs that are not ``precise`` are drawn from rough densities, which tell them apart far better.
+    """
+    own = int(newest)
+    inputs, entropies = (torch.randn(2, rows, generator=rng, dtype=torch.float64) for _ in range(2))
+    inputs[1 - own] += 1.0 if precise else 4.0
+    entropies[0] += 2.0
+    return evidence_of(inputs, entropies=entropies)
+
+
+def test_what_only_speaks_for_the_newest_task_does_not_make_answers_for_old_ones_certain(rng: Generator) -> None:
+    seen, before = drifted(rng, newest=True, precise=True), Combination.stored(NAMES, [{}])
+    drawn = {task: drifted(rng, newest=bool(task), precise=False) for task in range(2)}
+    alone, both = updated(before, seen), updated(before, seen, drawn, rough=True)
+    tested = [drifted(rng, newest=bool(task), precise=True) for task in range(2)]
+
+    def right_and_certain(combination: Combination) -> tuple[float, float]:
+        scores = torch.stack([combination.scores(each) for each in tested])  # (2, T, N)
+        right = scores.argmin(1) == torch.arange(2).unsqueeze(1)
+        certain = torch.stack([combination.probabilities(each).amax(1) for each in scores])
+        return float(right.double().mean()), float(certain.mean())
+
+    (right, certain), (right_of_both, certain_of_both) = right_and_certain(alone), right_and_certain(both)
+    assert certain > right + 0.15  # the older task's inputs are taken for the newer's
+    assert right_of_both > right + 0.1
+    assert certain_of_both == pytest.approx(right_of_both, abs=0.05)
+    entropy, density = NAMES.index("entropy"), NAMES.index("inputs")
+    assert both.weights[entropy] < 0.4 < 1.0 < alone.weights[entropy]
+    assert both.weights[density] > both.weights[entropy]

@@ -11,12 +11,17 @@ out, they say little. There, inputs drawn from the densities of all tasks show h
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from metareplay.inference.statistics.certainty import (
+    adjusted_temperature,
+    learned_temperature,
+    temperature_of_all,
+    temperature_of_both,
+)
 from metareplay.inference.statistics.evidence import Stored, TaskEvidence
 from metareplay.optimisers import LBFGS
 
@@ -151,12 +156,13 @@ def updated(
     imagined: Mapping[int, TaskEvidence] | None = None,
     *,
     some: bool = False,
+    rough: bool = False,
 ) -> Combination:
     """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one.
 
-    ``imagined`` is, by task, the evidence on inputs drawn from densities of earlier tasks, where these are good enough:
-    it shows whether features still speak for old tasks. That the densities do is taken for granted. Of the newest task,
-    where nothing is held out. ``some``: the evidence is of some of many tasks.
+    ``imagined`` is, by task, the evidence on inputs drawn from densities of earlier tasks: it shows whether features
+    and outputs still speak for old tasks. That the densities do is taken for granted. Of the newest task, too, where
+    nothing is held out, or densities are ``rough``. ``some``: the evidence is of some of many tasks.
     """
     terms, newest = evidence.terms(), evidence.num_tasks - 1
     ones = torch.ones(len(combination.names), dtype=torch.float64)
@@ -167,47 +173,66 @@ def updated(
     rows = torch.stack([torch.asinh(win / scale) for win, scale in zip(wins, spread, strict=True)])  # (J, T - 1, N)
     real, drawn = rows.flatten(1).T, dict(imagined or {})  # (N (T - 1), J)
     own = drawn.pop(newest, None)
+    pairs = None if own is None else (real, _imagined_rows(combination.names, own, newest, spread))
     flat, share = real, torch.full((len(real),), 1.0 / newest, dtype=torch.float64)  # every input counts once
     if drawn:
-        old = torch.cat([_imagined_rows(combination.names, part, task, spread) for task, part in drawn.items()])
-        of_inputs = [index for index, name in enumerate(combination.names) if name in OF_INPUTS]
-        old[:, of_inputs] = flat[:, of_inputs].mean(0)
+        old = torch.cat(list(_rows_of_drawn(combination.names, drawn, spread, pairs if rough else None).values()))
+        if not rough:
+            of_inputs = [index for index, name in enumerate(combination.names) if name in OF_INPUTS]
+            old[:, of_inputs] = real[:, of_inputs].mean(0)
         of_old = torch.full((len(old),), float(share.sum()) / len(old), dtype=torch.float64)
         flat, share = torch.cat([flat, old]), torch.cat([share, of_old])  # together as much as the new
     weights, precision = _learn_weights(flat, share, combination.weights, combination.precision)
     seen, spreads = combination.seen + evidence.inputs.shape[1], torch.cat([combination.spread, spread.unsqueeze(0)])
     new = replace(combination, weights=weights, precision=precision, spread=spreads, seen=seen)
-    scores, last = new.scores(evidence), combination.temperature
+    asked = drawn and not some and (own is not None or evidence.inputs.shape[1] < FEW)
+    of_drawn = _scores_of_drawn(new, drawn, pairs) if asked else {}
+    return replace(new, temperature=_temperature(new.scores(evidence), of_drawn, combination, some=some, rough=rough))
+
+
+def _temperature(
+    scores: Tensor, of_drawn: Mapping[int, Tensor], before: Combination, *, some: bool, rough: bool
+) -> float:
+    """From scores of the newest task's inputs (T, N), and of drawn ones of earlier tasks, as far as there are any."""
+    newest, last = len(scores) - 1, before.temperature
     if some:
-        return replace(new, temperature=_adjusted_temperature(scores, newest, last))
-    most = torch.inf
-    if drawn and (own is not None or scores.shape[1] < FEW):
-        pairs = None if own is None else (real, _imagined_rows(new.names, own, newest, spread))
-        most = _temperature_of_all(scores, _scores_of_drawn(new, drawn, pairs))
-    return replace(new, temperature=_learn_temperature(scores, newest, last, most))
+        return adjusted_temperature(scores, newest, last)
+    if rough and of_drawn:
+        return temperature_of_both(scores, of_drawn)
+    return learned_temperature(scores, newest, last, temperature_of_all(scores, of_drawn) if of_drawn else torch.inf)
 
 
 def _scores_of_drawn(
     combination: Combination, drawn: Mapping[int, TaskEvidence], pairs: tuple[Tensor, Tensor] | None
 ) -> dict[int, Tensor]:
-    """Scores of inputs drawn from earlier tasks (T, n), by task.
-
-    ``pairs``: rows of the newest task's real inputs, and of inputs drawn from it (n (T - 1), J). What takes the mean
-    and the spread of these to those of the real ones is done to the rows of all drawn inputs.
-    """
-    found, spread = {}, combination.spread[-1]
-    for task, evidence in drawn.items():
-        rows = _imagined_rows(combination.names, evidence, task, spread)  # (n (T - 1), J)
-        if pairs is not None:
-            real, own = pairs
-            stretch = (real.std(0) / own.std(0).clamp_min(1e-6)).clamp(1 / STRETCH, STRETCH)  # (J,)
-            rows = real.mean(0) + (rows - own.mean(0)) * stretch
-        odds = combination.log_odds(evidence.terms())  # (T, T, n)
+    """Scores of inputs drawn from earlier tasks (T, n), by task; ``pairs`` as for ``_rows_of_drawn``."""
+    found = {}
+    for task, rows in _rows_of_drawn(combination.names, drawn, combination.spread[-1], pairs).items():
+        odds = combination.log_odds(drawn[task].terms())  # (T, T, n)
         others = torch.arange(len(odds)) != task
         against = (rows @ combination.weights).reshape(len(odds) - 1, -1)  # (T - 1, n)
         odds[task, others], odds[others, task] = against, -against
         found[task] = _lost(odds)
     return found
+
+
+def _rows_of_drawn(
+    names: Sequence[str],
+    drawn: Mapping[int, TaskEvidence],
+    spread: Tensor,
+    pairs: tuple[Tensor, Tensor] | None,
+) -> dict[int, Tensor]:
+    """How much better than all others each task fits inputs drawn from its density: (n (T - 1), J), by task.
+
+    ``pairs``: rows of the newest task's real inputs, and of inputs drawn from it (n (T - 1), J). What takes the mean
+    and the spread of these to those of the real ones is done to the rows of all drawn inputs.
+    """
+    found = {task: _imagined_rows(names, evidence, task, spread) for task, evidence in drawn.items()}
+    if pairs is None:
+        return found
+    real, own = pairs
+    stretch = (real.std(0) / own.std(0).clamp_min(1e-6)).clamp(1 / STRETCH, STRETCH)  # (J,)
+    return {task: real.mean(0) + (rows - own.mean(0)) * stretch for task, rows in found.items()}
 
 
 def _imagined_rows(names: Sequence[str], evidence: TaskEvidence, task: int, spread: Tensor) -> Tensor:
@@ -242,48 +267,3 @@ def _learn_weights(rows: Tensor, share: Tensor, prior: Tensor, precision: Tensor
     odds = rows @ weights
     curvature = share * torch.sigmoid(odds) * torch.sigmoid(-odds)
     return weights, precision + rows.T @ (curvature.unsqueeze(1) * rows)  # (J, J)
-
-
-TEMPERATURES = torch.logspace(-1.5, 1.0, 51, dtype=torch.float64)
-
-
-def _losses(scores: Tensor, task: int) -> Tensor:
-    """How improbable each temperature makes the true task of all inputs together: (T, N) -> (temperatures,)."""
-    return torch.stack([-(-factor * scores).log_softmax(0)[task].sum() for factor in TEMPERATURES])
-
-
-def _best(losses: Tensor) -> float:
-    """The temperature with the lowest loss.
-
-    Where tasks are told apart at any temperature, all high ones are as good; that says nothing about later tasks, which
-    may overlap. So temperatures above 1 are less probable beforehand.
-    """
-    above = TEMPERATURES.log().clamp_min(0.0)
-    return float(TEMPERATURES[int((losses + 0.5 * above.square()).argmin())])
-
-
-def _temperature_of_all(scores: Tensor, of_drawn: Mapping[int, Tensor]) -> float:
-    """The same for inputs of all tasks: those of the newest (T, N), and those drawn from others (T, n), by task.
-
-    Every task counts as much as any other, and all together as much as the N inputs.
-    """
-    tasks, count = scores.shape
-    drawn = sum(part.shape[1] for part in of_drawn.values())
-    of_old = torch.stack([_losses(part, task) for task, part in of_drawn.items()]).sum(0)  # (temperatures,)
-    return _best(_losses(scores, tasks - 1) / tasks + (count * (tasks - 1) / (tasks * drawn)) * of_old)
-
-
-def _learn_temperature(scores: Tensor, task: int, last: float, most: float = torch.inf) -> float:
-    """The factor of the scores (T, N) that makes the true task most probable, half-way in log from the last one.
-
-    It is at most so much where other tasks are harder to tell apart.
-    """
-    best = min(_best(_losses(scores, task)), most)
-    return best if task == 1 else (best * last) ** 0.5
-
-
-def _adjusted_temperature(scores: Tensor, task: int, last: float) -> float:
-    """The same, near the last one: among some of many tasks, a task is often told apart at any temperature."""
-    losses = torch.stack([-(-factor * scores).log_softmax(0)[task].mean() for factor in TEMPERATURES])
-    changes = TEMPERATURES.log() - log(last)
-    return float(TEMPERATURES[int((losses + 0.5 * changes.square()).argmin())])

@@ -41,6 +41,7 @@ from metareplay.inference.statistics.rows import (
     bounded,
     by_task,
     common_labels,
+    drawn_inputs,
     joined,
     left_out,
     own_scales,
@@ -61,10 +62,12 @@ MANY_HELD_OUT, LEFT_OUT_FOLDS = 100, 10
 """With fewer held-out rows of few columns, others are left out for thresholds, in as many parts."""
 WEIGHTS_AT_HAND = 2**22
 """The most weights that are kept while inputs are compared with tasks several times."""
-IMAGINED, MOST_IMAGINED = 400, 64
-"""Inputs drawn from the densities of earlier tasks, and the widest inputs for which densities are good enough."""
-OWN_IMAGINED, MOST_COLUMNS = 200, 256
-"""Where nothing is held out: inputs drawn from the newest task's own density, and the most columns of tables."""
+IMAGINED, OWN_IMAGINED = 400, 200
+"""Inputs drawn from the densities of earlier tasks, and from that of the newest one."""
+MOST_PRECISE = 64
+"""Densities of wider inputs are rough: what is drawn from them is judged by draws from the newest task's density."""
+MOST_NUMBERS = 2**23
+"""Drawn inputs hold at most so many numbers."""
 
 
 class StatisticsKeeper(StatisticsDescriber):
@@ -127,7 +130,8 @@ class StatisticsKeeper(StatisticsDescriber):
             [*others, task], train.x, labels, known[: bounded(len(others))], [*compared, described], groups
         )
         before = Combination.stored(list(evidence.terms()), compared, last=earlier[-1] if earlier else None)
-        combination = updated(before, evidence, imagined, some=len(others) < len(earlier))
+        some, rough = len(others) < len(earlier), train.x[0].numel() > MOST_PRECISE
+        combination = updated(before, evidence, imagined, some=some, rough=rough)
         if groups is not None:
             unknown = self._nats(task, train.x, labels, groups, known, [*compared, described])
         else:
@@ -294,39 +298,42 @@ class StatisticsKeeper(StatisticsDescriber):
         """Evidence on inputs of the last task that its statistics were not taken from, and on imagined ones of others.
 
         Of these tasks, with what is stored about them; those of the imagined inputs are told by their place among them.
-        Where nothing is held out, and tasks are not many, there are imagined inputs of the last task, too.
+        Where nothing is held out, or inputs are wide, there are imagined inputs of the last task, too, unless tasks are
+        many.
         """
         task, own, many = tasks[-1], len(tasks) - 1, tasks[-1] >= self.settings.shortlist
         gather = partial(self._gather, tasks=tasks, together=many)
-        imagined, places = self._imagined(task, x.shape[1:], stored, known=len(held_out) > 0)
+        imagined, places = self._imagined(task, x.shape[1:], stored)
+        if len(tasks) * self.model.spec.numel <= WEIGHTS_AT_HAND and not len(held_out):
+            gather = partial(gather, weights=[self.model.central_weights(number) for number in tasks])
+        of_own = {}
+        if places and not many and (x[0].numel() > MOST_PRECISE or not len(held_out)):
+            of_own[own] = gather(stored, self._drawn_of_own(task, x.shape[1:], stored[-1]))
         if len(held_out):
             both, count = gather(stored, torch.cat([held_out, imagined]), distances=[own]), len(held_out)
-            return part_of(both, slice(count)), by_task(part_of(both, slice(count, None)), places)
-        if len(tasks) * self.model.spec.numel <= WEIGHTS_AT_HAND:
-            gather = partial(gather, weights=[self.model.central_weights(number) for number in tasks])
-        of_others = by_task(gather(stored, imagined), places) if places else {}
-        if places and not many:
-            generator = generator_for(self.seed, "imagined own", self._number(task))
-            drawn = InputDensity.stored(stored[-1]).draw(OWN_IMAGINED, generator=generator)
-            of_others[own] = gather(stored, drawn.float().reshape(-1, *x.shape[1:]))
+            return part_of(both, slice(count)), by_task(part_of(both, slice(count, None)), places) | of_own
+        of_others = by_task(gather(stored, imagined), places) | of_own if places else {}
         parts = []
         for fold, rest in left_out(len(x), generator_for(self.seed, "folds", self._number(task))):
             part = self._described(task, x[rest], labels[rest], groups) if len(x) > FOLDS else stored[-1]
             parts.append(gather([*stored[:-1], part], x[fold], distances=[own]))
         return joined(parts) if parts else gather(stored, x, distances=[own]), of_others
 
-    def _imagined(
-        self, task: int, shape: torch.Size, stored: Sequence[Stored], *, known: bool
-    ) -> tuple[Tensor, list[int]]:
+    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> tuple[Tensor, list[int]]:
         """Inputs (n, ...) drawn from the densities of earlier tasks, and their places, each of as many in a row.
 
-        None where inputs are too wide for that, for which rows may have more numbers if nothing is ``known``, held out.
+        None where inputs are wide and tasks many: those of the last task would be needed as well.
         """
-        others, most = len(stored) - 1, MOST_COLUMNS if len(shape) == 1 and not known else MOST_IMAGINED
-        if shape.numel() > most or others == 0:
+        others, many = len(stored) - 1, task >= self.settings.shortlist
+        if others == 0 or (many and shape.numel() > MOST_PRECISE):
             return torch.zeros(0, *shape), []
-        generator, total = generator_for(self.seed, "imagined", self._number(task)), min(IMAGINED, bounded(others))
+        generator = generator_for(self.seed, "imagined", self._number(task))
+        total = min(IMAGINED, bounded(others), max(MOST_NUMBERS // shape.numel(), 1))
         chosen = torch.randperm(others, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
         count = max(1, total // len(chosen))
-        drawn = [InputDensity.stored(stored[index]).draw(count, generator=generator) for index in chosen]
-        return torch.cat(drawn).float().reshape(-1, *shape), chosen
+        return torch.cat([drawn_inputs(stored[index], count, shape, generator) for index in chosen]), chosen
+
+    def _drawn_of_own(self, task: int, shape: torch.Size, described: Stored) -> Tensor:
+        """Inputs (n, ...) drawn from the density of the last task."""
+        generator = generator_for(self.seed, "imagined own", self._number(task))
+        return drawn_inputs(described, min(OWN_IMAGINED, max(MOST_NUMBERS // shape.numel(), 2)), shape, generator)

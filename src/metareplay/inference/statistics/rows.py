@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from metareplay.inference.statistics.evidence import TaskEvidence
+from metareplay.inference.statistics.density import InputDensity
+from metareplay.inference.statistics.evidence import Stored, TaskEvidence
 
 FOLDS = 5
 """Where no inputs are held out, each part of the data is compared with densities of the others."""
 CALIBRATION_WORK = 20_000
 """The most comparisons of a held-out input with a task when a task ends, unless there are very many tasks."""
+NUMBERS_AT_ONCE = 2**15
+"""Of drawn inputs, each of which takes some Gaussian's directions."""
 FEWEST_PER_CLASS = 5
 """Classes with fewer examples are not described by themselves."""
 
@@ -79,6 +82,13 @@ def own_scales(task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
             deviation = own.std() if len(own) > 1 else torch.ones((), dtype=torch.float64)
             scales[f"{kind}.{layer}"] = torch.stack([own.mean(), deviation.clamp_min(1e-9)])
     return scales
+
+
+def drawn_inputs(stored: Stored, count: int, shape: torch.Size, generator: Generator) -> Tensor:
+    """Inputs (count, ...) drawn from a task's density; of wide ones a few at a time."""
+    density, size = InputDensity.stored(stored), max(1, NUMBERS_AT_ONCE // max(shape.numel(), 1))
+    drawn = [density.draw(min(size, count - start), generator=generator) for start in range(0, count, size)]
+    return torch.cat(drawn).float().reshape(-1, *shape)
 
 
 def common_labels(labels: Tensor) -> Tensor:
