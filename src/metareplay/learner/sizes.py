@@ -35,6 +35,10 @@ CHECKS, PATIENCE = 25, 6
 """Steps between two checks of the held-out loss, and checks without progress after which a task ends."""
 WARM_UP = 50
 """Of images."""
+RATE_OF_GENERATED_CONVOLUTIONS, START_OF_CONVOLUTIONS = 0.0003, 0.01
+"""A step of Adam moves a weight that is generated in chunks by up to thirty times the learning rate, since all elements
+of the embeddings act together: kernels were shifted by as much as they measure, and units switched off. Standard
+deviations of weights start below what kernels measure, or a constant answer is better than the noise."""
 
 
 FEATURES = (-1,)
@@ -127,6 +131,9 @@ def sizes_for(facts: Facts, method: str, network: str = "") -> dict[str, Any]:
         chosen |= {"training.warm_up": WARM_UP, **start}
         if network and not (is_mlp(network) or is_adapted(network)):
             chosen["training.clip_norm"] = float(facts.rows)  # a huge gradient makes Adam's steps tiny for a long time
+            chosen["posterior.initial_std"] = START_OF_CONVOLUTIONS
+            if kind.task_map_part.generated:
+                chosen["training.learning_rate"] = RATE_OF_GENERATED_CONVOLUTIONS
     else:
         chosen["posterior.prior_scale"] = 0.3 if facts.noise is not None else 0.03
         chosen |= _generated_at_once(facts, kind, network)
