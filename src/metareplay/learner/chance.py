@@ -37,8 +37,8 @@ ADVICE = (
     "or the inputs may not determine the targets"
 )
 OF_IMAGES = (
-    "; a few hundred photos are too few for a small network: network=resnet-32, or features:NAME, a pretrained backbone, "
-    "gets more from them"
+    "; a few hundred photos are too few for a small network: network=resnet-32, or features:NAME, a pretrained "
+    "backbone, gets more from them"
 )
 
 
