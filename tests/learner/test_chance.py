@@ -46,6 +46,14 @@ def test_nearly_all_examples_of_one_label_are_named_as_the_cause() -> None:
         ContinualClassifier("pr-dirac", "mlp-4", settings=NEVER).learn_task(x, np.arange(80) < 5)
 
 
+@pytest.mark.parametrize(("channels", "told"), [(3, True), (1, False)])
+def test_photos_have_advice_of_their_own(channels: int, told: bool) -> None:
+    x = np.random.default_rng(0).normal(size=(80, channels, 4, 4))
+    with pytest.warns(TrainingWarning) as found:
+        ContinualClassifier("pr-dirac", "mlp-4", settings=NEVER).learn_task(x, np.arange(80) % 2)
+    assert any("network=resnet-32, or features:NAME" in str(warning.message) for warning in found) == told
+
+
 def test_what_is_learned_is_not_warned_about() -> None:
     x = points()
     with warnings.catch_warnings():

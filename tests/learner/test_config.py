@@ -535,6 +535,7 @@ OTHER_VALUES: dict[str, Any] = {
     "posterior.members": 2,
     "posterior.local_reparametrisation": True,
     "posterior.keep_network_init": True,
+    "posterior.initial_std": 0.02,
     "posterior.likelihood_scale": 0.5,
     "posterior.prior_samples": 3,
     "posterior.generator_hidden": [3],

@@ -33,6 +33,43 @@ def test_gradients_of_convolutions_are_clipped_to_one_for_each_example(network: 
     assert "training.clip_norm" not in sizes_for(Facts(600, (16,), 2), "pr-bbb", "mlp-64-64")
 
 
+@pytest.mark.parametrize(
+    ("method", "network", "rate", "std"),
+    [
+        ("pr-bbb", "lenet", 0.0003, 0.01),
+        ("pr-dirac", "lenet", 0.0003, 0.01),
+        ("pr-bbb", "mlp-160-160", 0.0003, 0.01),
+        ("pr-bbb", "resnet-32", 0.001, None),  # normalisation undoes noise and large steps
+        ("sp-bbb", "lenet", 0.001, 0.01),  # Adam moves its weights by the learning rate
+    ],
+)
+def test_weights_generated_for_images_take_small_steps_with_little_noise(
+    method: str, network: str, rate: float, std: float | None
+) -> None:
+    chosen = sizes_for(Facts(600, (3, 32, 32), 2), method, network)
+    assert (chosen["training.learning_rate"], chosen.get("posterior.initial_std")) == (rate, std)
+    of_table = sizes_for(Facts(600, (16,), 2), "pr-bbb", "mlp-64-64")
+    assert (of_table["training.learning_rate"], of_table.get("posterior.initial_std")) == (0.005, None)
+
+
+def test_a_convolutional_network_does_not_start_as_noise() -> None:
+    """The answers of two networks of the first posterior are alike; a constant answer has nothing to gain."""
+    random = np.random.default_rng(0)
+    x, y = 255 * random.random((60, 3, 32, 32)).astype(np.float32), np.arange(60) % 2
+    short = {"training.iterations": 1, "statistics.collect": False, "inference.calibrate": False}
+    apart = {}
+    for settings in ({}, {"posterior.initial_std": None}):
+        model = ContinualClassifier(network="lenet", settings={**short, **settings})
+        model.learn_task(x, y, name="0")
+        learned = model.learner.model
+        generator, posterior = torch.Generator().manual_seed(0), learned.posterior(0)
+        with torch.no_grad():
+            inputs = torch.from_numpy((x - x.mean()) / x.std())
+            outputs = learned.run(posterior, inputs, 8, 0, generator=generator)  # (8, 60, 2)
+        apart[not settings] = float(outputs.std(0).mean())
+    assert apart[True] < 0.5 < 1.0 < apart[False]
+
+
 def test_the_network_follows_columns_and_classes() -> None:
     assert network_for(Facts(100, (4,), 3)) == "mlp-64-64"
     assert network_for(Facts(100, (64,), 10)) == "mlp-64-64"

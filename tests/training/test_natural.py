@@ -69,9 +69,20 @@ def test_the_posterior_is_that_of_all_data_so_far(tasks: int, sequence: list[Mea
     assert (found.scale / std - 1).abs().max() < 0.25
 
 
-def test_scales_are_found_again() -> None:
+@pytest.mark.parametrize("offset", [-2.5, -4.6])
+def test_scales_are_found_again(offset: float) -> None:
     scale = torch.tensor([1e-6, 1e-3, 0.08, 1.0, 50.0, 1e4])
-    torch.testing.assert_close(scale_of(rho_of(scale)), scale)
+    torch.testing.assert_close(scale_of(rho_of(scale, offset), offset), scale)
+
+
+def test_the_posterior_does_not_depend_on_where_its_scales_start(sequence: list[MeanFieldGaussian]) -> None:
+    config = build_config({"method": "vcl", "network": "mlp"}, {**IVON, "posterior.initial_std": 0.01}, "test")
+    learner = ContinualLearner(config, "regression", Scenario.DOMAIN, (3,))
+    for _ in learner.begin_task(design(0), 1):
+        pass
+    posterior = learner.model.posterior(0)
+    assert isinstance(posterior, MeanFieldGaussian)
+    assert (posterior.scale / sequence[0].scale - 1).abs().max() < 0.1
 
 
 @pytest.mark.parametrize(

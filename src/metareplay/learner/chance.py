@@ -36,6 +36,10 @@ ADVICE = (
     "try more training.iterations, another training.learning_rate, network or seed; "
     "or the inputs may not determine the targets"
 )
+OF_IMAGES = (
+    "; a few hundred photos are too few for a small network: network=resnet-32, or features:NAME, a pretrained "
+    "backbone, gets more from them"
+)
 
 
 class Evidence(NamedTuple):
@@ -75,7 +79,13 @@ def at_chance(
         return None
     share = float(used.y.bincount().max() / len(used.y)) if classes else 0.0
     advice = SKEWED.format(share=100 * share) if share >= RARE else ADVICE
+    advice += OF_IMAGES if classes and _are_photos(used.x) else ""
     return Notice("chance", f"it does no better than {'chance' if classes else 'the mean'}: {words}; {advice}")
+
+
+def _are_photos(x: Tensor) -> bool:
+    """Whether inputs are images of several channels, (N, C, H, W)."""
+    return x.ndim == 4 and x.shape[1] > 1
 
 
 def _at_chance(

@@ -13,7 +13,7 @@ from metareplay.learner.methods import Method, default_network, method_named
 from metareplay.learner.noise import noise_level
 from metareplay.learner.recipe_book import OWN_DATA, START_OF_ADAPTERS, default_settings
 from metareplay.nets.backbones import is_adapted, is_features
-from metareplay.nets.registry import is_linear, is_mlp
+from metareplay.nets.registry import is_linear, is_mlp, network_kind
 
 FAMILIES = ("bbb", "dirac", "ensemble", "ensemble-bbb")
 """Posteriors that the rule was tried with; others keep the fixed defaults."""
@@ -35,6 +35,11 @@ CHECKS, PATIENCE = 25, 6
 """Steps between two checks of the held-out loss, and checks without progress after which a task ends."""
 WARM_UP = 50
 """Of images."""
+RATE_OF_GENERATED, START_OF_IMAGES = 0.0003, 0.01
+"""Of networks for images without normalisation. A step of Adam moves a weight that is generated in chunks by up to
+thirty times the learning rate, since all elements of the embeddings act together: as far as such weights measure, so
+that units are switched off. And standard deviations of weights start below what weights measure, or noise drowns all
+answers, and a constant one is better."""
 
 
 FEATURES = (-1,)
@@ -125,6 +130,10 @@ def sizes_for(facts: Facts, method: str, network: str = "") -> dict[str, Any]:
     if facts.images:  # the first steps of a cold start are large enough to switch off all units of a convolution
         start = {"hypernet.initialisation": "gaussian", "posterior.keep_network_init": True}
         chosen |= {"training.warm_up": WARM_UP, **start}
+        if network and not (network_kind(network).normalised or is_adapted(network)):
+            chosen["posterior.initial_std"] = START_OF_IMAGES
+            if kind.task_map_part.generated:
+                chosen["training.learning_rate"] = RATE_OF_GENERATED
         if network and not (is_mlp(network) or is_adapted(network)):
             chosen["training.clip_norm"] = float(facts.rows)  # a huge gradient makes Adam's steps tiny for a long time
     else:

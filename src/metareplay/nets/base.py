@@ -44,6 +44,8 @@ class NetworkPart(Part):
     """From name and input shape; unsuitable inputs are refused."""
     multilayer: bool = False
     """Whether it builds multilayer perceptrons, for which some computations have a closed form."""
+    normalised: bool = False
+    """Whether its layers are followed by normalisation, so that neither noise nor large steps change their scale."""
     check: Callable[[str], object] = lambda name: None
     """Refuses, with a ConfigError, a name that follows the pattern but cannot be built."""
 
@@ -58,6 +60,7 @@ def register_image_network(
     smallest: int,
     description: str,
     *,
+    normalised: bool = False,
     replace: bool = False,
 ) -> None:
     """A network for images of at least ``smallest`` pixels a side, whose activation can be chosen."""
@@ -70,7 +73,14 @@ def register_image_network(
     settings = (ActivationSettings,)
     register_network(
         NetworkPart(
-            name=name, phrase=name, settings=settings, pattern=name, title=name, description=description, build=build
+            name=name,
+            phrase=name,
+            settings=settings,
+            pattern=name,
+            title=name,
+            description=description,
+            build=build,
+            normalised=normalised,
         ),
         replace=replace,
     )

@@ -142,16 +142,19 @@ register_image_network(
     resnet_32,
     SMALLEST,
     "residual network for small images: 32 layers, 16 to 64 channels; images of at least 8 x 8 pixels",
+    normalised=True,
 )
 register_image_network(
     "resnet-18",
     resnet_18,
     SMALLEST,
     "residual network of 18 layers, 64 to 512 channels, with a first layer for small images; at least 8 x 8 pixels",
+    normalised=True,
 )
 register_image_network(
     "wrn-28-10",
     wrn_28_10,
     SMALLEST,
     "wide residual network: 28 layers, 160 to 640 channels, 36.5 million weights; at least 8 x 8 pixels",
+    normalised=True,
 )

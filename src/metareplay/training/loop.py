@@ -1,7 +1,7 @@
 """The only training loop."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Generator, Tensor
@@ -13,6 +13,7 @@ from metareplay.errors import TrainingDiverged
 from metareplay.model import ContinualModel
 from metareplay.optimisers import adam, clip_gradients, optimiser_tensors, restore_optimiser
 from metareplay.posteriors.base import HasUnclipped, Posterior, Prior, PriorMatching
+from metareplay.posteriors.families.gaussian import GaussianFamily
 from metareplay.posteriors.priors.tempered import tempered
 from metareplay.seeding import generator_for
 from metareplay.strategies.base import LossTerms, StepChange, Strategy
@@ -123,7 +124,8 @@ class TaskTrainer:
             return adam(self.parameters, self.settings.learning_rate)
         (job,), (theta,), prior_scale = self.jobs, self.parameters, self.objective.prior_scale
         prior = tempered(self.strategy.prior_for(job.task), self.objective.prior_power)
-        return Ivon(theta, self.settings, prior, examples=job.batches.size, prior_scale=prior_scale)
+        offset = cast(GaussianFamily, self.model.family).offset  # TrainingSettings refuses others
+        return Ivon(theta, self.settings, prior, examples=job.batches.size, prior_scale=prior_scale, offset=offset)
 
     @property
     def tasks(self) -> list[int]:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from metareplay.errors import ConfigError
 from metareplay.optimisers import PlainOptimiser
 from metareplay.posteriors.base import Prior
-from metareplay.posteriors.families.gaussian import MeanFieldGaussian, rho_of, scale_of
+from metareplay.posteriors.families.gaussian import RHO_OFFSET, MeanFieldGaussian, rho_of, scale_of
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.training.settings import TrainingSettings
 
@@ -38,9 +38,18 @@ class Ivon(PlainOptimiser):
     """Trains theta = [means, rhos] (2W,) by gradients of the loss without its prior-matching term."""
 
     def __init__(
-        self, theta: nn.Parameter, settings: TrainingSettings, prior: Prior, *, examples: float, prior_scale: float
+        self,
+        theta: nn.Parameter,
+        settings: TrainingSettings,
+        prior: Prior,
+        *,
+        examples: float,
+        prior_scale: float,
+        offset: float = RHO_OFFSET,
     ) -> None:
         super().__init__([theta], {"lr": settings.ivon_rate})
+        self.offset = offset
+        """Of rho, as in the posterior."""
         self.examples, self.evidence = examples, examples / prior_scale
         """N, and lambda = N / kappa."""
         self.momentum, self.decay, self.start = settings.ivon_momentum, settings.ivon_decay, settings.ivon_start
@@ -59,10 +68,9 @@ class Ivon(PlainOptimiser):
         state = self.state[theta]
         if not state:  # the first step only makes sure that no precision is so low that steps would be too large
             state["step"], state["momentum"] = torch.zeros(()), torch.zeros_like(mean)
-            state["precision"] = (
-                (self.evidence * scale_of(rho).square()).reciprocal().maximum(self.start + self.prior[1])
-            )
-            rho.copy_(rho_of((self.evidence * state["precision"]).rsqrt()))
+            precision = (self.evidence * scale_of(rho, self.offset).square()).reciprocal()
+            state["precision"] = precision.maximum(self.start + self.prior[1])
+            rho.copy_(rho_of((self.evidence * state["precision"]).rsqrt(), self.offset))
             return
         state["step"] += 1
         correction = 1 - self.momentum ** float(state["step"])
@@ -92,7 +100,7 @@ class Ivon(PlainOptimiser):
         momentum.mul_(self.momentum).add_(by_mean, alpha=(1 - self.momentum) / self.examples)
         towards = (mean - prior_mean).mul_(delta).add_(momentum, alpha=1 / correction)
         mean.addcdiv_(towards, precision, value=-self.param_groups[0]["lr"])
-        rho.copy_(rho_of(torch.mul(precision, self.evidence, out=scale).rsqrt_()))
+        rho.copy_(rho_of(torch.mul(precision, self.evidence, out=scale).rsqrt_(), self.offset))
 
 
 def _moments(prior: Prior) -> tuple[Tensor | float, Tensor | float]:

@@ -9,7 +9,7 @@ from torch.distributions import Independent, Normal
 
 from metareplay.nets.mlp import MLP
 from metareplay.nets.weights import WeightSpec
-from metareplay.posteriors.families.gaussian import GaussianFamily, MeanFieldGaussian
+from metareplay.posteriors.families.gaussian import GaussianFamily, GaussianSettings, MeanFieldGaussian
 from metareplay.posteriors.priors.gaussian import GaussianPrior
 from metareplay.posteriors.settings import NetworkStartSettings
 
@@ -99,6 +99,20 @@ def test_means_can_start_where_the_network_does(network: MLP, rng: Generator) ->
         torch.testing.assert_close(variances[name].mean(), weight.detach().square().mean())
     assert float(variances["layers.0.weight"].mean()) > 0
     assert not variances["layers.1.bias"].any()
+
+
+@pytest.mark.parametrize("start", [1e-6, 0.01, 0.5])
+def test_scales_start_where_they_are_told_to(start: float, network: MLP, rng: Generator) -> None:
+    spec, family = WeightSpec.of(network), GaussianFamily(GaussianSettings(initial_std=start))
+    scale = family.at(torch.zeros(2 * spec.numel), spec).scale
+    torch.testing.assert_close(scale, torch.full((spec.numel,), start))
+    theta = family.initial(network, spec, generator=rng)
+    assert torch.equal(theta, GaussianFamily().initial(network, spec, generator=Generator().manual_seed(0)))
+    rho = theta[spec.numel :].clone().requires_grad_()
+    posterior = family.at(torch.cat([theta[: spec.numel], rho]), spec)
+    slope = torch.autograd.grad(posterior.scale.sum(), rho)[0]
+    information = family.fisher(theta, spec)[spec.numel :]  # that of a scale is 2 / sigma^2
+    torch.testing.assert_close(information, (2 * (slope / posterior.scale).square()).detach(), rtol=1e-3, atol=1e-4)
 
 
 def test_growth_moves_means_and_scales_alike() -> None:

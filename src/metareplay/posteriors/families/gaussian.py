@@ -23,14 +23,14 @@ RHO_OFFSET = -2.5
 """sigma = softplus(rho - 2.5): scales start near 0.08 for a theta near zero, as in the published runs."""
 
 
-def scale_of(rho: Tensor) -> Tensor:
+def scale_of(rho: Tensor, offset: float = RHO_OFFSET) -> Tensor:
     """Standard deviations from the second half of theta."""
-    return F.softplus(rho + RHO_OFFSET)
+    return F.softplus(rho + offset)
 
 
-def rho_of(scale: Tensor) -> Tensor:
+def rho_of(scale: Tensor, offset: float = RHO_OFFSET) -> Tensor:
     """The reverse of ``scale_of``, without overflow for any scale."""
-    return scale + torch.expm1(-scale).neg_().log_() - RHO_OFFSET  # log(exp(s) - 1) = s + log(1 - exp(-s))
+    return scale + torch.expm1(-scale).neg_().log_() - offset  # log(exp(s) - 1) = s + log(1 - exp(-s))
 
 
 @final
@@ -58,6 +58,12 @@ class GaussianSettings(NetworkStartSettings):
     local_reparametrisation: bool = Field(
         False, description="sample pre-activations instead of weights in training (MLPs only)"
     )
+    initial_std: float | None = Field(
+        None,
+        ge=1e-6,
+        le=10,
+        description="standard deviation near which those of weights start; null: 0.079, as in the published runs",
+    )
 
     def check(self, composition: Composition) -> None:
         """Pre-activations are accessible in our own layers only."""
@@ -73,7 +79,7 @@ class GaussianFamily:
     """theta = [means, rhos], scales = softplus(rho + offset).
 
     Without a hypernetwork, means start uniform in [-0.1, 0.1], or at the network's ordinary initialisation
-    (``keep_network_init``), and rho uniform in [-0.5, 0.5] around the offset.
+    (``keep_network_init``), and rho uniform in [-0.5, 0.5] around the offset, which follows from ``initial_std``.
     """
 
     name = "bbb"
@@ -81,6 +87,8 @@ class GaussianFamily:
 
     def __init__(self, settings: NetworkStartSettings | None = None) -> None:
         self.keep_network_init = (settings or NetworkStartSettings()).keep_network_init
+        start = settings.initial_std if isinstance(settings, GaussianSettings) else None
+        self.offset = RHO_OFFSET if start is None else float(rho_of(torch.tensor(start, dtype=torch.float64), 0.0))
 
     def num_parameters(self, spec: WeightSpec) -> int:
         return 2 * spec.numel
@@ -101,11 +109,11 @@ class GaussianFamily:
 
     def at(self, theta: Tensor, spec: WeightSpec) -> MeanFieldGaussian:
         mean, rho = theta.chunk(2, dim=-1)  # (..., 2W) -> (..., W) twice
-        return MeanFieldGaussian(mean, scale_of(rho))
+        return MeanFieldGaussian(mean, scale_of(rho, self.offset))
 
     def fisher(self, theta: Tensor, spec: WeightSpec) -> Tensor:
         """In closed form; it has no entries between means and scales, so the diagonal is all of it."""
-        rho = theta.chunk(2, dim=-1)[1] + RHO_OFFSET
+        rho = theta.chunk(2, dim=-1)[1] + self.offset
         precision = F.softplus(rho).square().reciprocal()
         slope = torch.sigmoid(rho)  # d sigma / d rho
         # R of sm:eq:kl:taylor in [means, rhos]; (..., 2W)
