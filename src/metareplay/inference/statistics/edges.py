@@ -8,7 +8,7 @@ with the same kind of density as the inputs.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from math import cos, pi, sin
+from math import pi
 from typing import NamedTuple
 
 import torch
@@ -56,13 +56,23 @@ def _slopes(images: Tensor) -> Tensor:
     padded = F.pad(images, (1, 1, 1, 1), mode="replicate")
     right = padded[:, :, 1:-1, 2:] - padded[:, :, 1:-1, :-2]  # (N, C, H, W)
     down = padded[:, :, 2:, 1:-1] - padded[:, :, :-2, 1:-1]
-    angles = [2 * pi * index / DIRECTIONS for index in range(DIRECTIONS // 2)]  # the others are opposite
-    along = torch.stack([right * cos(angle) + down * sin(angle) for angle in angles], 1)  # (N, D / 2, C, H, W)
-    rising = along.clamp_min(0.0).square()
-    energies = torch.cat([rising.sum(2), (along.square() - rising).sum(2)], 1)  # (N, D, H, W)
-    blocks = (min(BLOCKS, height // PIXELS_PER_BLOCK), min(BLOCKS, width // PIXELS_PER_BLOCK))
-    cells = F.avg_pool2d(F.adaptive_avg_pool2d(energies, blocks), 2, 1)  # (N, D, H, W) -> (N, D, h, w)
-    return cells.flatten(1)
+    angles = 2 * pi / DIRECTIONS * torch.arange(DIRECTIONS // 2, device=images.device)  # the others are opposite
+    turns = torch.stack([angles.cos(), angles.sin()], 1)  # (D / 2, 2)
+    along = turns @ torch.stack([right.flatten(1), down.flatten(1)], 1)  # (N, 2, C H W) -> (N, D / 2, C H W)
+    rising = along.clamp_min_(0.0).square_().unflatten(2, right.shape[1:]).sum(2)  # (N, D / 2, H, W)
+    squares = torch.stack([right.square().sum(1), (right * down).sum(1), down.square().sum(1)], 1)  # (N, 3, H, W)
+    rows, columns = _cells(height, images.device), _cells(width, images.device)  # (H, h), (W, w)
+    up = rows.T @ (rising @ columns)  # (N, D / 2, h, w)
+    products = rows.T @ (squares @ columns)  # (N, 3, h, w)
+    expanded = torch.stack([turns[:, 0].square(), 2 * turns[:, 0] * turns[:, 1], turns[:, 1].square()], 1)  # (D / 2, 3)
+    both = (expanded @ products.flatten(2)).unflatten(2, up.shape[2:])  # (N, D / 2, h, w), up and down together
+    return torch.cat([up, (both - up).clamp_min(0.0)], 1).flatten(1)  # (N, D h w)
+
+
+def _cells(side: int, device: torch.device) -> Tensor:
+    """Shares of pixels in the overlapping cells along a side: (side, cells)."""
+    blocks = F.adaptive_avg_pool1d(torch.eye(side, device=device).unsqueeze(0), min(BLOCKS, side // PIXELS_PER_BLOCK))
+    return F.avg_pool1d(blocks, 2, 1)[0]
 
 
 def described_edges(
