@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_ctrl_c_waits_until_the_processes_have_joined() -> None:
     try:
         asked = stop_on_signal()
         with on_devices._no_interrupts():
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # another thread would take it
             child = subprocess.run(
                 [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGINT)"], check=False
             )
@@ -85,5 +86,6 @@ def test_ctrl_c_waits_until_the_processes_have_joined() -> None:
             assert not asked()
         assert asked()
     finally:
+        stop_on_signal()  # forgets what has come
         for number, handler in before.items():
             signal.signal(number, handler)

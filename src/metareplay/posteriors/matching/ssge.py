@@ -57,9 +57,9 @@ class SSGESettings(MonteCarloSettings):
     )
     ssge_apart: bool = Field(
         False,
-        description="the prior is evaluated at prior_samples samples of its own, and the entropy at train_samples "
-        "others, estimated from at least ssge_samples, whose gradient is added after clipping, as in the published "
-        "runs; false: both at the samples of the estimate, and clipped",
+        description="as in the published runs, evaluate the prior at prior_samples samples of its own and the entropy "
+        "at train_samples others, estimated from at least ssge_samples, and add the latter's gradient after clipping; "
+        "false: one set of samples, and clipped",
     )
 
     def without_effect(self, composition: Composition) -> Mapping[str, str]:
