@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from metareplay.report.figures.tuning import after_tasks_figure
+from metareplay.report.figures.tuning import after_tasks_figure, history_figure
 from metareplay.report.tuning import write_study_page
 
 
@@ -56,6 +56,13 @@ def test_settings_with_one_value_have_no_figure(tmp_path: Path) -> None:
     one = {"training.batch_size": {"kind": "values", "values": [8]}}
     assert page(tmp_path, study(trial(0), space=one)).count("<svg") == 2
     assert page(tmp_path, study(trial(0))).count("<svg") == 3
+
+
+def test_the_line_of_the_best_reaches_the_last_trial() -> None:
+    axes = history_figure([trial(0), trial(1), trial(2)], lower_is_better=False, figure="accuracy in %").axes[0]
+    x, y = axes.lines[0].get_data()
+    assert list(y)[-1] == 92.0
+    assert max(x) > 2  # the step at the last trial has a length
 
 
 def test_a_users_file_is_named_in_the_title(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ def history_figure(trials: Trials, *, lower_is_better: bool, figure: str, theme:
     x, y = [trial["number"] for trial in finished], [trial["value"] for trial in finished]
     best = np.minimum.accumulate(y) if lower_is_better else np.maximum.accumulate(y)
     axes.scatter(x, y, s=26, color=BLUE, linewidths=0, alpha=0.85, label="trial", zorder=3)
-    axes.step(x, best, where="post", color=ORANGE, linewidth=1.8, label="best so far", zorder=2)
+    beyond = [*x, *(last + 0.5 for last in x[-1:])]  # so that what the last trial reached is seen
+    axes.step(beyond, [*best, *best[-1:]], where="post", color=ORANGE, linewidth=1.8, label="best so far", zorder=2)
     if pruned := [trial["number"] for trial in trials if trial["state"] == "pruned"]:
         low = axes.get_ylim()[0]
         axes.scatter(pruned, [low] * len(pruned), marker="|", s=40, color=theme.muted, label="pruned", zorder=1)
