@@ -21,7 +21,7 @@ from sklearn.decomposition import PCA
 Array = NDArray[np.generic]
 Kind = Literal["classification", "regression"]
 Change = Literal["drift", "new classes", "old and new classes", "none"]
-Group = Literal["development", "wide", "lone", "pooled", "fresh", "images"]
+Group = Literal["development", "wide", "lone", "pooled", "fresh", "images", "photos"]
 TEST_SHARE = 0.3
 """The share of every month that is only for testing; more of data that are generated."""
 GENERATED = 0.75

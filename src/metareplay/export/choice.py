@@ -39,8 +39,9 @@ class AllTasks(nn.Module):
         self.weights = [learner.model.central_weights(task) for task in range(learner.num_tasks)]
         asks = learner.predictor.infers if self.criterion.asks_network else None
         self.network = None if asks is None else asks.task_network()
+        layers = learner.predictor.keeper.layers()
         self.stored = learner.predictor.keeper.stored()
-        self.descriptions = traceable(Descriptions.of(self.stored)) if self.criterion.reads_statistics else None
+        self.descriptions = traceable(Descriptions.of(self.stored, layers)) if self.criterion.reads_statistics else None
         for task, info in enumerate(learned.tasks):
             columns = torch.tensor([learned.labels.index(label) for label in info.classes])
             place = torch.zeros(len(columns), len(learned.labels)).scatter_(1, columns.unsqueeze(1), 1.0)

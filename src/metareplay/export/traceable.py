@@ -8,6 +8,7 @@ from torch import Tensor
 
 from metareplay.inference.statistics.combine import Combination
 from metareplay.inference.statistics.density import PRECISE, InputDensity
+from metareplay.inference.statistics.edges import EdgeDensities, EdgeScale, slopes_together
 from metareplay.inference.statistics.evidence import Descriptions, TaskEvidence
 from metareplay.inference.statistics.spaces import Gaussian, Space
 
@@ -19,6 +20,13 @@ class WholeDensity(InputDensity):
     def costs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """As ``InputDensity.costs``."""
         return self._costs(x.flatten(1).to(self.mean.dtype))
+
+
+class WholeScale(EdgeScale):
+    """Describes all images together."""
+
+    def _slopes(self, images: Tensor) -> Tensor:
+        return slopes_together(images)
 
 
 @dataclass(frozen=True)
@@ -65,9 +73,11 @@ class WholeCombination(Combination):
 
 def traceable(descriptions: Descriptions) -> Descriptions:
     """The same descriptions, ready to be traced."""
-    return Descriptions(
-        [_density(each) for each in descriptions.inputs], [_ready(each) for each in descriptions.spaces]
-    )
+    inputs, spaces = [_density(each) for each in descriptions.inputs], [_ready(each) for each in descriptions.spaces]
+    if descriptions.edges is None:
+        return Descriptions(inputs, spaces)
+    densities = [None if each is None else _density(each) for each in descriptions.edges.densities]
+    return Descriptions(inputs, spaces, EdgeDensities(WholeScale(*descriptions.edges.scale), densities))
 
 
 def whole(combination: Combination) -> WholeCombination:

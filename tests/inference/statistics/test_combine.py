@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from metareplay.inference.statistics.certainty import adjusted_temperature, learned_temperature
+from metareplay.inference.statistics.certainty import History, adjusted_temperature, learned_temperature
 from metareplay.inference.statistics.combine import (
     FEW,
     PRIOR_PRECISION,
@@ -191,6 +191,43 @@ def test_tasks_that_are_told_apart_at_any_temperature_do_not_make_later_ones_cer
     wrong[0, 10:], wrong[2, :10], wrong[1] = 2.0, 2.0, 20.0  # a quarter of its inputs fit the first task better
     assert learned_temperature(wrong, 2, first) < 1.2
     assert learned_temperature(torch.zeros(2, 40, dtype=torch.float64) + clear.flip(0), 1, 1.0) < 0.1  # all wrong
+
+
+def test_one_task_that_is_hard_to_tell_apart_does_not_make_all_answers_uncertain() -> None:
+    """Three tasks were clear when they were the newest; of the fourth, half of the inputs are taken for others'."""
+    clear, history = torch.zeros(4, 30, dtype=torch.float64), History.empty()
+    clear[:-1] = 4.0
+    hard = clear.clone()
+    hard[-1, :15], hard[:-1, :15] = 4.0, 0.0
+    for _ in range(3):
+        history = history.after(clear, {})
+    before, both = history.temperature(90), history.after(hard, {})
+    alone = History.empty().after(hard, {}).temperature(30)
+    assert both.tasks == 4
+    assert 2 * alone < both.temperature(120) < before
+    torch.testing.assert_close(both.losses, (3 * history.losses + History.empty().after(hard, {}).losses) / 4)
+
+
+def test_draws_of_the_first_task_count_as_much_as_the_second_one() -> None:
+    clear = torch.tensor([[4.0], [0.0]], dtype=torch.float64).expand(2, 30)
+    wrong = History.empty().after(clear, {0: clear})  # the first task's draws are taken for the second's
+    assert wrong.temperature(30) < 0.2 < 1.0 < History.empty().after(clear, {}).temperature(30)
+
+
+def test_outputs_for_inputs_that_were_learned_count_no_more_than_for_draws(rng: Generator) -> None:
+    """The network is certain about what it was trained on, and not about draws from the same task."""
+    inputs, nothing = newest(rng, 3, 2.0), newest(rng, 3, 0.0)
+    seen = evidence_of(inputs, entropies=newest(rng, 3, 6.0))
+    drawn = {task: evidence_of(nothing.roll(task + 1, 0), entropies=nothing.roll(task + 1, 0)) for task in range(3)}
+    weights = {}
+    for learned in (False, True):
+        before = Combination(
+            NAMES, torch.full((6,), 0.5).double(), torch.eye(6).double(), 1.0, torch.ones(2, 6).double()
+        )
+        after = updated(before, seen, drawn, rough=True, learned=learned)
+        weights[learned] = dict(zip(NAMES, after.weights.tolist(), strict=True))
+    assert weights[True]["entropy"] < 0.5 * weights[False]["entropy"]
+    assert weights[True]["inputs"] > weights[False]["inputs"]
 
 
 def test_among_some_of_many_tasks_the_temperature_changes_only_where_inputs_ask_for_it() -> None:

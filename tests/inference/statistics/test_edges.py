@@ -14,14 +14,19 @@ from metareplay import ContinualClassifier
 from metareplay.evaluation.strangers import auroc
 from metareplay.inference.statistics.edges import (
     FLOOR,
-    EdgeDensity,
-    bytes_of_inputs,
+    MEAN,
+    EdgeDensities,
+    EdgeScale,
+    colours,
     described_edges,
-    edge_costs,
+    described_parts,
+    drawn_numbers,
     has_edges,
+    scale_of,
     slopes,
 )
 from metareplay.inference.statistics.reader import NAME
+from metareplay.inference.statistics.rows import Drawn
 from metareplay.inference.statistics.settings import StatisticsSettings
 
 LETTERS = {  # lines from (x, y) to (x, y), from -1 to 1
@@ -98,24 +103,34 @@ def test_letters_and_other_digits_are_recognised_as_unknown(model: ContinualClas
     assert (strange(model, letters(100), str((0, 1))) > 1).double().mean() > 0.8
 
 
-def test_answers_without_a_density_of_edges_are_as_before(model: ContinualClassifier, tmp_path: Path) -> None:
-    """Models of earlier versions have four measures, and may go on learning."""
+def test_models_of_earlier_versions_learn_on_without_edges(model: ContinualClassifier, tmp_path: Path) -> None:
+    """They have no edges to be compared with."""
     model.save(tmp_path / "model")
     old = ContinualClassifier.load(tmp_path / "model")
     assert torch.equal(strange(old, unseen()), strange(model, unseen()))
     learner = old.learner
     assert learner is not None
-    stored = [dict(task) for task in learner.predictor.keeper.stored()]
-    stored[0] = {key: value for key, value in stored[0].items() if not key.startswith("edges.")}
-    for name in ("unknown.middle", "unknown.unit"):
-        stored[0][name] = stored[0][name][:4]
-    learner.predictor.keeper.store.put(NAME, stored)
-    x, y = digits()
-    second = x[(y == 2) | (y == 3)]
-    tasks = old.predict_full(second.numpy()).task
-    rows = torch.tensor(tasks == 1)
-    assert torch.equal(strange(old, second)[rows], strange(model, second)[rows])
+    keeper = learner.predictor.keeper
+    terms = list(keeper.evidence(unseen()[:2]).terms())
+    kept = torch.tensor([index for index, name in enumerate(terms) if "edges" not in name])
+    for number in (0, 1):
+        stored = [dict(task) for task in keeper.stored()]
+        stored[number] = {
+            key: value for key, value in stored[number].items() if not key.startswith(("edges.", "network0.edges."))
+        }
+        for name in ("unknown.middle", "unknown.unit"):
+            stored[number][name] = stored[number][name][:4]
+        for name in ("pairs.weights", "pairs.spread"):
+            stored[number][name] = stored[number][name][kept]
+        stored[number]["pairs.precision"] = stored[number]["pairs.precision"][kept][:, kept]
+        keeper.store.put(NAME, stored)
     assert strange(old, unseen()).isfinite().all()
+    x, y = digits()
+    third = torch.cat([(y == label).nonzero()[:120, 0] for label in (4, 5)])
+    old.learn_task(x[third].numpy(), y[third].numpy(), name="third")
+    assert not any(FLOOR in task for task in keeper.stored())
+    tasks = old.predict_full(unseen().numpy()).task
+    assert sum(task != "third" for task in tasks) > 0.85 * len(tasks)
 
 
 def test_more_examples_of_a_task_become_part_of_its_edges(model: ContinualClassifier, tmp_path: Path) -> None:
@@ -148,25 +163,89 @@ def test_small_and_large_images_are_described(shape: tuple[int, ...], described:
     assert slopes(torch.rand(3, *shape, generator=rng)).shape == (3, described)
 
 
+def test_colours_are_brightness_and_differences_of_channels() -> None:
+    red, grey = torch.zeros(1, 3, 16, 16), torch.full((1, 3, 16, 16), 0.5)
+    red[:, 0] = 1.0
+    found = colours(torch.cat([red, grey]))
+    assert found.shape == (2, 3, 36)
+    torch.testing.assert_close(found[0, :, 0], torch.tensor([1 / 3, 1.0, 0.5]))
+    torch.testing.assert_close(found[1, :, 0], torch.tensor([0.5, 0.0, 0.0]))
+
+
+def test_tasks_that_differ_in_edges_or_colours_alone_are_told_apart(rng: Generator) -> None:
+    """Textures of the same mean and covariance in every pixel, tasks of stripes in two directions or of two tints."""
+
+    def stripes(count: int, *, down: bool, tint: int) -> Tensor:
+        waves = torch.sin(torch.arange(16) * 1.2 + 6.3 * torch.rand(count, 1, generator=rng))  # (N, 16)
+        images = waves.unsqueeze(2 if down else 1).expand(-1, 16, 16).unsqueeze(1).repeat(1, 3, 1, 1)
+        images[:, tint] *= 1.5
+        return images + 0.1 * torch.randn(images.shape, generator=rng)
+
+    for other in ({"down": False, "tint": 0}, {"down": True, "tint": 2}):
+        tasks = [stripes(200, down=True, tint=0), stripes(200, **other)]
+        stored: list[dict[str, Tensor]] = []
+        for x in tasks:
+            scale = scale_of(x, stored, StatisticsSettings())
+            assert scale is not None
+            labels = torch.zeros(200, dtype=torch.int64)
+            stored.append(described_edges(described_parts(x, scale), labels, scale, StatisticsSettings(), used=0))
+        densities = EdgeDensities.stored(stored)
+        assert densities is not None
+        for task, new in enumerate((stripes(50, down=True, tint=0), stripes(50, **other))):
+            assert (densities.costs(densities.scale.numbers(new)).argmin(0) == task).double().mean() > 0.9
+
+
 def test_other_inputs_have_no_edges(rng: Generator) -> None:
-    rows = torch.randn(50, 40, generator=rng)
-    assert described_edges(rows, torch.zeros(50, dtype=torch.int64), StatisticsSettings(), used=0) == {}
-    assert edge_costs(rows, torch.zeros(50, dtype=torch.int64), [{}]).isnan().all()
+    rows, settings = torch.randn(50, 40, generator=rng), StatisticsSettings()
+    assert scale_of(rows, [], settings) is None
+    assert EdgeDensities.stored([{}]) is None
     assert not has_edges((1, 3, 3))
 
 
 def test_the_permitted_size_is_kept(rng: Generator) -> None:
-    x, labels = torch.rand(60, 1, 16, 16, generator=rng), torch.arange(60) % 2
-    for megabytes, room in ((0.2, True), (0.03, True), (0.005, False)):
-        found = described_edges(x, labels, StatisticsSettings(megabytes=megabytes), used=0)
-        assert (FLOOR in found) == room
-        assert sum(tensor.numel() * 4 for tensor in found.values()) <= 0.5 * megabytes * 2**20 * 1.05
-    assert described_edges(x, labels, StatisticsSettings(megabytes=0.2), used=2**17) == {}
+    for channels in (1, 3):
+        x, labels = torch.rand(60, channels, 16, 16, generator=rng), torch.arange(60) % 2
+        scale = EdgeScale.of(x)
+        for megabytes, room in ((0.2, True), (0.04, True), (0.005, False)):
+            found = described_edges(
+                described_parts(x, scale), labels, scale, StatisticsSettings(megabytes=megabytes), used=0
+            )
+            assert (MEAN in found) == room
+            assert sum(tensor.numel() * 4 for tensor in found.values()) <= 0.5 * megabytes * 2**20 * 1.05
+        assert MEAN not in described_edges(
+            described_parts(x, scale), labels, scale, StatisticsSettings(megabytes=0.2), used=2**17
+        )
+        assert scale_of(x, [], StatisticsSettings(megabytes=1)) is None
 
 
 def test_blank_images_have_finite_costs() -> None:
-    x = torch.zeros(60, 1, 8, 8)
-    stored = described_edges(x, torch.arange(60) % 2, StatisticsSettings(), used=bytes_of_inputs({}))
-    density = EdgeDensity.stored(stored)
-    assert density is not None
-    assert density.costs(torch.rand(5, 1, 8, 8)).isfinite().all()
+    for channels in (1, 3):
+        x = torch.zeros(60, channels, 8, 8)
+        scale = EdgeScale.of(x)
+        stored = described_edges(described_parts(x, scale), torch.arange(60) % 2, scale, StatisticsSettings(), used=0)
+        densities = EdgeDensities.stored([stored])
+        assert densities is not None
+        assert densities.costs(scale.numbers(torch.rand(5, channels, 8, 8))).isfinite().all()
+
+
+def test_many_images_stream_through(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptions that are computed twice give the same density as those that are kept."""
+    x, labels = torch.rand(90, 3, 8, 8, generator=rng), torch.arange(90) % 2
+    scale = EdgeScale.of(x)
+    kept = described_edges(described_parts(x, scale), labels, scale, StatisticsSettings(), used=0)
+    monkeypatch.setattr("metareplay.inference.statistics.edges.HELD", 0)
+    again = described_edges(described_parts(x, scale), labels, scale, StatisticsSettings(), used=0)
+    assert all(torch.equal(kept[name], again[name]) for name in kept)
+
+
+def test_missing_edges_of_drawn_inputs_say_nothing(rng: Generator) -> None:
+    x, labels = torch.rand(60, 1, 8, 8, generator=rng), torch.zeros(60, dtype=torch.int64)
+    scale = EdgeScale.of(x)
+    stored = described_edges(described_parts(x, scale), labels, scale, StatisticsSettings(), used=0)
+    drawn = drawn_numbers(stored, 4, rng)
+    assert drawn is not None
+    assert drawn.shape[1] == stored[MEAN].shape[1]
+    together = Drawn.together([Drawn(x[:4], drawn), Drawn(x[:2]), Drawn(x[:3])])
+    assert together.edges is not None
+    assert together.edges.isnan().any(1).tolist() == [False] * 4 + [True] * 5
+    assert Drawn.together([Drawn(x[:2]), Drawn(x[:3])]).edges is None

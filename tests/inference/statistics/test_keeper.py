@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from metareplay.benchmarks.base import Scenario, TaskData
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.run import Run
+from metareplay.inference.statistics.describer import InputForm
 from metareplay.inference.statistics.evidence import space_name, spaces_of
 from metareplay.inference.statistics.keeper import NAME, StatisticsKeeper
 from metareplay.inference.statistics.moments import Moments
@@ -121,7 +122,7 @@ def test_the_drift_of_a_learned_network_is_followed_and_reported() -> None:
         learner = learn(learner_of("pr-dirac", **{"statistics.compensate": compensate}), tasks)
         keeper = learner.predictor.keeper
         used = learner._split(0, tasks[0])[0]
-        afresh = keeper._described(0, used.x, used.y)
+        afresh = keeper._described(0, used.x, used.y, InputForm())
         for layer in ("layers.1", "layers.2"):
             stored, direct = (Moments.stored(task, space_name(0, layer)) for task in (keeper.stored()[0], afresh))
             errors[layer, compensate] = relative_error(stored.mean, direct.mean, direct.mean)

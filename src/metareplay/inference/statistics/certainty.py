@@ -6,6 +6,7 @@ be few. There, inputs drawn from the densities of all tasks show how certain the
 
 from collections.abc import Mapping
 from math import log
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,10 +38,32 @@ def temperature_of_all(scores: Tensor, of_drawn: Mapping[int, Tensor]) -> float:
     return _best(losses_of(scores, tasks - 1) / tasks + count * (tasks - 1) / tasks * _mean_losses(of_drawn))
 
 
-def temperature_of_both(scores: Tensor, of_drawn: Mapping[int, Tensor]) -> float:
-    """The same where draws are rougher: the N inputs of the newest task count as much as all drawn ones together."""
-    tasks, count = scores.shape
-    return _best(losses_of(scores, tasks - 1) + count * _mean_losses(of_drawn))
+class History(NamedTuple):
+    """How improbable each temperature made the true task of inputs that were held out, task after task.
+
+    The newest task may be easier or harder to tell apart than others, and little of it may be held out.
+    """
+
+    losses: Tensor
+    """Mean over the tasks of an input's loss (temperatures,)."""
+    tasks: int = 0
+    """When so many of them were the newest."""
+
+    @classmethod
+    def empty(cls) -> "History":
+        """Of no task."""
+        return cls(torch.zeros_like(TEMPERATURES))
+
+    def after(self, scores: Tensor, of_drawn: Mapping[int, Tensor]) -> "History":
+        """With the newest task's inputs (T, N) and, if there are any, those drawn from others (T, n), by task."""
+        losses, tasks = losses_of(scores, len(scores) - 1) / scores.shape[1], self.tasks + 1
+        if of_drawn:
+            losses = (losses + _mean_losses(of_drawn)) / 2
+        return History(self.losses + (losses - self.losses) / tasks, tasks)
+
+    def temperature(self, count: int) -> float:
+        """The best one, if so many inputs were seen."""
+        return _best(count * self.losses)
 
 
 def _mean_losses(of_drawn: Mapping[int, Tensor]) -> Tensor:

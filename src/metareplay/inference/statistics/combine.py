@@ -10,24 +10,24 @@ out, they say little. There, inputs drawn from the densities of all tasks show h
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from metareplay.inference.statistics.certainty import (
+    History,
     adjusted_temperature,
     learned_temperature,
     temperature_of_all,
-    temperature_of_both,
 )
 from metareplay.inference.statistics.evidence import Stored, TaskEvidence
 from metareplay.optimisers import LBFGS
 
 PRIOR_WEIGHT = 0.5
 PRIOR_PRECISION = 4.0
-OF_INPUTS = ("inputs", "residuals", "own inputs", "pooled inputs")
+OF_INPUTS = ("inputs", "residuals", "edges", "own inputs", "pooled inputs", "pooled edges")
 """Evidence that no change of a network touches."""
 OTHER = "pairs.other"
 """Stored if auxiliary outputs are weighed as well, which they are not in models of earlier versions."""
@@ -55,6 +55,8 @@ class Combination:
     """Typical differences of each kind of evidence, by task (T, J)."""
     seen: int = 0
     """Held-out inputs that the weights were learned from: the fewer, the less certain is any probability."""
+    history: History = field(default_factory=History.empty)
+    """Of wide inputs: how certain the odds could have been for all of these."""
 
     @classmethod
     def stored(cls, names: Sequence[str], stored: Sequence[Stored], *, last: Stored | None = None) -> "Combination":
@@ -69,16 +71,19 @@ class Combination:
             float(last.get("pairs.temperature", torch.tensor(1.0))),
             torch.stack(spread) if spread else torch.ones(0, len(names), dtype=torch.float64),
             int(last.get("pairs.seen", torch.tensor(0))),
+            History(last["pairs.losses"], int(last["pairs.tasks"])) if "pairs.losses" in last else History.empty(),
         )
 
     def tensors(self) -> dict[str, Tensor]:
         """To be stored with the last task."""
+        past = {"pairs.losses": self.history.losses, "pairs.tasks": torch.tensor(self.history.tasks)}
         return {
             "pairs.weights": self.weights,
             "pairs.precision": self.precision,
             "pairs.temperature": torch.tensor(self.temperature, dtype=torch.float64),
             "pairs.spread": self.spread[-1],
             "pairs.seen": torch.tensor(self.seen),
+            **(past if self.history.tasks else {}),
         } | ({OTHER: torch.tensor(True)} if "other" in self.names else {})
 
     def scores(self, evidence: TaskEvidence) -> Tensor:
@@ -157,12 +162,14 @@ def updated(
     *,
     some: bool = False,
     rough: bool = False,
+    learned: bool = False,
 ) -> Combination:
     """With what the newest task's held-out inputs show: evidence (T, N), of which the last task is the true one.
 
     ``imagined`` is, by task, the evidence on inputs drawn from densities of earlier tasks: it shows whether features
     and outputs still speak for old tasks. That the densities do is taken for granted. Of the newest task, too, where
-    nothing is held out, or densities are ``rough``. ``some``: the evidence is of some of many tasks.
+    nothing is held out, or densities are ``rough``. ``some``: the evidence is of some of many tasks. ``learned``: the
+    network was trained on the newest task's inputs, which makes it far too certain about them.
     """
     terms, newest = evidence.terms(), evidence.num_tasks - 1
     ones = torch.ones(len(combination.names), dtype=torch.float64)
@@ -173,7 +180,10 @@ def updated(
     rows = torch.stack([torch.asinh(win / scale) for win, scale in zip(wins, spread, strict=True)])  # (J, T - 1, N)
     real, drawn = rows.flatten(1).T, dict(imagined or {})  # (N (T - 1), J)
     own = drawn.pop(newest, None)
-    pairs = None if own is None else (real, _imagined_rows(combination.names, own, newest, spread))
+    of_own = None if own is None else _imagined_rows(combination.names, own, newest, spread)
+    if rough and learned and of_own is not None:
+        real = _as_if_unseen(combination.names, real, of_own, newest)
+    pairs = None if of_own is None else (real, of_own)
     flat, share = real, torch.full((len(real),), 1.0 / newest, dtype=torch.float64)  # every input counts once
     if drawn:
         old = torch.cat(list(_rows_of_drawn(combination.names, drawn, spread, pairs if rough else None).values()))
@@ -185,35 +195,48 @@ def updated(
     weights, precision = _learn_weights(flat, share, combination.weights, combination.precision)
     seen, spreads = combination.seen + evidence.inputs.shape[1], torch.cat([combination.spread, spread.unsqueeze(0)])
     new = replace(combination, weights=weights, precision=precision, spread=spreads, seen=seen)
-    asked = drawn and not some and (own is not None or evidence.inputs.shape[1] < FEW)
-    of_drawn = _scores_of_drawn(new, drawn, pairs) if asked else {}
-    return replace(new, temperature=_temperature(new.scores(evidence), of_drawn, combination, some=some, rough=rough))
-
-
-def _temperature(
-    scores: Tensor, of_drawn: Mapping[int, Tensor], before: Combination, *, some: bool, rough: bool
-) -> float:
-    """From scores of the newest task's inputs (T, N), and of drawn ones of earlier tasks, as far as there are any."""
-    newest, last = len(scores) - 1, before.temperature
+    last = combination.temperature
+    if rough and not some:
+        scores = _scores_by_rows(new, evidence, newest, real)
+        history = new.history.after(scores, {} if new.history.tasks else _scores_of_drawn(new, drawn, pairs))
+        return replace(new, temperature=history.temperature(seen), history=history)
+    scores = new.scores(evidence)
     if some:
-        return adjusted_temperature(scores, newest, last)
-    if rough and of_drawn:
-        return temperature_of_both(scores, of_drawn)
-    return learned_temperature(scores, newest, last, temperature_of_all(scores, of_drawn) if of_drawn else torch.inf)
+        return replace(new, temperature=adjusted_temperature(scores, newest, last))
+    asked = drawn and (own is not None or evidence.inputs.shape[1] < FEW)
+    of_drawn = _scores_of_drawn(new, drawn, pairs) if asked else {}
+    most = temperature_of_all(scores, of_drawn) if of_drawn else torch.inf
+    return replace(new, temperature=learned_temperature(scores, newest, last, most))
 
 
 def _scores_of_drawn(
     combination: Combination, drawn: Mapping[int, TaskEvidence], pairs: tuple[Tensor, Tensor] | None
 ) -> dict[int, Tensor]:
     """Scores of inputs drawn from earlier tasks (T, n), by task; ``pairs`` as for ``_rows_of_drawn``."""
-    found = {}
-    for task, rows in _rows_of_drawn(combination.names, drawn, combination.spread[-1], pairs).items():
-        odds = combination.log_odds(drawn[task].terms())  # (T, T, n)
-        others = torch.arange(len(odds)) != task
-        against = (rows @ combination.weights).reshape(len(odds) - 1, -1)  # (T - 1, n)
-        odds[task, others], odds[others, task] = against, -against
-        found[task] = _lost(odds)
-    return found
+    rows = _rows_of_drawn(combination.names, drawn, combination.spread[-1], pairs)
+    return {task: _scores_by_rows(combination, drawn[task], task, of_task) for task, of_task in rows.items()}
+
+
+def _scores_by_rows(combination: Combination, evidence: TaskEvidence, task: int, rows: Tensor) -> Tensor:
+    """Scores of inputs of a task, which fits better than others by these rows (n (T - 1), J): (T, n)."""
+    odds = combination.log_odds(evidence.terms())  # (T, T, n)
+    others = torch.arange(len(odds)) != task
+    against = (rows @ combination.weights).reshape(len(odds) - 1, -1)  # (T - 1, n)
+    odds[task, others], odds[others, task] = against, -against
+    return _lost(odds)
+
+
+def _as_if_unseen(names: Sequence[str], real: Tensor, of_own: Tensor, rivals: int) -> Tensor:
+    """Rows of inputs (N (T - 1), J) that count no more than inputs drawn from the same task do (n (T - 1), J).
+
+    As far as networks are concerned: those of this task were trained on the inputs.
+    """
+    of_networks = [index for index, name in enumerate(names) if name not in OF_INPUTS]
+    rows, drawn = real.reshape(rivals, -1, len(names)).clone(), of_own.reshape(rivals, -1, len(names))
+    places = torch.arange(rows.shape[1]) % drawn.shape[1]
+    least = torch.minimum(rows, drawn[:, places])  # (T - 1, N, J)
+    rows[:, :, of_networks] = least[:, :, of_networks]
+    return rows.reshape(-1, len(names))
 
 
 def _rows_of_drawn(

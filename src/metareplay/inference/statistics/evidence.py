@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from metareplay.inference.statistics.density import InputDensity, costs_together
+from metareplay.inference.statistics.edges import EdgeDensities
 from metareplay.inference.statistics.moments import Moments
-from metareplay.inference.statistics.passes import INPUTS, Pass
+from metareplay.inference.statistics.passes import EDGES, FIXED, INPUTS, Pass
 from metareplay.inference.statistics.spaces import Space, homes
 
 Stored = Mapping[str, Tensor]
@@ -42,18 +43,20 @@ class Descriptions:
 
     inputs: Sequence[InputDensity]
     spaces: Sequence[Space]
+    edges: EdgeDensities | None = None
+    """Of images."""
 
     @classmethod
     def of(cls, stored: Sequence[Stored], layers: Sequence[str] = ()) -> "Descriptions":
         """Of all tasks, in order; ``layers`` in theirs, since files do not keep the order of what they hold."""
         named = spaces_of(stored[-1]) if stored else []  # the last task is described in all of them
         position = {layer: index for index, layer in enumerate([INPUTS, *layers])}
-        named.sort(key=lambda space: (space[0], position.get(space[1], len(position))))
+        named.sort(key=lambda space: (space[0], space[1] == EDGES, position.get(space[1], len(position))))
         spaces = [
             Space.of(k, layer, [Moments.stored(task, space_name(k, layer)) for task in stored[k:]])
             for k, layer in named
         ]
-        return cls([InputDensity.stored(task) for task in stored], spaces)
+        return cls([InputDensity.stored(task) for task in stored], spaces, EdgeDensities.stored(stored))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,8 @@ class TaskEvidence:
     """-log sum exp of the outputs (T, N); zero for regression."""
     margins: Tensor
     """-(largest output - second) (T, N); zero for regression."""
+    edges: Tensor | None = None
+    """-log p of the edges of images (T, N), NaN for tasks without a density of them; None for other inputs."""
     other: Tensor | None = None
     """Log-odds of each task's auxiliary outputs (T, N); None if tasks are trained without."""
     own: Mapping[str, Tensor] = field(default_factory=dict)
@@ -102,7 +107,7 @@ class TaskEvidence:
     def numel(self) -> int:
         """The number of costs."""
         layers = (self.own, self.pooled, self.nearest, self.relative)
-        return 5 * self.inputs.numel() + sum(costs.numel() for each in layers for costs in each.values())
+        return 6 * self.inputs.numel() + sum(costs.numel() for each in layers for costs in each.values())
 
     def _of_several(self, costs: Tensor) -> Tensor:
         """Costs (T, N) of outputs, NaN for tasks with a single class: they say nothing for or against these."""
@@ -111,11 +116,13 @@ class TaskEvidence:
     def _of_learned(self, layer: str, costs: Tensor) -> Tensor:
         """Costs (K, T, N) of features, NaN in networks with a single class: these learned nothing from inputs."""
         networks = [network for network in self.lone if network < len(costs)]
-        return costs if layer == INPUTS or not networks else costs.index_fill(0, torch.tensor(networks), torch.nan)
+        return costs if layer in FIXED or not networks else costs.index_fill(0, torch.tensor(networks), torch.nan)
 
     def terms(self) -> dict[str, Tensor]:
         """Everything that tasks are compared by, by name: (K, T, N) each."""
         terms = {"inputs": self.inputs, "residuals": self.residuals}
+        if self.edges is not None:
+            terms["edges"] = self.edges
         if self.classes and self.outputs:
             terms |= {"entropy": self._of_several(self.entropies), "energy": self._of_several(self.energies)}
             if self.other is not None:
@@ -138,14 +145,18 @@ def gather(
     distances: Collection[int] = (),
     outputs: bool = True,
     together: bool = False,
+    edges: Tensor | None = None,
 ) -> TaskEvidence:
     """Compare inputs with all tasks; needs one forward pass per task. ``nearest`` and ``relative`` only where asked.
 
     Without ``by_outputs``, the outputs do not count as evidence; with ``auxiliary``, auxiliary outputs do.
     Without ``outputs``, only one in each network whose features are described; costs of other tasks' outputs are NaN.
-    ``together`` is faster with many tasks, and differs by rounding.
+    ``together`` is faster with many tasks, and differs by rounding. ``edges``: their description (N, S), if known.
     """
     tasks, count = len(descriptions.inputs), x.shape[0]
+    numbers = edges
+    if descriptions.edges is not None and numbers is None:
+        numbers = descriptions.edges.scale.numbers(x)  # (N, S)
     if together:
         input_costs, residuals = costs_together(descriptions.inputs, x)  # (T, N) each
     else:
@@ -167,7 +178,8 @@ def gather(
         if classes:
             of_outputs[:, task] = costs_of(run_of_task, head)
         for space in (space for space in descriptions.spaces if space.network == task):
-            features = run_of_task.features[space.layer]
+            features = numbers if space.layer == EDGES else run_of_task.features[space.layer]
+            assert features is not None
             own_costs = own[space.layer][task] if space.layer in own else None
             (space.compare_together if together else space.compare)(features, own_costs, pooled[space.layer][task])
             for home in (task for task in homes(space, descriptions.spaces) if task in distances):
@@ -178,6 +190,7 @@ def gather(
     return TaskEvidence(
         inputs=input_costs,
         residuals=residuals,
+        edges=None if descriptions.edges is None or numbers is None else descriptions.edges.costs(numbers),
         entropies=entropies,
         energies=energies,
         margins=margins,

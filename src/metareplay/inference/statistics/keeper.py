@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -10,8 +9,8 @@ from torch import Tensor
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.inference.statistics.combine import Combination, updated
 from metareplay.inference.statistics.density import InputDensity
-from metareplay.inference.statistics.describer import StatisticsDescriber
-from metareplay.inference.statistics.edges import FLOOR, EdgeDensity, left_out_edges
+from metareplay.inference.statistics.describer import InputForm, StatisticsDescriber
+from metareplay.inference.statistics.edges import MEAN
 from metareplay.inference.statistics.entropies import (
     FACTOR,
     FOLLOWED,
@@ -38,6 +37,7 @@ from metareplay.inference.statistics.revise import (
 )
 from metareplay.inference.statistics.rows import (
     FOLDS,
+    Drawn,
     bounded,
     by_task,
     common_labels,
@@ -49,7 +49,7 @@ from metareplay.inference.statistics.rows import (
 )
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.shortlist import rivals
-from metareplay.inference.statistics.unknown import CONTRAST, calibrated, contrast_bounds, measures
+from metareplay.inference.statistics.unknown import CONTRAST, OF_EDGES, calibrated, contrast_bounds, measures
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel
 from metareplay.seeding import generator_for
@@ -122,50 +122,35 @@ class StatisticsKeeper(StatisticsDescriber):
             return
         earlier = self._compensated(self._sample(train.x, DRIFT_INPUTS, self._number(task)))
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
-        groups = self._groups(train.x, labels)
-        described = self._described(task, train.x, labels, groups)
+        form = self._form(train.x, labels, earlier)
+        described = self._described(task, train.x, labels, form)
         others = self._rivals(task, earlier, described)
         compared, known = [earlier[other] for other in others], held_out.x[:CALIBRATION_INPUTS]
         evidence, imagined = self._calibration_evidence(
-            [*others, task], train.x, labels, known[: bounded(len(others))], [*compared, described], groups
+            [*others, task], train.x, labels, known[: bounded(len(others))], [*compared, described], form
         )
         before = Combination.stored(list(evidence.terms()), compared, last=earlier[-1] if earlier else None)
         some, rough = len(others) < len(earlier), train.x[0].numel() > MOST_PRECISE
-        combination = updated(before, evidence, imagined, some=some, rough=rough)
-        if groups is not None:
-            unknown = self._nats(task, train.x, labels, groups, known, [*compared, described])
+        combination = updated(before, evidence, imagined, some=some, rough=rough, learned=not len(known))
+        if form.groups is not None:
+            unknown = self._nats(task, train.x, labels, form.groups, known, [*compared, described])
         else:
-            described |= self._edges(train.x, labels, described)
-            edges = self._own_edges(task, described, known, train.x, labels)
-            unknown = self._thresholds(task, evidence, described, known, train.x.shape[1:], edges)
+            unknown = self._thresholds(task, evidence, described, known, train.x.shape[1:])
         unknown |= contrast_bounds(torch.cat([known, self._sample(train.x, DRIFT_INPUTS, self._number(task))]))
         own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
 
     def _thresholds(
-        self,
-        task: int,
-        evidence: TaskEvidence,
-        described: Stored,
-        known: Tensor,
-        shape: torch.Size,
-        edges: Tensor | None,
+        self, task: int, evidence: TaskEvidence, described: Stored, known: Tensor, shape: torch.Size
     ) -> dict[str, Tensor]:
         """For unknown inputs, from a task's held-out inputs, or from the evidence on inputs that were left out."""
         of_task = self._evidence_alone(described, task, known) if len(known) else evidence
         own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else evidence.num_tasks - 1)
-        probed, strange = self._probed(task, described, shape), measures(of_task, own_row, edges)
+        probed, strange = self._probed(task, described, shape), measures(of_task, own_row)
+        strange = strange if MEAN in described else strange[:OF_EDGES]
         if probed and not len(known):
             strange[0] = as_if_unseen(strange[0], probed[THEN])
         return calibrated(strange, self.settings.false_rejections, features=shape.numel()) | probed
-
-    def _own_edges(self, task: int, described: Stored, known: Tensor, x: Tensor, labels: Tensor) -> Tensor | None:
-        """-log p of the edges of a task's images that are held out, or else left out; None for other inputs."""
-        density = EdgeDensity.stored(described)
-        if density is None or len(known):
-            return density and density.costs(known)
-        parts = left_out(len(x), generator_for(self.seed, "folds", self._number(task)))
-        return left_out_edges(x, labels, parts, described, self.settings)
 
     def _nats(
         self, task: int, x: Tensor, labels: Tensor, groups: Mapping[int, int], known: Tensor, stored: Sequence[Stored]
@@ -190,9 +175,8 @@ class StatisticsKeeper(StatisticsDescriber):
             return
         old = as_they_are_now(stored[task])
         labels = common_labels(train.y) if self.classes else torch.zeros(len(train.x), dtype=torch.int64)
-        new = self._described(task, train.x, labels, self._groups(train.x, labels))
-        if FLOOR in old:
-            new |= self._edges(train.x, labels, new, old[FLOOR])
+        form = self._form(train.x, labels, [old])
+        new = self._described(task, train.x, labels, form)
         share = examples_of(new) / (examples_of(old) + examples_of(new))
         classes, features = max(len(new["classes"]), len(old.get("classes", ()))), train.x[0].numel()
         components, directions = self.settings.density_size(classes, features)
@@ -204,8 +188,7 @@ class StatisticsKeeper(StatisticsDescriber):
             described |= widened_nats(old[NATS], alone.inputs[0], share, self.settings.false_rejections)
         else:
             probed = self._probed(task, described, train.x.shape[1:])
-            edges = EdgeDensity.stored(described)
-            of_task = measures(alone, torch.zeros(len(known), dtype=torch.int64), edges and edges.costs(known))
+            of_task = measures(alone, torch.zeros(len(known), dtype=torch.int64))
             if probed and not len(held_out.x):
                 of_task[0] = as_if_unseen(of_task[0], probed[THEN])
             described |= {**widened(old, of_task, self.settings.false_rejections, share), **probed}
@@ -293,7 +276,7 @@ class StatisticsKeeper(StatisticsDescriber):
         labels: Tensor,
         held_out: Tensor,
         stored: Sequence[Stored],
-        groups: Mapping[int, int] | None,
+        form: InputForm,
     ) -> tuple[TaskEvidence, dict[int, TaskEvidence]]:
         """Evidence on inputs of the last task that its statistics were not taken from, and on imagined ones of others.
 
@@ -302,38 +285,44 @@ class StatisticsKeeper(StatisticsDescriber):
         many.
         """
         task, own, many = tasks[-1], len(tasks) - 1, tasks[-1] >= self.settings.shortlist
-        gather = partial(self._gather, tasks=tasks, together=many)
+
+        def gather(stored: Sequence[Stored], inputs: Drawn, *, distances: Sequence[int] = ()) -> TaskEvidence:
+            return self._gather(
+                stored, inputs.x, tasks=tasks, together=many, weights=weights, distances=distances, edges=inputs.edges
+            )
+
         imagined, places = self._imagined(task, x.shape[1:], stored)
-        if len(tasks) * self.model.spec.numel <= WEIGHTS_AT_HAND and not len(held_out):
-            gather = partial(gather, weights=[self.model.central_weights(number) for number in tasks])
+        kept = len(tasks) * self.model.spec.numel <= WEIGHTS_AT_HAND and not len(held_out)
+        weights = [self.model.central_weights(number) for number in tasks] if kept else []
         of_own = {}
         if places and not many and (x[0].numel() > MOST_PRECISE or not len(held_out)):
             of_own[own] = gather(stored, self._drawn_of_own(task, x.shape[1:], stored[-1]))
         if len(held_out):
-            both, count = gather(stored, torch.cat([held_out, imagined]), distances=[own]), len(held_out)
+            known = Drawn(held_out, None if form.edges is None else form.edges.numbers(held_out))
+            both, count = gather(stored, Drawn.together([known, imagined]), distances=[own]), len(held_out)
             return part_of(both, slice(count)), by_task(part_of(both, slice(count, None)), places) | of_own
         of_others = by_task(gather(stored, imagined), places) | of_own if places else {}
         parts = []
         for fold, rest in left_out(len(x), generator_for(self.seed, "folds", self._number(task))):
-            part = self._described(task, x[rest], labels[rest], groups) if len(x) > FOLDS else stored[-1]
-            parts.append(gather([*stored[:-1], part], x[fold], distances=[own]))
-        return joined(parts) if parts else gather(stored, x, distances=[own]), of_others
+            part = self._described(task, x[rest], labels[rest], form) if len(x) > FOLDS else stored[-1]
+            parts.append(gather([*stored[:-1], part], Drawn(x[fold]), distances=[own]))
+        return joined(parts) if parts else gather(stored, Drawn(x), distances=[own]), of_others
 
-    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> tuple[Tensor, list[int]]:
-        """Inputs (n, ...) drawn from the densities of earlier tasks, and their places, each of as many in a row.
+    def _imagined(self, task: int, shape: torch.Size, stored: Sequence[Stored]) -> tuple[Drawn, list[int]]:
+        """Inputs drawn from the densities of earlier tasks, and their places, each of as many in a row.
 
         None where inputs are wide and tasks many: those of the last task would be needed as well.
         """
         others, many = len(stored) - 1, task >= self.settings.shortlist
         if others == 0 or (many and shape.numel() > MOST_PRECISE):
-            return torch.zeros(0, *shape), []
+            return Drawn(torch.zeros(0, *shape)), []
         generator = generator_for(self.seed, "imagined", self._number(task))
         total = min(IMAGINED, bounded(others), max(MOST_NUMBERS // shape.numel(), 1))
         chosen = torch.randperm(others, generator=generator)[:total].sort().values.tolist()  # of very many tasks some
         count = max(1, total // len(chosen))
-        return torch.cat([drawn_inputs(stored[index], count, shape, generator) for index in chosen]), chosen
+        return Drawn.together([drawn_inputs(stored[index], count, shape, generator) for index in chosen]), chosen
 
-    def _drawn_of_own(self, task: int, shape: torch.Size, described: Stored) -> Tensor:
-        """Inputs (n, ...) drawn from the density of the last task."""
+    def _drawn_of_own(self, task: int, shape: torch.Size, described: Stored) -> Drawn:
+        """Inputs drawn from the density of the last task."""
         generator = generator_for(self.seed, "imagined own", self._number(task))
         return drawn_inputs(described, min(OWN_IMAGINED, max(MOST_NUMBERS // shape.numel(), 2)), shape, generator)

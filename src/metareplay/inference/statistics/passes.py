@@ -18,6 +18,10 @@ from metareplay.nets.weights import run_flat
 MOST_LAYERS = 3
 INPUTS = "inputs"
 """The name under which narrow inputs are described as if they were a layer of the first network."""
+EDGES = "edges"
+"""The same for the edges of images."""
+FIXED = (INPUTS, EDGES)
+"""What no change of a network touches."""
 
 
 class Pass(NamedTuple):

@@ -9,7 +9,7 @@ from torch import Tensor
 from metareplay.benchmarks.base import Problem
 from metareplay.inference.statistics.combine import OTHER, Combination
 from metareplay.inference.statistics.density import InputDensity
-from metareplay.inference.statistics.edges import edge_costs
+from metareplay.inference.statistics.edges import EdgeDensities
 from metareplay.inference.statistics.evidence import (
     Descriptions,
     Stored,
@@ -88,13 +88,15 @@ class StatisticsReader:
         weights: Sequence[Tensor] = (),
         outputs: bool = True,
         together: bool = False,
+        edges: Tensor | None = None,
     ) -> TaskEvidence:
         """Inputs compared with what is stored about these tasks; by default all from the first on.
 
-        ``weights`` are those that stand for their posteriors, if they are available.
+        ``weights`` are those that stand for their posteriors, ``edges`` the description of the inputs' edges, if they
+        are available.
         """
         numbers = range(len(stored)) if tasks is None else tasks
-        descriptions = ready or Descriptions.of(stored, self._layers())
+        descriptions = ready or Descriptions.of(stored, self.layers())
 
         def run(index: int, inputs: Tensor, features: bool) -> Pass:
             return self._pass(numbers[index], inputs, features, weights=weights[index] if weights else None)
@@ -111,6 +113,7 @@ class StatisticsReader:
             distances=distances,
             outputs=outputs,
             together=together,
+            edges=edges,
         )
 
     def weighs_other(self) -> bool:
@@ -120,7 +123,7 @@ class StatisticsReader:
 
     def width(self) -> int:
         """Features per layer, as many as the other half of the permitted size allows."""
-        layers = len(self._layers())
+        layers = len(self.layers())
         spaces = max(1, layers * self.settings.networks)
         fitting = int((0.5 * self.settings.megabytes * 2**20 / 4 / spaces * 2) ** 0.5)
         return max(2, min(self.settings.width, fitting))
@@ -138,7 +141,7 @@ class StatisticsReader:
             batch_size=self.batch_size,
         )
 
-    def _layers(self) -> Sequence[str]:
+    def layers(self) -> Sequence[str]:
         """The layers whose features are described, in the network's order."""
         return self.settings.layers or chosen_layers(self.model.network)
 
@@ -146,7 +149,7 @@ class StatisticsReader:
         """Prepared once for every state of the store."""
         key = (self.store.version, self.model.num_tasks)
         if self._ready is None or self._ready[:2] != key:
-            self._ready = (*key, Descriptions.of(self.stored(), self._layers()))
+            self._ready = (*key, Descriptions.of(self.stored(), self.layers()))
         return self._ready[2]
 
     def combination(self, evidence: TaskEvidence) -> Combination:
@@ -163,9 +166,7 @@ class StatisticsReader:
         if not by_density.all():
             asked = with_outputs(evidence, tasks.unsqueeze(0), x, self.model.heads, self._pass)
             rest = tasks[~by_density]
-            found[~by_density] = strangeness(
-                part_of(asked, ~by_density), rest, stored, edge_costs(x[~by_density], rest, stored)
-            )
+            found[~by_density] = strangeness(part_of(asked, ~by_density), rest, stored)
         return torch.maximum(found, beyond_bounds(x, tasks, stored))
 
     def strangeness_to(self, task: int, x: Tensor) -> Tensor:
@@ -175,12 +176,13 @@ class StatisticsReader:
             return strange_to(InputDensity.stored(stored).costs(x)[0], stored, x.shape[1:].numel())
         alone = self._evidence_alone(stored, task, x)
         first = torch.zeros(len(x), dtype=torch.int64)
-        strange = strangeness(alone, first, [stored], edge_costs(x, first, [stored]))
+        strange = strangeness(alone, first, [stored])
         return torch.maximum(strange, beyond_bounds(x, first, [stored]))
 
     def _evidence_alone(self, stored: Stored, task: int, x: Tensor) -> TaskEvidence:
         """How well inputs fit one task, as if it were the only one (1, N); without its features."""
         costs, residuals = InputDensity.stored(stored).costs(x)
+        edges = EdgeDensities.stored([stored])
         of_outputs = torch.zeros(3, len(x), dtype=torch.float64)
         if self.classes:
             of_outputs = output_costs(self._pass(task, x, False).outputs[:, self.model.heads[task]])
@@ -188,6 +190,7 @@ class StatisticsReader:
         return TaskEvidence(
             inputs=costs.unsqueeze(0),
             residuals=residuals.unsqueeze(0),
+            edges=None if edges is None else edges.costs(edges.scale.numbers(x)),
             entropies=entropies,
             energies=energies,
             margins=margins,

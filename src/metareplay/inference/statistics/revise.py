@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from metareplay.inference.statistics.density import InputDensity, PrincipalDirections, main_directions
-from metareplay.inference.statistics.edges import EDGES, FLOOR
+from metareplay.inference.statistics.edges import MEAN
 from metareplay.inference.statistics.evidence import Stored, space_name, spaces_of
 from metareplay.inference.statistics.moments import AffineMap, Moments
-from metareplay.inference.statistics.passes import INPUTS
+from metareplay.inference.statistics.passes import EDGES, FIXED, INPUTS
 from metareplay.inference.statistics.unknown import calibrated, summed
 
 
@@ -51,7 +51,7 @@ def merged(old: Stored, new: Stored, *, gaussians: int, directions: int) -> dict
     counts = examples_of(old), examples_of(new)
     densities = InputDensity.stored(old), InputDensity.stored(new)
     result = _density(densities, counts, gaussians, directions).tensors()
-    if FLOOR in old and FLOOR in new:
+    if MEAN in old and MEAN in new:
         edges = InputDensity.stored(old, EDGES), InputDensity.stored(new, EDGES)
         most = max(density.directions.shape[1] for density in edges)
         result |= _density(edges, counts, max(map(_gaussians, edges)), most).tensors(EDGES)
@@ -178,18 +178,29 @@ def without_task(stored: Sequence[Stored], task: int) -> list[dict[str, Tensor]]
     rest = [dict(entry) for index, entry in enumerate(stored) if index != task]
     if not rest:
         return rest
-    before = list(dict.fromkeys(layer for _, layer in spaces_of(stored[-1])))
+    before = _layers(stored[-1])
     rest = [_renumbered(entry, task) for entry in rest]
-    after = list(dict.fromkeys(layer for _, layer in spaces_of(rest[-1])))
+    after = _layers(rest[-1])
     return [_without_terms(entry, before, after) for entry in rest]
 
 
+def _layers(stored: Stored) -> list[str]:
+    """The layers in which a task is described, in the order of their weights, as far as any of them can vanish."""
+    return sorted(
+        dict.fromkeys(layer for _, layer in spaces_of(stored)), key=lambda layer: (layer == EDGES, layer != INPUTS)
+    )
+
+
 def _renumbered(stored: Mapping[str, Tensor], task: int) -> dict[str, Tensor]:
-    """Without the spaces of a removed network; those of later ones get its number. Inputs depend on no network."""
+    """Without the spaces of a removed network; those of later ones get its number. Inputs and edges depend on none."""
     result = {}
     for key, tensor in stored.items():
         number, dot, rest = key.removeprefix("network").partition(".")
-        if not key.startswith("network") or not number.isdecimal() or rest.startswith(f"{INPUTS}."):
+        if (
+            not key.startswith("network")
+            or not number.isdecimal()
+            or rest.startswith(tuple(f"{layer}." for layer in FIXED))
+        ):
             result[key] = tensor
         elif int(number) != task:
             result[f"network{int(number) - (int(number) > task)}{dot}{rest}"] = tensor

@@ -1,11 +1,13 @@
 """Rows of examples: the evidence of some of them or of several sets together, folds, classes that are not too rare."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
 from metareplay.inference.statistics.density import InputDensity
+from metareplay.inference.statistics.edges import drawn_numbers
 from metareplay.inference.statistics.evidence import Stored, TaskEvidence
 
 FOLDS = 5
@@ -27,6 +29,7 @@ def part_of(evidence: TaskEvidence, rows: slice | Tensor) -> TaskEvidence:
     return TaskEvidence(
         inputs=evidence.inputs[:, rows],
         residuals=evidence.residuals[:, rows],
+        edges=None if evidence.edges is None else evidence.edges[:, rows],
         entropies=evidence.entropies[:, rows],
         energies=evidence.energies[:, rows],
         margins=evidence.margins[:, rows],
@@ -59,6 +62,7 @@ def joined(parts: Sequence[TaskEvidence]) -> TaskEvidence:
     return TaskEvidence(
         inputs=plain([part.inputs for part in parts]),
         residuals=plain([part.residuals for part in parts]),
+        edges=plain([part.edges for part in parts if part.edges is not None]) if parts[0].edges is not None else None,
         entropies=plain([part.entropies for part in parts]),
         energies=plain([part.energies for part in parts]),
         margins=plain([part.margins for part in parts]),
@@ -84,11 +88,31 @@ def own_scales(task: int, evidence: TaskEvidence) -> dict[str, Tensor]:
     return scales
 
 
-def drawn_inputs(stored: Stored, count: int, shape: torch.Size, generator: Generator) -> Tensor:
-    """Inputs (count, ...) drawn from a task's density; of wide ones a few at a time."""
+class Drawn(NamedTuple):
+    """Inputs that were drawn from the densities of tasks, or are compared together with such."""
+
+    x: Tensor
+    """(n, ...)"""
+    edges: Tensor | None = None
+    """Descriptions of edges (n, S), drawn from their own densities; None where there are none."""
+
+    @classmethod
+    def together(cls, parts: Sequence["Drawn"]) -> "Drawn":
+        """Several in a row; NaN for missing edges, unless all are missing."""
+        found = [part.edges for part in parts if part.edges is not None]
+        x = torch.cat([part.x for part in parts])
+        if not found:
+            return cls(x)
+        missing = found[0].new_full((1, found[0].shape[1]), torch.nan)
+        edges = [missing.expand(len(part.x), -1) if part.edges is None else part.edges for part in parts]
+        return cls(x, torch.cat(edges))
+
+
+def drawn_inputs(stored: Stored, count: int, shape: torch.Size, generator: Generator) -> Drawn:
+    """Inputs drawn from a task's density; of wide ones a few at a time."""
     density, size = InputDensity.stored(stored), max(1, NUMBERS_AT_ONCE // max(shape.numel(), 1))
     drawn = [density.draw(min(size, count - start), generator=generator) for start in range(0, count, size)]
-    return torch.cat(drawn).float().reshape(-1, *shape)
+    return Drawn(torch.cat(drawn).float().reshape(-1, *shape), drawn_numbers(stored, count, generator))
 
 
 def common_labels(labels: Tensor) -> Tensor:

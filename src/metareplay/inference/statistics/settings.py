@@ -45,6 +45,11 @@ class StatisticsSettings(Settings):
         "unseen inputs better",
     )
     directions: int = Field(20, ge=1, description="principal directions of each of these Gaussians")
+    edges: bool = Field(
+        True,
+        description="describe the edges of images as well, and the colours of those with several channels: evidence "
+        "for the task, and for unknown images",
+    )
     megabytes: float = Field(
         16.0,
         gt=0,
@@ -80,11 +85,11 @@ class StatisticsSettings(Settings):
             return max(1, min(FINER * self.components, vectors // (1 + features))), features
         return self.gaussians_that_fit(classes, features)
 
-    def gaussians_that_fit(self, classes: int, features: int, *, used: int = 0) -> tuple[int, int]:
-        """The same for many features, of whose permitted size some bytes have been used."""
-        vectors = self._vectors(classes, features, used)
-        components = min(self.components, max(1, vectors // (1 + self.directions)))
-        directions = min(self.directions, vectors // components - 1)
+    def gaussians_that_fit(self, classes: int, features: int, *, used: int = 0, kinds: int = 1) -> tuple[int, int]:
+        """The same for many features of as many kinds, of whose permitted size some bytes have been used."""
+        vectors, most = self._vectors(classes, features, used), kinds * self.directions
+        components = min(self.components, max(1, vectors // (1 + most)))
+        directions = min(most, vectors // components - 1)
         return components, directions if directions >= min(5, self.directions) else 0
 
     def _vectors(self, classes: int, features: int, used: int = 0) -> int:

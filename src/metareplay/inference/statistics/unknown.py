@@ -43,16 +43,13 @@ NEAREST_BOUND = 0.5
 """The least distance of these bounds from the median."""
 
 
-def measures(evidence: TaskEvidence, tasks: Tensor, edges: Tensor | None = None) -> Tensor:
-    """What makes inputs strange to the tasks they were assigned to (N,): (J, N).
-
-    ``edges``: -log p of the edges of images (N,); NaN, or None for all, where there is no density of them.
-    """
+def measures(evidence: TaskEvidence, tasks: Tensor) -> Tensor:
+    """What makes inputs strange to the tasks they were assigned to (N,): (J, N); NaN for edges without a density."""
     row = torch.arange(len(tasks))
     residuals = evidence.residuals[tasks, row]
     rows = [evidence.entropies[tasks, row], evidence.inputs[tasks, row], residuals, -residuals]
-    of_edges = [] if edges is None else [edges, -edges]
-    return torch.stack([*rows, *of_edges])
+    edges = [] if evidence.edges is None else [evidence.edges[tasks, row], -evidence.edges[tasks, row]]
+    return torch.stack([*rows, *edges])
 
 
 def calibrated(of_task: Tensor, false_rejections: float, *, features: int = WIDE) -> dict[str, Tensor]:
@@ -122,15 +119,13 @@ def beyond_bounds(images: Tensor, tasks: Tensor, stored: Sequence[Mapping[str, T
     return beyond
 
 
-def strangeness(
-    evidence: TaskEvidence, tasks: Tensor, stored: Sequence[Mapping[str, Tensor]], edges: Tensor | None = None
-) -> Tensor:
+def strangeness(evidence: TaskEvidence, tasks: Tensor, stored: Sequence[Mapping[str, Tensor]]) -> Tensor:
     """How strange inputs are to the tasks they were assigned to, relative to the threshold: above 1, unknown; (N,)."""
     if not len(tasks):
         return torch.zeros(0, dtype=torch.float64)
     found, place = tasks.unique(return_inverse=True)
     few = [stored[task] for task in found.tolist()]
-    values = measures(evidence, tasks, edges)
+    values = measures(evidence, tasks)
     middle = _of_tasks(few, "unknown.middle", len(values))[place].T  # (N, J) -> (J, N)
     unit = _of_tasks(few, "unknown.unit", len(values))[place].T
     threshold = torch.stack([task["unknown.threshold"] for task in few])[place]  # (N,)
