@@ -672,6 +672,7 @@ OTHER_VALUES: dict[str, Any] = {
     "statistics.width": 9,
     "statistics.directions": 3,
     "statistics.components": 3,
+    "statistics.edges": False,
     "statistics.megabytes": 0.5,
     "statistics.compensate": False,
     "statistics.held_out": 0.3,
