@@ -141,7 +141,12 @@ def _described(described: Sequence[Mapping[str, Any]]) -> list[str]:
         for entry in described
         if "date" in entry
     )
-    notes = {f"text columns, one input per value: {texts}": texts, f"dates as numbers: {dates}": dates}
+    units = ", ".join(f"{entry['name']} ({entry['unit']})" for entry in described if "unit" in entry)
+    notes = {
+        f"text columns, one input per value: {texts}": texts,
+        f"dates as numbers: {dates}": dates,
+        f"numbers with a unit: {units}": units,
+    }
     return [note for note, concerned in notes.items() if concerned]
 
 
