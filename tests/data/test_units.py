@@ -101,6 +101,7 @@ def test_units_are_part_of_the_model(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     same = ContinualClassifier.load(tmp_path / "model")
     assert np.array_equal(same.predict(frame), model.predict(frame))
+    assert np.array_equal(same.predict(frame.astype({"share": "category"})), model.predict(frame))
     with pytest.warns(DataWarning, match="column 'share': numbers without '%' were taken to be in this unit"):
         numbers = same.predict(frame.assign(share=[float(text[:-1]) for text in frame["share"]]))
     assert np.array_equal(numbers, model.predict(frame))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metareplay.arrays import LARGEST
-from metareplay.data.cells import as_numbers
+from metareplay.data.cells import as_numbers, typed_text
 from metareplay.data.columns import Column, Table, of_unit, written
 from metareplay.data.dates import PART_WIDTHS, as_dates, encode_dates, useful_parts
 from metareplay.errors import DataError
@@ -132,7 +132,7 @@ def _encoded(
         elif "date" in entry:
             part = encode_dates(_dates(table, name, column, entry.get("day_first")), entry["date"])
         else:
-            part = _numbers(table, name, column)[:, None].astype(np.float32)  # (N,) -> (N, 1)
+            part = _numbers(table, name, _measured(column, entry.get("unit")))[:, None].astype(np.float32)  # (N, 1)
         parts.append(part)
     return np.concatenate(parts, axis=1)  # (N, D)
 
@@ -193,6 +193,14 @@ def _numbers(table: Table, name: str, column: Column) -> np.ndarray:
         row = int(large.argmax())
         raise DataError(f"{table.where(row)}: column {name!r} has {_too_large(float(numbers[row]))}")
     return numbers
+
+
+def _measured(column: Column, unit: str | None) -> Column:
+    """Words that are numbers with this unit, as in a column that was declared to be categorical, as numbers."""
+    if unit is None or column.kind != "text":
+        return column
+    found = typed_text(written(column))
+    return found if found.unit == unit else column
 
 
 def _odd(text: str | None) -> bool:
