@@ -163,6 +163,19 @@ def test_the_score_of_arrays_and_of_a_regressor(command: Command, tmp_path: Path
     assert [answer["id"] for answer in rows(classes.out)] == ["i"] * 20
 
 
+def test_a_price_is_learned_and_compared_as_a_number(command: Command, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    area = random.uniform(1, 9, 60)
+    lines = [f'{area:.3f},"${1000 * area:,.2f}",{row % 2}' for row, area in enumerate(area.tolist())]
+    (tmp_path / "homes.csv").write_text("area,price,task\n" + "\n".join(lines) + "\n")
+    options = ("--set", "training.iterations=5", "--set", "report.references=false", "--out", tmp_path / "run")
+    shown = command("run", "--data", tmp_path / "homes.csv", "--label", "price", *options)
+    assert "regression: the labels are non-integer numbers" in shown.err + shown.out
+    scored = command("predict", tmp_path / "run", tmp_path / "homes.csv", "--score")
+    assert scored.code == 0
+    assert "of 60 rows (labels: price)" in scored.err
+
+
 def test_several_targets_are_columns_and_are_compared_one_by_one(command: Command, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(30, 2))
     y = np.stack([x[:, 0] ** 2, 100 * np.abs(x[:, 1])], 1)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from metareplay.data.cells import text_column
 from metareplay.data.labels import Labels, spelled
 from metareplay.errors import DataError
 
@@ -116,7 +117,8 @@ def _errors(answer: "RealPrediction", labels: Labels, rows: np.ndarray) -> list[
 
 def _single(labels: Labels) -> np.ndarray:
     """The labels that there are, as numbers (n, 1)."""
-    try:
-        return np.array([[float(label)] for label in labels.values if label is not None])
-    except ValueError as error:
-        raise DataError(f"--score: the labels in {labels.source} are not numbers ({error})") from error
+    present = [label for label in labels.values if label is not None]
+    found = text_column(labels.source, present, str)  # also $5.00
+    if found.kind != "number":
+        raise DataError(f"--score: the labels in {labels.source} are not numbers (such as {present[0]!r})")
+    return found.values.astype(np.float64)[:, None]
