@@ -193,6 +193,19 @@ def test_integers_can_be_real_targets_and_real_ones_classes() -> None:
     assert made(halves, problem="classification", tasks_by="classes:2")[0].classes == (0.0, 0.5)
 
 
+def sparse(labels: list[Any], rows: int) -> Examples:
+    """So many rows of each label, in two tasks."""
+    y = torch.arange(len(labels)).repeat(rows)
+    x = torch.arange(len(y) * 2, dtype=torch.float32).view(-1, 2)
+    return Examples(x, y, tuple(labels), (Place("row ", range(len(y))),), torch.arange(len(y)) % 2, ("odd", "even"))
+
+
+def test_few_rows_of_many_labels_are_classes_if_requested() -> None:
+    assert made(sparse(list(range(30)), 6)).problem == "classification"
+    assert made(sparse(list(range(30)), 2), problem="regression").problem == "regression"
+    assert made(sparse([f"person {row}" for row in range(30)], 4)).problem == "classification"
+
+
 REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
     (examples(NINE), {}, ConfigError, "add --tasks-by classes:2"),
     (
@@ -238,7 +251,9 @@ REFUSED: list[tuple[Examples, dict[str, Any], type[Exception], str]] = [
         DataError,
         r"rows\.csv, line 0: the label 'a' is not a number",
     ),
-    (examples(list(range(101))), {"tasks_by": "classes:101"}, ConfigError, "101 different integers, .*--problem"),
+    (examples(list(range(101))), {"tasks_by": "classes:101"}, ConfigError, "101 different integers in .*--problem"),
+    (sparse(list(range(30)), 2), {}, ConfigError, "30 different integers in 60 rows, which may be classes or real"),
+    (sparse([f"order {row}" for row in range(30)], 1), {}, ConfigError, "30 different names in 30 rows.*--label"),
     (examples(["a", "b"], ["x", "x"], test=torch.arange(20) < 0), {}, DataError, "task 'x' has no test examples"),
     (examples(["a", "b"], ["x", "x"], test=torch.arange(20) >= 0), {}, DataError, "task 'x' has no training examples"),
     (

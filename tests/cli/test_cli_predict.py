@@ -163,6 +163,45 @@ def test_the_score_of_arrays_and_of_a_regressor(command: Command, tmp_path: Path
     assert [answer["id"] for answer in rows(classes.out)] == ["i"] * 20
 
 
+def test_a_price_is_learned_and_compared_as_a_number(command: Command, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    area = random.uniform(1, 9, 60)
+    lines = [f'{area:.3f},"${1000 * area:,.2f}",{row % 2}' for row, area in enumerate(area.tolist())]
+    (tmp_path / "homes.csv").write_text("area,price,task\n" + "\n".join(lines) + "\n")
+    options = ("--set", "training.iterations=5", "--set", "report.references=false", "--out", tmp_path / "run")
+    shown = command("run", "--data", tmp_path / "homes.csv", "--label", "price", *options)
+    assert "regression: the labels are non-integer numbers" in shown.err + shown.out
+    scored = command("predict", tmp_path / "run", tmp_path / "homes.csv", "--score")
+    assert scored.code == 0
+    assert "of 60 rows (labels: price)" in scored.err
+
+
+def test_several_targets_are_columns_and_are_compared_one_by_one(command: Command, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.stack([x[:, 0] ** 2, 100 * np.abs(x[:, 1])], 1)
+    model = ContinualRegressor("sp-bbb", "mlp-4", settings={"training.iterations": 3, "inference.samples": 2})
+    model.learn_task(x, y).save(tmp_path / "two")
+    np.savez(tmp_path / "x.npz", x=x, y=y)
+    np.savez(tmp_path / "one.npz", x=x, y=y[:, 0])
+    shown = command("predict", tmp_path / "two", tmp_path / "x.npz", "--score")
+    answer = model.predict_full(x)
+    assert [float(row["mean_2"]) for row in rows(shown.out)] == pytest.approx(answer.mean[:, 1].tolist(), rel=1e-4)
+    assert {"mean_1", "std_1", "lower_1", "upper_2"} <= set(rows(shown.out)[0])
+    for number in (1, 2):
+        error = np.sqrt(np.mean((answer.mean[:, number - 1] - y[:, number - 1]) ** 2))
+        assert f"root mean squared error of target {number}: {error:.4g}" in shown.err
+    assert "of 30 rows (labels: y)" in shown.err
+    refused = command("predict", tmp_path / "two", tmp_path / "one.npz", "--score")
+    assert refused.code == 2
+    assert "y has 1 target(s) for each input, but this model predicts 2" in refused.err
+    ContinualClassifier("sp-bbb", "mlp-4", settings={"training.iterations": 3}).learn_task(x, x[:, 0] > 0).save(
+        tmp_path / "classes"
+    )
+    refused = command("predict", tmp_path / "classes", tmp_path / "x.npz", "--score")
+    assert refused.code == 2
+    assert "y has 2 values for each input, but this model predicts one label" in refused.err
+
+
 def test_what_cannot_be_done_is_refused(model: Path, new: Path, command: Command, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 4)))
     mistakes = {

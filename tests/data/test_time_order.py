@@ -44,6 +44,48 @@ def test_names_of_times(names: str, column: str | None, expected: str | None) ->
     assert in_time_order(names.split(), column) == (None if expected is None else expected.split())
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        "Oct-23|Nov-23|Dec-23|Jan-24",
+        "Dez 2023|Mär 2024|Okt. 2024",
+        "3. Oktober 2023|15. Oktober 2023|2. Mai 2024",
+        "novembre 2023|février 2024|août 2024",
+        "202311|202312|202401",
+        "20231130|20231201|20240102",
+        "2023_11|2023_12|2024_01",
+        "30-Dec-23|02-Jan-24",
+        "1/13/2024 5:51 AM|1/13/2024 12:51 PM|1/13/2024 5:51 PM",
+        "3Q23|4Q23|1Q24",
+        "Q1|Q2|Q3",
+        "W2|W9|W10",
+        "Week 2|Week 9|Week 10",
+        "KW 51/2023|KW 52/2023|KW 01/2024",
+        "2023H2|2024H1",
+        "FY22|FY23|FY24",
+        "1. Quartal 2024|2. Quartal 2024",
+        "Tag 2|Tag 10",
+        "2009/10|2010/11|2012/13",
+    ],
+)
+def test_notations_of_times_in_any_order(names: str) -> None:
+    expected = names.split("|")
+    assert in_time_order(expected) == in_time_order(expected[::-1]) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "column"),
+    [("51 52 1 2", "week"), ("11 12 1", "Monat"), ("4 1 2", "sales_quarter"), ("W51 W52 W1", None), ("Q4 Q1", None)],
+)
+def test_counted_times_may_go_on_into_the_next_year(names: str, column: str | None) -> None:
+    assert in_time_order(names.split(), column) == names.split()
+
+
+@pytest.mark.parametrize("names", ["10 9", "202413 202301", "batch2 batch10", "W1 Q1", "Week 1|Week 01", "W1 W2/2024"])
+def test_other_numbers_are_no_times(names: str) -> None:
+    assert in_time_order(names.split("|") if "|" in names else names.split()) is None
+
+
 def test_every_language_has_twelve_months_and_no_word_means_two() -> None:
     meanings: dict[str, set[int]] = {}
     for numbers in NUMBERS.values():

@@ -17,6 +17,8 @@ from metareplay.data.time_order import in_time_order
 from metareplay.errors import ConfigError, DataError
 
 MOST_CLASSES = 100
+FEW_CLASSES, FEWEST_ROWS = 20, 5
+"""More different integers than this, with fewer rows each, may be measurements such as ages."""
 """Integers with more distinct values than this may be real targets."""
 
 
@@ -67,10 +69,16 @@ def chosen_problem(examples: Examples, settings: DataSettings) -> tuple[Problem,
     if not examples.labels:
         return "regression", "the labels are non-integer numbers"
     integers = all(isinstance(label, int) for label in examples.labels)
-    if integers and len(examples.labels) > MOST_CLASSES:
+    count, rows = len(examples.labels), len(examples.y)
+    if integers and (count > MOST_CLASSES or (count > FEW_CLASSES and FEWEST_ROWS * count > rows)):
         raise ConfigError(
-            f"the labels are {len(examples.labels)} different integers, which may be classes or real targets; "
+            f"the labels are {count} different integers in {rows} rows, which may be classes or real targets; "
             "say which with --problem classification or --problem regression"
+        )
+    if count > FEW_CLASSES and 1.5 * count > rows:
+        raise ConfigError(
+            f"the labels are {count} different names in {rows} rows, too many to be learned as classes; "
+            "name another column with --label, or insist with --problem classification"
         )
     return "classification", f"the labels are {len(examples.labels)} {'integers' if integers else 'names'}"
 

@@ -7,6 +7,8 @@ from metareplay.data.labels import distinct_names
 from metareplay.errors import ConfigError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from metareplay.estimators import ClassPrediction, RealPrediction
 
 
@@ -41,14 +43,9 @@ def answer_columns(
     from metareplay.estimators import ClassPrediction
 
     if not isinstance(answer, ClassPrediction):
+        real = {"mean": answer.mean, "std": answer.std, "lower": answer.lower, "upper": answer.upper}
         return [
-            OutputColumn("mean", answer.mean.tolist()),
-            OutputColumn("std", answer.std.tolist()),
-            *(
-                OutputColumn(name, values.tolist())
-                for name, values in (("lower", answer.lower), ("upper", answer.upper))
-                if values is not None
-            ),
+            *(column for name, values in real.items() if values is not None for column in _by_target(name, values)),
             OutputColumn("task", answer.task, exact=True),
             *_task_columns(answer, tasks, every_probability),
         ]
@@ -65,6 +62,13 @@ def answer_columns(
         values = answer.probabilities.T.tolist()  # (N, labels) -> (labels, N)
         columns += [OutputColumn(f"p({name})", row) for name, row in zip(distinct_names(classes), values, strict=True)]
     return columns
+
+
+def _by_target(name: str, values: "np.ndarray") -> list[OutputColumn]:
+    """A column (N,), or one for each of several targets (N, D): mean_1, mean_2, ..."""
+    if values.ndim == 1:
+        return [OutputColumn(name, values.tolist())]
+    return [OutputColumn(f"{name}_{number}", column) for number, column in enumerate(values.T.tolist(), 1)]
 
 
 def _task_columns(answer: "ClassPrediction | RealPrediction", tasks: Sequence[str], every: bool) -> list[OutputColumn]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from metareplay.data.cells import text_column
 from metareplay.data.labels import Labels, spelled
 from metareplay.errors import DataError
 
@@ -26,10 +27,15 @@ def score_lines(
     if not rows.any():
         raise DataError(f"--score: no row has a label in {labels.source}; fill them in, or leave --score out")
     if isinstance(answer, ClassPrediction):
+        if labels.targets is not None:
+            raise DataError(
+                f"--score: {labels.source} has {labels.targets.shape[1]} values for each input, but this model "
+                "predicts one label; leave --score out"
+            )
         known = {spelled(label) for task in estimator.tasks for label in task.classes}
         lines = [_accuracy(answer, labels, rows), *_unknown_labels(labels, known)]
     else:
-        lines = [_error(answer, labels, rows)]
+        lines = _errors(answer, labels, rows)
     if not rows.all():
         lines.append(f"left out, without a label: {_rows(int((~rows).sum()))}")
     if tasks is not None and not (estimator.learner is not None and estimator.learner.predictor.one_answer):
@@ -82,17 +88,37 @@ def _rows(count: int) -> str:
     return "1 row" if count == 1 else f"{count} rows"
 
 
-def _error(answer: "RealPrediction", labels: Labels, rows: np.ndarray) -> str:
-    if answer.mean.ndim > 1:
-        raise DataError(f"--score compares one target, but this model predicts {answer.mean.shape[1]}; leave it out")
-    try:
-        given = np.array([float(label) for label in labels.values if label is not None])
-    except ValueError as error:
-        raise DataError(f"--score: the labels in {labels.source} are not numbers ({error})") from error
-    squared, spread = float(((given - answer.mean[rows]) ** 2).mean()), float(given.var())
-    r2 = f", R2 {1 - squared / spread:.4f}" if spread > 0 else ""
-    inside = ""
-    if answer.lower is not None and answer.upper is not None:
-        share = np.mean((answer.lower[rows] <= given) & (given <= answer.upper[rows]))
-        inside = f"; {100 * share:.1f} % between lower and upper"
-    return f"root mean squared error: {squared**0.5:.6g}{r2} of {_rows(len(given))} (labels: {labels.source}){inside}"
+def _errors(answer: "RealPrediction", labels: Labels, rows: np.ndarray) -> list[str]:
+    """One line for each target."""
+    given = _single(labels) if labels.targets is None else labels.targets  # (N, D)
+    means, lower, upper = (
+        None if values is None else values.reshape(len(rows), -1)[rows]  # (N,) or (N, D) -> (n, D)
+        for values in (answer.mean, answer.lower, answer.upper)
+    )
+    assert means is not None
+    if given.shape[1] != means.shape[1]:
+        raise DataError(
+            f"--score: {labels.source} has {given.shape[1]} target(s) for each input, but this model predicts "
+            f"{means.shape[1]}; leave --score out, or give a .npz file whose y has as many columns"
+        )
+    lines = []
+    for number, (target, mean) in enumerate(zip(given.T, means.T, strict=True)):
+        squared, spread = float(((target - mean) ** 2).mean()), float(target.var())
+        which = f" of target {number + 1}" if len(means.T) > 1 else ""
+        r2 = f", R2 {1 - squared / spread:.4f}" if spread > 0 else ""
+        inside = ""
+        if lower is not None and upper is not None:
+            share = np.mean((lower[:, number] <= target) & (target <= upper[:, number]))
+            inside = f"; {100 * share:.1f} % between lower and upper"
+        error = f"root mean squared error{which}: {squared**0.5:.6g}{r2}"
+        lines.append(f"{error} of {_rows(len(target))} (labels: {labels.source}){inside}")
+    return lines
+
+
+def _single(labels: Labels) -> np.ndarray:
+    """The labels that there are, as numbers (n, 1)."""
+    present = [label for label in labels.values if label is not None]
+    found = text_column(labels.source, present, str)  # also $5.00
+    if found.kind != "number":
+        raise DataError(f"--score: the labels in {labels.source} are not numbers (such as {present[0]!r})")
+    return found.values.astype(np.float64)[:, None]

@@ -8,6 +8,7 @@ import numpy as np
 
 from metareplay.data.columns import Column, Decimal, objects
 from metareplay.data.dates import SLASHED, as_dates, slashed_order
+from metareplay.data.units import common_unit, unmarked
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "<NA>", "#N/A"})
 """Text that stands for a missing value."""
@@ -19,6 +20,8 @@ COMMA_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 """A number with commas between thousands: 1,234 or 1,234.5."""
 POINT_GROUPS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 """A number with points between thousands, if the decimal sign is a comma: 1.234 or 1.234.567."""
+POINT = re.compile(r"[+-]?\d*\.\d+")
+"""A number with a decimal point, or perhaps with one between thousands."""
 TRUTH = {"true": True, "false": False}
 
 
@@ -48,8 +51,12 @@ def text_column(
     seen = list(dict.fromkeys(text for text in texts if text is not None))
     if all(text.lower() in TRUTH for text in seen):
         return Column("number", truths(texts), codes=objects(texts))
-    decimal = decimal_sign(seen, form.decimal)
-    plain = as_numbers([None if text is None else plain_number(text, decimal) for text in texts])
+    unit = common_unit(seen)
+    bare = {text: text if unit is None else unmarked(text).number for text in seen}
+    decimal = decimal_sign(list(bare.values()), form.decimal)
+    plain = as_numbers([None if text is None else plain_number(bare[text], decimal) for text in texts])
+    if plain is not None and list(bare) != list(bare.values()):
+        return Column("number", plain, codes=objects(texts), decimal=decimal, unit=unit or None)
     if plain is not None and decimal is not None:
         return Column("number", plain, decimal=decimal)
     day_first = form.day_first if form.day_first is not None else slashed_order(seen)
@@ -57,7 +64,9 @@ def text_column(
     if dates is not None:
         slashed = any(SLASHED.fullmatch(text) for text in seen)
         return Column("date", dates, codes=objects(texts), day_first=day_first if slashed else None)
-    return Column("text", objects(texts), doubt_of(name, {text: first[text] for text in seen}, where, decimal))
+    return Column(
+        "text", objects(texts), doubt_of(name, {bare[text]: first[text] for text in reversed(seen)}, where, decimal)
+    )
 
 
 def decimal_sign(seen: Sequence[str], hint: Decimal | None) -> Decimal | None:
@@ -66,9 +75,14 @@ def decimal_sign(seen: Sequence[str], hint: Decimal | None) -> Decimal | None:
     groups = {text for text in seen if COMMA_GROUPS.fullmatch(text)}
     if commas - groups:
         return "comma"
-    if groups - commas:  # 1,234,567 or 1,234.5
+    if groups - commas or (commas and any(map(is_pointed, seen))):  # 1,234,567 or 1,234.5; 1,234 beside 0.5
         return "point"
     return hint if commas else None
+
+
+def is_pointed(text: str) -> bool:
+    """Whether a number has a decimal point that cannot be between thousands: 0.5, not 1.234."""
+    return POINT.fullmatch(text) is not None and POINT_GROUPS.fullmatch(text) is None
 
 
 def plain_number(text: str, decimal: Decimal | None) -> str:

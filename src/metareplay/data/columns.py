@@ -30,6 +30,8 @@ class Column:
     """The decimal sign, if the numbers were written with commas."""
     day_first: bool | None = None
     """Whether the day comes first, if dates were written as 31/01/2024."""
+    unit: str | None = None
+    """What the numbers were written with: %, a currency, kg; such numbers are names in labels and tasks."""
     categories: tuple[str, ...] | None = None
     """All values that text may have, if that was declared."""
     convert: str | None = None
@@ -175,6 +177,11 @@ def joined(train: Table, test: Table) -> Table:
                 f"column {name!r} holds {column.kind} in {train.source()} but {test_column.kind} in {test.source()}; "
                 "make them match"
             )
+        if column.kind == "number" and column.unit != test_column.unit:
+            raise DataError(
+                f"column {name!r} has {of_unit(column.unit)} in {train.source()}, but {of_unit(test_column.unit)} in "
+                f"{test.source()}; make them match"
+            )
         coded = column.codes is not None or test_column.codes is not None
         codes = np.concatenate([objects(written(part)) for part in (column, test_column)]) if coded else None
         columns[name] = Column(
@@ -184,9 +191,15 @@ def joined(train: Table, test: Table) -> Table:
             codes,
             column.decimal or test_column.decimal,
             test_column.day_first if column.day_first is None else column.day_first,
+            column.unit,
         )
     marks = np.concatenate([np.zeros(len(train), dtype=bool), np.ones(len(test), dtype=bool)])
     return Table(columns, (*train.places, *test.places), marks, notes=tuple(dict.fromkeys((*train.notes, *test.notes))))
+
+
+def of_unit(unit: str | None) -> str:
+    """Numbers with or without a unit, in words."""
+    return f"numbers with {unit!r}" if unit else "numbers without a unit"
 
 
 def decimal_of(table: Table, names: Sequence[str]) -> Decimal | None:

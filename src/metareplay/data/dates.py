@@ -1,43 +1,52 @@
-"""Dates as people write them, and as the numbers a person would choose: days, and the time of year, week and day."""
+"""Dates as people write them, and as the numbers a person would choose: days, and the time of year, week and day.
+
+Months may be in any language of ``data.months``: none of their words means two months. Years of two digits are those
+from 1969 to 2068.
+"""
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from metareplay.data.months import NUMBERS
+from metareplay.data.months import month_number
 
 EPOCH = np.datetime64("2000-01-01", "s")
 DAY = np.timedelta64(1, "D")
 YEAR_DAYS = 365.2425
+FIRST_OF_SHORT = 69
+"""The earliest of the years that are written with two digits: 1969."""
+Parts = Mapping[str, str | None]
+"""The parts of a date as written."""
 
-_TIME = r"(?:[T ](?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,]\d+)?)?(?P<zone>Z|[+-]\d{2}:?\d{2})?)?"
-_WORD = r"(?P<word>[A-Za-z]{3,9})\.?"
+_CLOCK = r"(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,]\d+)?)?(?: ?(?P<half>[AaPp])\.?[Mm]\.?)?"
+_TIME = rf"(?:(?:T|,? ){_CLOCK}(?: ?(?P<zone>Z|UTC|[+-]\d{{2}}:?\d{{2}}))?)?"
+_WORD = r"(?P<word>[^\W\d_]{3,10})\.?"
+_YEAR, _SHORT, _ANY_YEAR = r"(?P<Y>\d{4})", r"(?P<y>\d{2})", r"(?:(?P<Y>\d{4})|(?P<y>\d{2}))"
 _FORMATS = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"(?P<Y>\d{{4}})-(?P<m>\d{{1,2}})-(?P<d>\d{{1,2}}){_TIME}",  # 2024-01-31, 2024-01-31T12:30:00Z
-        rf"(?P<Y>\d{{4}})/(?P<m>\d{{1,2}})/(?P<d>\d{{1,2}}){_TIME}",  # 2024/01/31
-        rf"(?P<d>\d{{1,2}})\.(?P<m>\d{{1,2}})\.(?P<Y>\d{{4}}){_TIME}",  # 31.01.2024
-        rf"(?P<first>\d{{1,2}})/(?P<second>\d{{1,2}})/(?P<Y>\d{{4}}){_TIME}",  # 31/01/2024 or 01/31/2024
-        rf"(?P<d>\d{{1,2}})[ -]{_WORD},?[ -](?P<Y>\d{{4}}){_TIME}",  # 31 January 2024, 31-Jan-2024
-        rf"{_WORD} (?P<d>\d{{1,2}}),? (?P<Y>\d{{4}}){_TIME}",  # January 31, 2024
-        r"(?P<Y>\d{4})[-/](?P<m>\d{1,2})",  # 2024-01
-        r"(?P<m>\d{1,2})/(?P<Y>\d{4})",  # 01/2024
-        rf"{_WORD}[ -](?P<Y>\d{{4}})",  # Jan 2024
-        rf"(?P<Y>\d{{4}})[ -]{_WORD}",  # 2024 Jan
-        r"(?P<Y>\d{4})[ -]?[Qq](?P<quarter>[1-4])",  # 2024Q1
-        r"[Qq](?P<quarter>[1-4])[ -/]?(?P<Y>\d{4})",  # Q1 2024
-        r"(?P<Y>\d{4})-?[Ww](?P<week>\d{1,2})",  # 2024-W05
+        rf"{_YEAR}-(?P<m>\d{{1,2}})-(?P<d>\d{{1,2}}){_TIME}",  # 2024-01-31, 2024-01-31T12:30:00Z
+        rf"{_YEAR}/(?P<m>\d{{1,2}})/(?P<d>\d{{1,2}}){_TIME}",  # 2024/01/31
+        rf"(?P<d>\d{{1,2}})\.(?P<m>\d{{1,2}})\.{_YEAR}{_TIME}",  # 31.01.2024
+        rf"(?P<first>\d{{1,2}})/(?P<second>\d{{1,2}})/{_ANY_YEAR}{_TIME}",  # 31/01/2024 or 1/31/24 5:30 PM
+        rf"(?P<d>\d{{2}})\.(?P<m>\d{{2}})\.{_SHORT}{_TIME}",  # 31.01.24
+        rf"(?P<d>\d{{1,2}})(?:\. ?|[ -]| de ){_WORD},?(?:[ -]| de ){_ANY_YEAR}{_TIME}",  # 31 January 2024, 31-Jan-24
+        rf"{_WORD} (?P<d>\d{{1,2}}),? {_YEAR}{_TIME}",  # January 31, 2024
+        rf"{_YEAR}[-/_](?P<m>\d{{1,2}})",  # 2024-01
+        rf"(?P<m>\d{{1,2}})[-/_]{_YEAR}",  # 01/2024
+        rf"{_WORD}(?:,? | de |[-/_])?{_YEAR}",  # Jan 2024
+        rf"{_WORD}(?:-| ?['\u2019]){_SHORT}",  # Jan-24, as spreadsheets write it
+        rf"{_YEAR}[ /_-]?{_WORD}",  # 2024 Jan
+        rf"{_YEAR}[ /_-]?[Qq](?P<quarter>[1-4])",  # 2024Q1
+        rf"[Qq](?P<quarter>[1-4])(?:[ /_-]?{_YEAR}|[ /'-]{_SHORT})",  # Q1 2024, Q1/24
+        rf"(?P<quarter>[1-4])[Qq] ?{_ANY_YEAR}",  # 1Q24
+        rf"{_YEAR}[ _-]?[Ww](?P<week>\d{{1,2}})",  # 2024-W05
     )
 )
 SLASHED = _FORMATS[3]
-
-
-def month_number(word: str) -> int | None:
-    """1 to 12 for an English month or its abbreviation; None for any other word."""
-    return NUMBERS["English"].get(word.lower())
 
 
 def parse_date(text: str, *, day_first: bool | None = None) -> datetime | None:
@@ -45,24 +54,40 @@ def parse_date(text: str, *, day_first: bool | None = None) -> datetime | None:
 
     ``day_first`` says what 01/02/2024 means; None leaves dates of this form unread.
     """
-    text = text.strip()
+    text = unicodedata.normalize("NFC", text.strip())
     match = next((match for pattern in _FORMATS if (match := pattern.fullmatch(text))), None)
     if match is None:
         return None
     parts = match.groupdict()
     try:
+        year = _year(parts)
         if parts.get("week"):
-            return datetime.fromisocalendar(int(parts["Y"]), int(parts["week"]), 1)
-        month, day = _month_and_day(parts, day_first)
-        hour, minute, second = (int(parts.get(key) or 0) for key in "HMS")
-        moment = datetime(int(parts["Y"]), month, day, hour, minute, second)
+            return datetime.fromisocalendar(year, int(parts["week"]), 1)
+        moment = datetime(year, *_month_and_day(parts, day_first), *_clock(parts))
     except (ValueError, LookupError):
         return None
     zone = parts.get("zone")
     return moment if zone is None else moment - _offset(zone)
 
 
-def _month_and_day(parts: Mapping[str, str | None], day_first: bool | None) -> tuple[int, int]:
+def _year(parts: Parts) -> int:
+    """The year; 69 is 1969 and 68 is 2068."""
+    if (short := parts.get("y")) is not None:
+        return 1900 + int(short) if int(short) >= FIRST_OF_SHORT else 2000 + int(short)
+    return int(parts["Y"] or 0)
+
+
+def _clock(parts: Parts) -> tuple[int, int, int]:
+    """Hour, minute and second; an error if 13 is said to be before or after noon."""
+    hour, minute, second = (int(parts.get(key) or 0) for key in "HMS")
+    if half := parts.get("half"):
+        if not 1 <= hour <= 12:
+            raise ValueError(f"{hour} is no hour of half a day")
+        hour = hour % 12 + 12 * (half in "Pp")
+    return hour, minute, second
+
+
+def _month_and_day(parts: Parts, day_first: bool | None) -> tuple[int, int]:
     """Month and day; an error if there are none."""
     first, second, word, quarter = (parts.get(key) for key in ("first", "second", "word", "quarter"))
     if first and second:
@@ -76,20 +101,21 @@ def _month_and_day(parts: Mapping[str, str | None], day_first: bool | None) -> t
 
 
 def _offset(zone: str) -> timedelta:
-    if zone == "Z":
+    if zone in ("Z", "UTC"):
         return timedelta(0)
     hours, minutes = int(zone[1:3]), int(zone[-2:])
     return timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
 
 
 def slashed_order(texts: Sequence[str]) -> bool | None:
-    """Whether dates such as 31/01/2024 begin with the day; None if there are none, or none that tells."""
-    pairs = [
-        (int(match["first"]), int(match["second"])) for text in texts if (match := SLASHED.fullmatch(text.strip()))
-    ]
-    if any(first > 12 for first, _ in pairs):
+    """Whether dates such as 31/01/2024 begin with the day; None if there are none, or none that tells.
+
+    31/01/24 does not: it may begin with the year.
+    """
+    found = [match for text in texts if (match := SLASHED.fullmatch(text.strip()))]
+    if any(int(match["first"]) > 12 and match["Y"] for match in found):
         return True
-    return False if any(second > 12 for _, second in pairs) else None
+    return False if any(int(match["second"]) > 12 for match in found) else None
 
 
 def as_dates(texts: Sequence[str | None], *, day_first: bool | None = None) -> np.ndarray | None:

@@ -13,11 +13,13 @@ from metareplay.data.cells import (
     TextFormat,
     as_numbers,
     doubt_of,
+    is_pointed,
     plain_number,
     truths,
 )
 from metareplay.data.columns import Column, Decimal, objects
 from metareplay.data.dates import SLASHED, as_dates, slashed_order
+from metareplay.data.units import unmarked
 
 MOST_SEEN = 100_000
 """Different cells that are kept of a column that may still be of dates or numbers."""
@@ -31,6 +33,9 @@ class ColumnKind(NamedTuple):
     """``number``, ``truth``, ``date`` or ``text``."""
     coded: bool = False
     decimal: Decimal | None = None
+    marked: bool = False
+    """Whether numbers have a unit, or negative ones are in brackets."""
+    unit: str | None = None
     day_first: bool | None = None
     slashed: bool = False
     doubt: str | None = None
@@ -40,10 +45,11 @@ class ColumnKind(NamedTuple):
         if self.kind == "truth":
             return Column("number", truths(texts), codes=objects(texts))
         if self.kind == "number":
-            plain = texts if self.decimal is None else [t and plain_number(t, self.decimal) for t in texts]
-            numbers = as_numbers(plain)
+            bare = [t and unmarked(t).number for t in texts] if self.marked else texts
+            numbers = as_numbers([t and plain_number(t, self.decimal) for t in bare])
             assert numbers is not None  # all cells were tried
-            return Column("number", numbers, codes=objects(texts) if self.coded else None, decimal=self.decimal)
+            codes = objects(texts) if self.coded else None
+            return Column("number", numbers, codes=codes, decimal=self.decimal, unit=self.unit)
         if self.kind == "date":
             dates = as_dates(texts, day_first=self.day_first)
             assert dates is not None
@@ -61,8 +67,11 @@ class Detector:
         """Whether cells were seen whose texts were not kept: they may be needed if later ones change the picture."""
         self.seen: dict[str, int] = {}
         """Different cells, and the first row of each."""
-        self._truth, self._comma, self._group, self._either = True, False, False, False
-        self._plain: dict[Decimal, bool] = {"comma": True, "point": True}
+        self._truth = True
+        self._written, self._bare = _Signs(), _Signs()
+        """Of the cells as they are, and without units."""
+        self._units: set[str] = set()
+        self._marked = False
         self._dates: dict[bool | None, bool] = {None: True, True: True, False: True}
         self._orders: set[bool] = set()
         self._slashed = False
@@ -90,21 +99,22 @@ class Detector:
     def _pass_over(self, some: bool) -> None:
         """Numbers are neither words for true and false nor dates; their texts are not kept."""
         if some:
+            self._units.add("")
             self.skipped, self._truth, self._dates = True, False, dict.fromkeys(self._dates, False)
 
     def _undecided(self) -> bool:
-        return self._truth or any(self._plain.values()) or any(self._dates.values())
+        numbers = self._written.possible or (self._bare.possible and len(self._units) == 1)
+        return self._truth or numbers or any(self._dates.values())
 
     def _try(self, texts: list[str]) -> None:
         """Keep what all cells may be."""
         self._truth = self._truth and all(text.lower() in TRUTH for text in texts)
-        commas = {text for text in texts if COMMA.fullmatch(text)}
-        groups = {text for text in texts if COMMA_GROUPS.fullmatch(text)}
-        self._comma |= bool(commas - groups)
-        self._group |= bool(groups - commas)
-        self._either |= bool(commas)
-        for sign in (sign for sign, alive in self._plain.items() if alive):
-            self._plain[sign] = as_numbers([plain_number(text, sign) for text in texts]) is not None
+        marked = [unmarked(text) for text in texts]
+        bare = [cell.number for cell in marked]
+        self._units.update(cell.unit for cell in marked)
+        self._marked |= bare != texts
+        self._written.add(texts)
+        self._bare.add(bare)
         slashed = [text for text in texts if SLASHED.fullmatch(text)]
         self._slashed |= bool(slashed)
         if (order := slashed_order(slashed)) is not None:
@@ -130,25 +140,33 @@ class Detector:
         found = self._kind(form.day_first, form.decimal)
         if found.kind != "text":
             return found
-        return found._replace(doubt=doubt_of(self.name, self.seen, where, self._sign(form.decimal)))
+        seen = self.seen
+        if self._signs is self._bare:
+            seen = {unmarked(text).number: row for text, row in reversed(seen.items())}
+        return found._replace(doubt=doubt_of(self.name, seen, where, self._signs.sign(form.decimal)))
 
     def _kind(self, day_first: bool | None, hint: Decimal | None = None) -> ColumnKind:
         if self.numbers:
             return ColumnKind("number", self.coded)
         if self._truth:
             return ColumnKind("truth")
-        decimal = self._sign(hint)
-        if decimal is not None and self._plain[decimal]:
-            return ColumnKind("number", decimal=decimal)
+        decimal = self._signs.sign(hint)
+        if self._signs.plain[decimal]:
+            if self._marked and len(self._units) == 1:
+                unit = next(iter(self._units)) or None
+                return ColumnKind("number", coded=True, decimal=decimal, marked=True, unit=unit)
+            if decimal is not None:
+                return ColumnKind("number", decimal=decimal)
         if day_first is None and self._orders:
             day_first = True in self._orders
         if self._dates[day_first]:
             return ColumnKind("date", day_first=day_first, slashed=self._slashed)
         return ColumnKind("text")
 
-    def _sign(self, hint: Decimal | None) -> Decimal | None:
-        """As ``cells.decimal_sign``."""
-        return "comma" if self._comma else "point" if self._group else hint if self._either else None
+    @property
+    def _signs(self) -> "_Signs":
+        """Units count only if all cells have the same."""
+        return self._bare if len(self._units) == 1 else self._written
 
     def sample(self, kind: ColumnKind) -> Column:
         """A few cells from which a column is described as from all of them."""
@@ -161,7 +179,38 @@ class Detector:
         if kind.kind == "text":
             return Column("text", objects([*self.seen, *gap]), kind.doubt)
         any_number = self.skipped or bool(self.seen)
-        return Column("number", np.array([0.0 if any_number else np.nan]), decimal=kind.decimal)
+        return Column("number", np.array([0.0 if any_number else np.nan]), decimal=kind.decimal, unit=kind.unit)
+
+
+class _Signs:
+    """What decimal sign numbers have, seen piece by piece."""
+
+    def __init__(self) -> None:
+        self._comma, self._group, self._either, self._pointed = False, False, False, False
+        self.plain: dict[Decimal | None, bool] = {None: True, "comma": True, "point": True}
+        """Whether all cells are numbers with this sign."""
+
+    @property
+    def possible(self) -> bool:
+        """Whether all cells may be numbers."""
+        return any(self.plain.values())
+
+    def add(self, texts: Sequence[str]) -> None:
+        """See further cells."""
+        commas = {text for text in texts if COMMA.fullmatch(text)}
+        groups = {text for text in texts if COMMA_GROUPS.fullmatch(text)}
+        self._comma |= bool(commas - groups)
+        self._group |= bool(groups - commas)
+        self._either |= bool(commas)
+        self._pointed = self._pointed or any(map(is_pointed, texts))
+        for sign in (sign for sign, alive in self.plain.items() if alive):
+            self.plain[sign] = as_numbers([plain_number(text, sign) for text in texts]) is not None
+
+    def sign(self, hint: Decimal | None) -> Decimal | None:
+        """As ``cells.decimal_sign``."""
+        if self._comma:
+            return "comma"
+        return "point" if self._group or (self._either and self._pointed) else hint if self._either else None
 
 
 def _telling(dates: np.ndarray) -> np.ndarray:

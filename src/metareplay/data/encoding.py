@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metareplay.arrays import LARGEST
-from metareplay.data.cells import as_numbers
-from metareplay.data.columns import Column, Table, written
+from metareplay.data.cells import as_numbers, typed_text
+from metareplay.data.columns import Column, Table, of_unit, written
 from metareplay.data.dates import PART_WIDTHS, as_dates, encode_dates, useful_parts
 from metareplay.errors import DataError
 from metareplay.written_text import as_bytes
@@ -20,7 +20,7 @@ WORDS = 3
 
 Description = Mapping[str, Any]
 """How one column becomes inputs, as plain values: ``name`` and, for words, ``values``, for dates, ``date``, for texts
-that an encoder reads, ``text``."""
+that an encoder reads, ``text``, for numbers that were written with one, ``unit``."""
 
 
 class Encoded(NamedTuple):
@@ -43,7 +43,7 @@ def describe_columns(
         if len(column.values) and column.kind != "text" and column.missing.all():
             raise DataError(f"{table.source()}: column {name!r} is empty; {leave_out}")
         if column.kind == "number":
-            described.append({"name": name})
+            described.append({"name": name, **({} if column.unit is None else {"unit": column.unit})})
         elif column.kind == "date":
             order = {} if column.day_first is None else {"day_first": column.day_first}
             described.append({"name": name, "date": useful_parts(column.values), **order})
@@ -80,8 +80,10 @@ def encode_columns(table: Table, described: Sequence[Description], *, gaps: bool
     names = [entry["name"] for entry in described]
     refuse_missing(table, names)
     unseen: dict[str, _Unseen] = {}
+    bare: dict[str, str] = {}
     x, end = np.empty((0, 0), dtype=np.float32), 0
     for piece in table.tables(names):
+        bare |= {entry["name"]: entry["unit"] for entry in described if _lacks_unit(piece, entry)}
         part = _encoded(piece, described, unseen, gaps=gaps, advice=advice)
         if table.pieces is None:
             x = part
@@ -90,7 +92,21 @@ def encode_columns(table: Table, described: Sequence[Description], *, gaps: bool
             x[end : end + len(part)] = part
             end += len(part)
     known = {entry["name"]: entry["values"] for entry in described if "values" in entry}
-    return Encoded(x, tuple(_words(name, about, known[name]) for name, about in unseen.items()))
+    warnings = [_words(name, about, known[name]) for name, about in unseen.items()]
+    for name, unit in bare.items():
+        warnings.append(f"column {name!r}: numbers without {unit!r} were taken to be in this unit")
+    return Encoded(x, tuple(warnings))
+
+
+def _lacks_unit(table: Table, entry: Description) -> bool:
+    """Whether numbers that had a unit in the training data come without one; a different unit is refused."""
+    name, column = entry["name"], table.columns[entry["name"]]
+    if column.kind != "number" or entry.keys() & {"values", "text", "date"} or column.unit == entry.get("unit"):
+        return False
+    if column.unit is None:
+        return not column.missing.all()
+    found, learned = of_unit(column.unit), of_unit(entry.get("unit"))
+    raise DataError(f"{table.source()}: column {name!r} has {found}, but {learned} in the training data; convert them")
 
 
 def _encoded(
@@ -116,7 +132,7 @@ def _encoded(
         elif "date" in entry:
             part = encode_dates(_dates(table, name, column, entry.get("day_first")), entry["date"])
         else:
-            part = _numbers(table, name, column)[:, None].astype(np.float32)  # (N,) -> (N, 1)
+            part = _numbers(table, name, _measured(column, entry.get("unit")))[:, None].astype(np.float32)  # (N, 1)
         parts.append(part)
     return np.concatenate(parts, axis=1)  # (N, D)
 
@@ -177,6 +193,14 @@ def _numbers(table: Table, name: str, column: Column) -> np.ndarray:
         row = int(large.argmax())
         raise DataError(f"{table.where(row)}: column {name!r} has {_too_large(float(numbers[row]))}")
     return numbers
+
+
+def _measured(column: Column, unit: str | None) -> Column:
+    """Words that are numbers with this unit, as in a column that was declared to be categorical, as numbers."""
+    if unit is None or column.kind != "text":
+        return column
+    found = typed_text(written(column))
+    return found if found.unit == unit else column
 
 
 def _odd(text: str | None) -> bool:

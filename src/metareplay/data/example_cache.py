@@ -25,7 +25,7 @@ from metareplay.texts import read_json
 SMALLEST = 1_000_000
 """Bytes below which reading the files again is just as fast."""
 TYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.uint8: "U8", torch.bool: "BOOL"}
-READING = 4
+READING = 5
 """Increase this whenever the same files are read differently: older cache files are then ignored."""
 
 

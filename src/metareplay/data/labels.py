@@ -29,6 +29,8 @@ class Labels(NamedTuple):
 
     values: Sequence[str | None]
     source: str
+    targets: np.ndarray | None = None
+    """Several real targets of each input (N, D); the labels are then these as text."""
 
 
 def spelled(label: Hashable) -> str:
@@ -70,11 +72,13 @@ def _column(table: Table, name: str, purpose: str) -> Labels:
 
 
 def labels_of_arrays(path: Path, count: int) -> Labels:
-    """The array y of a .npz file, one label for each of ``count`` inputs."""
+    """The array y of a .npz file, a label or several targets for each of ``count`` inputs."""
     values = read_targets(path)
-    if values.ndim != 1 or len(values) != count:
+    if values.ndim not in (1, 2) or len(values) != count:
         raise DataError(f"{path}: y has shape {values.shape}; --score needs one label for each of {count} inputs")
-    return Labels([spelled(value) for value in np.asarray(values).tolist()], "y")
+    if values.ndim == 2 and values.shape[1] > 1:
+        return Labels([str(row) for row in values.tolist()], "y", values)
+    return Labels([spelled(value) for value in values.reshape(count).tolist()], "y")
 
 
 def labels_of_folders(files: Sequence[Path]) -> Labels:

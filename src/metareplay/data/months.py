@@ -25,17 +25,24 @@ NUMBERS = {
     for language, names in NAMES.items()
 }
 
+_ANY_LANGUAGE = {word: number for numbers in NUMBERS.values() for word, number in numbers.items()}
+
+
+def month_number(word: str) -> int | None:
+    """1 to 12 for a month in any of the languages, in any case, with accents or not; None for any other word."""
+    return _ANY_LANGUAGE.get(plain_word(word))
+
 
 def month_numbers(words: Sequence[str]) -> list[int] | None:
     """1 to 12 for words that are all months of one language, in any case, with accents or not; None for others."""
-    plain = [_plain(word) for word in words]
+    plain = [plain_word(word) for word in words]
     for numbers in NUMBERS.values():
         if all(word in numbers for word in plain):
             return [numbers[word] for word in plain]
     return None
 
 
-def _plain(word: str) -> str:
+def plain_word(word: str) -> str:
     """In small letters, without accents and without the full stop of an abbreviation."""
     decomposed = unicodedata.normalize("NFKD", word.strip().casefold())
     return "".join(char for char in decomposed if not unicodedata.combining(char)).removesuffix(".")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from metareplay.data.base import FILLING, Examples, encode_labels, encode_tasks
 from metareplay.data.cells import as_numbers
-from metareplay.data.columns import Table, decimal_of, label_name, written
+from metareplay.data.columns import Column, Table, decimal_of, label_name, written
 from metareplay.data.encoding import MOST_VALUES, describe_columns, encode_columns, filled, refuse_missing
 from metareplay.data.misleading import IGNORE, LATER, misleading_notes
 from metareplay.data.readers.images import read_pixels
@@ -18,6 +18,8 @@ from metareplay.errors import DataError
 
 TASK_NAME = "task"
 """The column that names the task unless another is named."""
+MOST_UNITS = 20
+"""So many different labels with a unit may be classes, such as 5 % and 10 %."""
 _SPLITS = {"train": False, "training": False, "test": True, "testing": True}
 
 
@@ -47,7 +49,7 @@ def examples_of(table: Table, settings: DataSettings, known: Mapping[str, Any] |
     if settings.missing == "drop" and not images:
         table = _without_gaps(table, names, notes)
     task, tasks = (None, ()) if by is None else encode_tasks(written(table.columns[by]), table.places)
-    y, labels = encode_labels(table.columns[label].names, f"label in column {label!r}", table.places)
+    y, labels = encode_labels(_label_values(table.columns[label]), f"label in column {label!r}", table.places)
     marks = _test_marks(table, settings.split_by)
     test = None if marks is None else torch.from_numpy(marks)
     if not names:
@@ -64,6 +66,12 @@ def examples_of(table: Table, settings: DataSettings, known: Mapping[str, Any] |
         notes += misleading_notes(table, x.numpy(), inputs["columns"], *told)
     inputs |= {"label": label, **({} if by is None else {"task": by})}
     return Examples(x, y, labels, table.places, task, tasks, test, inputs, tuple(notes))
+
+
+def _label_values(column: Column) -> np.ndarray:
+    """Names as written, or numbers (N,): those with a unit are names only if they are few."""
+    many = column.unit is not None and len(set(column.names.tolist())) > MOST_UNITS
+    return column.values if many else column.names
 
 
 def _pixels(table: Table, images: Sequence[str], settings: DataSettings) -> tuple[Tensor, dict[str, Any]]:
@@ -141,7 +149,12 @@ def _described(described: Sequence[Mapping[str, Any]]) -> list[str]:
         for entry in described
         if "date" in entry
     )
-    notes = {f"text columns, one input per value: {texts}": texts, f"dates as numbers: {dates}": dates}
+    units = ", ".join(f"{entry['name']} ({entry['unit']})" for entry in described if "unit" in entry)
+    notes = {
+        f"text columns, one input per value: {texts}": texts,
+        f"dates as numbers: {dates}": dates,
+        f"numbers with a unit: {units}": units,
+    }
     return [note for note, concerned in notes.items() if concerned]
 
 

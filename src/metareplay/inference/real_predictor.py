@@ -12,6 +12,7 @@ from metareplay.errors import ConfigError
 from metareplay.inference.adaptive import Statistic
 from metareplay.inference.answers import RealAnswer
 from metareplay.inference.base import Assigned, Context, Pooled, Predictor, Statistics, in_order, shares_of
+from metareplay.inference.calibration.intervals import Part, mixed_interval
 from metareplay.inference.calibration.pooling import CAUTION_OF_TARGETS, blend, evidence_of_targets, narrowed
 from metareplay.inference.calibration.taking import CALIBRATION, SAMPLES, target_calibration
 from metareplay.inference.calibration.targets import TargetCalibration
@@ -79,20 +80,40 @@ class RealPredictor(Predictor[RealAnswer]):
             return RealAnswer(task=context.chosen, mean=mean, std=epistemic.sqrt(), epistemic=epistemic.sqrt())
         stored = self.task_statistics.of(CALIBRATION, self.model.num_tasks)
         corrections = [TargetCalibration.stored(of_task) for of_task in stored]
-        unknown = context.unknown.unsqueeze(1)  # (N, 1)
-        noise, reach, beyond = torch.zeros_like(mean), torch.zeros_like(mean), torch.zeros_like(mean)
+        noise, beyond = torch.zeros_like(mean), torch.zeros_like(mean)
         for task, rows, _, share in assigned:
             correction, weight = corrections[task], share.unsqueeze(1)  # (n, 1)
             noise[rows] += weight * correction.noise.square()
-            reach[rows] += weight * correction.reach(self.settings.coverage)
             beyond[rows] += weight * (correction.spread.square() + (mean[rows] - correction.centre).square())
+        narrower = torch.ones(count, 1, dtype=mean.dtype)
         if not context.alone and (gain := self.pooling_gain()):
-            factor = narrowed(blend(shares_of(assigned, count, self.model.num_tasks)), gain).square().unsqueeze(1)
-            noise, epistemic = factor * noise, factor * epistemic  # (N, D) each
-        epistemic = epistemic + unknown * beyond
+            narrower = narrowed(blend(shares_of(assigned, count, self.model.num_tasks)), gain).unsqueeze(1)  # (N, 1)
+        beyond = context.unknown.unsqueeze(1) * beyond
+        noise, epistemic = narrower.square() * noise, narrower.square() * epistemic + beyond  # (N, D) each
+        parts = self._parts(assigned, corrections, mean, narrower, beyond)
+        lower, upper = mixed_interval(parts, mean, self.settings.coverage)
         std = (epistemic + noise).sqrt()
-        interval = {"lower": mean - reach * std, "upper": mean + reach * std}
-        return RealAnswer(task=context.chosen, mean=mean, std=std, epistemic=epistemic.sqrt(), **interval)
+        return RealAnswer(task=context.chosen, mean=mean, std=std, epistemic=epistemic.sqrt(), lower=lower, upper=upper)
+
+    def _parts(
+        self,
+        assigned: Sequence[Assigned],
+        corrections: Sequence[TargetCalibration],
+        mean: Tensor,
+        narrower: Tensor,
+        beyond: Tensor,
+    ) -> list[Part]:
+        """What each task contributes to intervals around the mean of all (N, D).
+
+        All of it lies ``narrower`` (N, 1) around this mean; ``beyond`` is added to variances (N, D).
+        """
+        parts = []
+        for task, rows, statistics, share in assigned:
+            correction, factor = corrections[task], narrower[rows]  # (n, 1)
+            variance = factor.square() * (correction.noise.square() + statistics[SAMPLE_VARIANCE]) + beyond[rows]
+            centre = mean[rows] + factor * (statistics["mean"] - mean[rows])  # (n, D)
+            parts.append(Part(rows, share, centre, correction.reach(self.settings.coverage) * variance.sqrt()))
+        return parts
 
     def predict(
         self,

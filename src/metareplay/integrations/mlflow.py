@@ -117,7 +117,9 @@ def signature_of(estimator: AnyEstimator) -> ModelSignature:
 
 
 def _input_type(column: Mapping[str, Any]) -> DataType:
-    return DataType.datetime if "date" in column else DataType.string if "values" in column else DataType.double
+    if "date" in column:
+        return DataType.datetime
+    return DataType.string if column.keys() & {"values", "unit"} else DataType.double
 
 
 def _output_type(estimator: AnyEstimator, name: str) -> DataType:
