@@ -200,11 +200,10 @@ class StatisticsKeeper(StatisticsDescriber):
         described, few = both(new), held_out.x[:CALIBRATION_INPUTS]
         data, known = TaskData(train.x, labels), few if len(few) else train.x[:CALIBRATION_INPUTS]
         if NATS in old:
-            alone = (
-                self._evidence_alone(described, task, few)
-                if len(few)
-                else self._left_out(task, data, form, described, self._order(task), both)
-            )
+            if len(few):
+                alone = self._evidence_alone(described, task, few)
+            else:
+                alone = self._left_out(task, data, form, described, self._order(task), both)
             described |= widened_nats(old[NATS], alone.inputs[0], share, self.settings.false_rejections)
         else:
             probed = self._probed(task, described, train.x.shape[1:])
