@@ -10,13 +10,19 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from metareplay import ContinualClassifier, ContinualRegressor
 from metareplay.cli.main import app
 from metareplay.errors import ConfigError, DataError, MetaReplayError
+from metareplay.export.choice import BATCH
 from metareplay.export.facts import facts_of
 from metareplay.export.modules import SampledNetworks
+from metareplay.export.traceable import traceable
 from metareplay.inference.predictive import log_likelihoods, log_predictive
+from metareplay.inference.statistics.edges import EdgeScale, described_edges, described_parts
+from metareplay.inference.statistics.evidence import Descriptions
+from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.nets.mlp import MLP
 
 Array = npt.NDArray[Any]
@@ -242,6 +248,44 @@ def test_networks_of_images_are_exported(tmp_path: Path) -> None:
     model.export_onnx(tmp_path / "photos.onnx", "photos", content="samples")
     outputs, _ = run(tmp_path / "photos.onnx", x)
     np.testing.assert_allclose(outputs["probabilities"], model.predict_proba(x, "photos"), atol=CLOSE)
+
+
+def test_edges_can_be_traced_for_any_number_of_images() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, labels = torch.rand(40, 2, 5, 7, generator=generator), torch.arange(40) % 2
+    scale = EdgeScale.of(x)
+    stored = described_edges(described_parts(x, scale), labels, scale, StatisticsSettings(), used=0)
+    inputs = {"inputs.mean": torch.zeros(1, 70), "inputs.directions": torch.zeros(1, 1, 70)}
+    inputs |= {"inputs.variances": torch.ones(1, 1), "inputs.noise": torch.ones(1), "inputs.share": torch.ones(1)}
+    edges = traceable(Descriptions.of([{**stored, **inputs}, {**scale.tensors(), **inputs}])).edges
+    assert edges is not None
+
+    class Costs(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return edges.costs(edges.scale.numbers(images))
+
+    shapes = ({0: torch.export.Dim("rows", max=BATCH)},)
+    graph = torch.export.export(Costs(), (x[:3],), dynamic_shapes=shapes).module()
+    torch.testing.assert_close(graph(x), edges.costs(scale.numbers(x)), equal_nan=True)
+
+
+@pytest.mark.slow
+def test_a_graph_of_all_tasks_compares_edges_and_colours(tmp_path: Path) -> None:
+    """Of images whose sides are no multiples of the cells."""
+    settings = {"training.iterations": 3, "inference.samples": 2}
+    model = ContinualClassifier(network="mlp-5", seed=0, settings=settings)
+    noise = np.random.default_rng(0)
+    x = [noise.random(size=(40, 2, 5, 7)).cumsum(2 + task).astype(np.float32) for task in range(2)]
+    for task, images in enumerate(x):
+        model.learn_task(images, [2 * task, 2 * task + 1] * 20, name=str(task))
+    model.export_onnx(tmp_path / "photos.onnx")
+    images = np.concatenate([x[0][:4], x[1][:3]])
+    assert model.learner is not None
+    answer = model.learner.predictor.predict(model._inputs(images))
+    assert answer.scores is not None
+    outputs, _ = run(tmp_path / "photos.onnx", images)
+    np.testing.assert_allclose(outputs["task_scores"], answer.scores.T.numpy(), rtol=CLOSE, atol=CLOSE)
+    assert run(tmp_path / "photos.onnx", images[:1])[0]["task"].tolist() == outputs["task"][:1].tolist() == [0]
 
 
 MISTAKES: list[tuple[dict[str, Any], type[MetaReplayError], str]] = [

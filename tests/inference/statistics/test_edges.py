@@ -148,6 +148,21 @@ def test_more_examples_of_a_task_become_part_of_its_edges(model: ContinualClassi
     assert auroc(strange(more, unseen()), strange(more, letters(60))) > 0.95
 
 
+def test_a_task_without_room_for_its_edges_gets_more_examples(rng: Generator) -> None:
+    """Their scale and moments are stored, but no density."""
+    settings = {"training.iterations": 3, "inference.samples": 2, "statistics.megabytes": 0.16}
+    learned = ContinualClassifier(network="mlp-5", settings=settings, seed=0)
+    x, y = torch.rand(400, 3, 8, 8, generator=rng), np.arange(400) % 2
+    x[:200] += 5 * torch.randn(3, 8, 8, generator=rng)  # two kinds of each class, which take all the room
+    learned.learn_task(x.numpy(), y, name="first")
+    assert learned.learner is not None
+    keeper = learned.learner.predictor.keeper
+    assert FLOOR in keeper.stored()[0]
+    assert MEAN not in keeper.stored()[0]
+    learned.update_task("first", x[170:230].numpy(), y[170:230])
+    assert (strange(learned, x) > 1).double().mean() < 0.2
+
+
 def test_slopes_are_those_of_each_direction() -> None:
     """Brighter to the right: everywhere in the first direction, nowhere in the opposite one."""
     ramp = torch.arange(28.0).expand(1, 1, 28, 28)
@@ -216,6 +231,15 @@ def test_the_permitted_size_is_kept(rng: Generator) -> None:
             described_parts(x, scale), labels, scale, StatisticsSettings(megabytes=0.2), used=2**17
         )
         assert scale_of(x, [], StatisticsSettings(megabytes=1)) is None
+
+
+def test_colours_count_little_if_the_first_task_has_none(rng: Generator) -> None:
+    """Else units of (nearly) 0 would make them all that counts in later tasks."""
+    grey, later = torch.rand(30, 1, 8, 8, generator=rng).repeat(1, 3, 1, 1), torch.rand(30, 3, 8, 8, generator=rng)
+    for first in (grey, torch.zeros(30, 3, 8, 8)):
+        numbers = EdgeScale.of(first).numbers(later)
+        slopes_of, colours_of = numbers[:, :72], numbers[:, 72:]
+        assert colours_of.std(0).max() < 50 * slopes_of.std(0).mean()
 
 
 def test_blank_images_have_finite_costs() -> None:

@@ -26,7 +26,9 @@ MEAN = f"{EDGES}.mean"
 FLOOR, UNITS = "edges.floor", "edges.units"
 LEAST_FLOOR, FLOOR_SHARE = 1e-12, 0.02
 """The floor relative to the mean of a task's images."""
-LEAST_UNIT = 1e-6
+LEAST_UNIT, LEAST_BRIGHTNESS = 0.1, 1e-6
+"""The smallest unit of logarithms, and of colours relative to that of brightness: images of the first task may be grey.
+The brightness of blank ones has no unit."""
 DIRECTIONS = 8
 BLOCKS, PIXELS_PER_BLOCK = 7, 2
 """Blocks on a side, fewer for small images; cells are two by two of them."""
@@ -63,9 +65,11 @@ class EdgeScale(NamedTuple):
         floor = (FLOOR_SHARE * found.mean()).clamp_min(LEAST_FLOOR)
         if sample.shape[1] == 1:
             return cls(floor, torch.zeros(0, dtype=torch.float64))
-        of_colours = torch.stack([part.double().std() for part in colours(sample).unbind(1)])  # (C,)
-        units = torch.cat([(found + floor).log().std().unsqueeze(0), of_colours]).nan_to_num(1.0)
-        return cls(floor, units.clamp_min(LEAST_UNIT))
+        of_slopes = (found + floor).log().std().nan_to_num(1.0).clamp_min(LEAST_UNIT)
+        of_colours = torch.stack([part.double().std() for part in colours(sample).unbind(1)]).nan_to_num(1.0)  # (C,)
+        of_colours[0] = torch.where(of_colours[0] > LEAST_BRIGHTNESS, of_colours[0], 1.0)
+        of_colours.clamp_(min=LEAST_UNIT * of_colours[0])
+        return cls(floor, torch.cat([of_slopes.unsqueeze(0), of_colours]))
 
     @classmethod
     def stored(cls, tensors: Mapping[str, Tensor]) -> "EdgeScale | None":
@@ -218,7 +222,7 @@ class EdgeDensities(NamedTuple):
 
     def costs(self, numbers: Tensor) -> Tensor:
         """-log p of described edges (N, S) for each task, NaN for those without a density: (T, N)."""
-        unknown = torch.full((len(numbers),), torch.nan, dtype=torch.float64)
+        unknown = torch.full(numbers.shape[:1], torch.nan, dtype=torch.float64)
         each = [unknown if density is None else density.costs(numbers)[0].double() for density in self.densities]
         return torch.stack(each)
 

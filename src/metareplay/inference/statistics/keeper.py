@@ -1,10 +1,10 @@
 """The keeper of task statistics: takes them when a task has been learned, and lets them follow later changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from metareplay.benchmarks.base import Problem, TaskData
 from metareplay.inference.statistics.combine import Combination, updated
@@ -15,7 +15,6 @@ from metareplay.inference.statistics.entropies import (
     FACTOR,
     FOLLOWED,
     THEN,
-    as_if_unseen,
     as_they_are_now,
     due,
     factor,
@@ -42,6 +41,7 @@ from metareplay.inference.statistics.rows import (
     by_task,
     common_labels,
     drawn_inputs,
+    folds,
     joined,
     left_out,
     own_scales,
@@ -49,7 +49,7 @@ from metareplay.inference.statistics.rows import (
 )
 from metareplay.inference.statistics.settings import StatisticsSettings
 from metareplay.inference.statistics.shortlist import rivals
-from metareplay.inference.statistics.unknown import CONTRAST, OF_EDGES, calibrated, contrast_bounds, measures
+from metareplay.inference.statistics.unknown import CONTRAST, calibrated, contrast_bounds, own_measures
 from metareplay.inference.task_statistics import TaskStatistics
 from metareplay.model import ContinualModel
 from metareplay.seeding import generator_for
@@ -59,7 +59,9 @@ DRIFT_INPUTS = 2000
 """The most inputs by which a change of a network's features is measured."""
 CALIBRATION_INPUTS = 1000
 MANY_HELD_OUT, LEFT_OUT_FOLDS = 100, 10
-"""With fewer held-out rows of few columns, others are left out for thresholds, in as many parts."""
+"""With fewer held-out inputs, others are left out for thresholds; of rows of few columns in as many parts."""
+ENOUGH_ENTROPIES = 20
+"""With as many held-out inputs, their entropies stand for those of inputs that the network was trained on."""
 WEIGHTS_AT_HAND = 2**22
 """The most weights that are kept while inputs are compared with tasks several times."""
 IMAGINED, OWN_IMAGINED = 400, 200
@@ -135,22 +137,32 @@ class StatisticsKeeper(StatisticsDescriber):
         if form.groups is not None:
             unknown = self._nats(task, train.x, labels, form.groups, known, [*compared, described])
         else:
-            unknown = self._thresholds(task, evidence, described, known, train.x.shape[1:])
+            probed = self._probed(task, described, train.x.shape[1:])
+            strange = self._strange(task, TaskData(train.x, labels), known, form, described, probed)
+            unknown = calibrated(strange, self.settings.false_rejections, features=train.x[0].numel()) | probed
         unknown |= contrast_bounds(torch.cat([known, self._sample(train.x, DRIFT_INPUTS, self._number(task))]))
         own = own_scales(len(others), evidence)
         self.store.put(NAME, [*earlier, {**described, **combination.tensors(), **unknown, **own}])
 
-    def _thresholds(
-        self, task: int, evidence: TaskEvidence, described: Stored, known: Tensor, shape: torch.Size
-    ) -> dict[str, Tensor]:
-        """For unknown inputs, from a task's held-out inputs, or from the evidence on inputs that were left out."""
-        of_task = self._evidence_alone(described, task, known) if len(known) else evidence
-        own_row = torch.full((of_task.inputs.shape[1],), 0 if len(known) else evidence.num_tasks - 1)
-        probed, strange = self._probed(task, described, shape), measures(of_task, own_row)
-        strange = strange if MEAN in described else strange[:OF_EDGES]
-        if probed and not len(known):
-            strange[0] = as_if_unseen(strange[0], probed[THEN])
-        return calibrated(strange, self.settings.false_rejections, features=shape.numel()) | probed
+    def _strange(
+        self,
+        task: int,
+        data: TaskData,
+        held_out: Tensor,
+        form: InputForm,
+        described: Stored,
+        probed: Stored,
+        whole: Callable[[Stored], Stored] = dict,
+    ) -> Tensor:
+        """What makes inputs strange that are held out and, unless these are many, left out: (J, N)."""
+        found, edges, then = [], MEAN in described, probed.get(THEN)
+        if len(held_out):
+            found.append(own_measures(self._evidence_alone(described, task, held_out), edges=edges))
+            then = then if len(held_out) < ENOUGH_ENTROPIES or then is None else found[0][0]
+        if len(held_out) < MANY_HELD_OUT:
+            alone = self._left_out(task, data, form, described, self._order(task), whole)
+            found.append(own_measures(alone, edges=edges, then=then))
+        return torch.cat(found, dim=1)
 
     def _nats(
         self, task: int, x: Tensor, labels: Tensor, groups: Mapping[int, int], known: Tensor, stored: Sequence[Stored]
@@ -181,16 +193,21 @@ class StatisticsKeeper(StatisticsDescriber):
         classes, features = max(len(new["classes"]), len(old.get("classes", ()))), train.x[0].numel()
         components, directions = self.settings.density_size(classes, features)
         most = max(len(old["inputs.mean"]), len(new["inputs.mean"]), components * classes)
-        described = {**old, **merged(old, new, gaussians=most, directions=max(directions, 1))}
-        known = (held_out if len(held_out.x) else train).x[:CALIBRATION_INPUTS]
-        alone = self._evidence_alone(described, task, known)
+
+        def both(new: Stored) -> dict[str, Tensor]:
+            return {**old, **merged(old, new, gaussians=most, directions=max(directions, 1))}
+
+        described, few = both(new), held_out.x[:CALIBRATION_INPUTS]
+        data, known = TaskData(train.x, labels), few if len(few) else train.x[:CALIBRATION_INPUTS]
         if NATS in old:
+            if len(few):
+                alone = self._evidence_alone(described, task, few)
+            else:
+                alone = self._left_out(task, data, form, described, self._order(task), both)
             described |= widened_nats(old[NATS], alone.inputs[0], share, self.settings.false_rejections)
         else:
             probed = self._probed(task, described, train.x.shape[1:])
-            of_task = measures(alone, torch.zeros(len(known), dtype=torch.int64))
-            if probed and not len(held_out.x):
-                of_task[0] = as_if_unseen(of_task[0], probed[THEN])
+            of_task = self._strange(task, data, few, form, described, probed, both)
             described |= {**widened(old, of_task, self.settings.false_rejections, share), **probed}
         described |= contrast_bounds(known, old.get(CONTRAST))
         others = [*stored[:task], described, *stored[task + 1 :]]
@@ -203,6 +220,10 @@ class StatisticsKeeper(StatisticsDescriber):
         if len(self.stored()) > task:
             rest: list[Stored] = list(without_task(self.stored(), task))
             self.store.put(NAME, [*rest[:task], {}, *rest[task:]])
+
+    def _order(self, task: int) -> Generator:
+        """The random order in which a task's inputs are divided into parts."""
+        return generator_for(self.seed, "folds", self._number(task))
 
     def _number(self, task: int) -> int:
         """The number by which a task's random numbers are drawn."""
@@ -303,7 +324,7 @@ class StatisticsKeeper(StatisticsDescriber):
             return part_of(both, slice(count)), by_task(part_of(both, slice(count, None)), places) | of_own
         of_others = by_task(gather(stored, imagined), places) | of_own if places else {}
         parts = []
-        for fold, rest in left_out(len(x), generator_for(self.seed, "folds", self._number(task))):
+        for fold, rest in left_out(len(x), folds(len(x)), self._order(task)):
             part = self._described(task, x[rest], labels[rest], form) if len(x) > FOLDS else stored[-1]
             parts.append(gather([*stored[:-1], part], Drawn(x[fold]), distances=[own]))
         return joined(parts) if parts else gather(stored, Drawn(x), distances=[own]), of_others

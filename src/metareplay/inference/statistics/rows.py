@@ -11,7 +11,10 @@ from metareplay.inference.statistics.edges import drawn_numbers
 from metareplay.inference.statistics.evidence import Stored, TaskEvidence
 
 FOLDS = 5
-"""Where no inputs are held out, each part of the data is compared with densities of the others."""
+"""Where no inputs are held out, each part of the data is compared with what describes the others."""
+MOST_FOLDS, FOLDED = 20, 4000
+"""Into how many parts few inputs are divided for thresholds: densities of much fewer inputs would be too narrow. More
+inputs are divided into fewer parts, such that all densities together are taken from as many inputs."""
 CALIBRATION_WORK = 20_000
 """The most comparisons of a held-out input with a task when a task ends, unless there are very many tasks."""
 NUMBERS_AT_ONCE = 2**15
@@ -122,14 +125,19 @@ def common_labels(labels: Tensor) -> Tensor:
     return torch.where(rare[labels], counts.argmax(), labels)
 
 
-def folds(count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Disjoint sets of indices that together are all; fewer for very few."""
-    yield from torch.randperm(count, generator=generator).chunk(min(FOLDS, max(2, count // 20)))
+def folds(count: int) -> int:
+    """The number of parts of as many inputs; fewer for very few."""
+    return min(FOLDS, max(2, count // 20))
 
 
-def left_out(count: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+def finer_folds(count: int) -> int:
+    """The number of parts of as many inputs for thresholds."""
+    return max(min(MOST_FOLDS, FOLDED // max(count, 1), count), folds(count))
+
+
+def left_out(count: int, parts: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
     """Indices of each part of as many inputs, and which of the others (count,) it is compared with."""
-    for fold in folds(count, generator):
+    for fold in torch.randperm(count, generator=generator).chunk(parts):
         rest = torch.ones(count, dtype=torch.bool)
         rest[fold] = False
         if len(fold) and rest.any():

@@ -17,7 +17,7 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from metareplay.inference.statistics.entropies import factors
+from metareplay.inference.statistics.entropies import as_if_unseen, factors
 from metareplay.inference.statistics.evidence import TaskEvidence
 
 LEAST_SCALE = 0.1
@@ -50,6 +50,18 @@ def measures(evidence: TaskEvidence, tasks: Tensor) -> Tensor:
     rows = [evidence.entropies[tasks, row], evidence.inputs[tasks, row], residuals, -residuals]
     edges = [] if evidence.edges is None else [evidence.edges[tasks, row], -evidence.edges[tasks, row]]
     return torch.stack([*rows, *edges])
+
+
+def own_measures(alone: TaskEvidence, *, edges: bool, then: Tensor | None = None) -> Tensor:
+    """What makes a task's own inputs strange to it, compared with this task only: (J, N); without or with edges.
+
+    ``then`` are the entropies of its probes (P,) if its network was trained on these inputs.
+    """
+    found = measures(alone, torch.zeros(alone.inputs.shape[1], dtype=torch.int64))
+    found = found if edges else found[:OF_EDGES]
+    if then is not None:
+        found[0] = as_if_unseen(found[0], then)
+    return found
 
 
 def calibrated(of_task: Tensor, false_rejections: float, *, features: int = WIDE) -> dict[str, Tensor]:
