@@ -2,10 +2,13 @@
 
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from metareplay.benchmarks.registry import BENCHMARKS
 
 TINY = ("--set", "training.iterations=2", "--set", "inference.samples=3", "--quiet")
 
@@ -28,6 +31,47 @@ def test_an_array_of_seeds_is_written_and_shown_how_to_submit(command: Callable[
     assert command(*call, "--resume").code == 0
     assert command("run", "modes-2d", "--seeds", 3, "--out", out, "--overwrite", "--list", *TINY).code == 0
     assert not (out / "slurm.sh").exists()
+
+
+def test_an_array_has_no_limit_by_default_and_its_folder_any_name(command: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / "100 % mine"
+    answer = command("run", "modes-2d", "--seeds", 3, "--on", "slurm", "--out", out, *TINY)
+    assert answer.code == 0, answer.err
+    assert f"sbatch '{out / 'slurm.sh'}'" in answer.out
+    script = (out / "slurm.sh").read_text()
+    assert "#SBATCH --array=0-2\n" in script
+    assert f'#SBATCH --output="{str(out).replace("%", "%%")}/slurm-logs/%A_%a.txt"\n' in script
+
+
+def test_seeds_that_an_engine_refuses_leave_nothing(command: Callable[..., Any], tmp_path: Path) -> None:
+    out = tmp_path / 'a "name"'
+    for _ in range(2):  # the second call meets no run of the first
+        answer = command("run", "modes-2d", "--seeds", 2, "--on", "slurm", "--out", out, *TINY)
+        assert answer.code == 2
+        assert "a quotation mark, a backslash or a line break" in answer.err
+    assert not any(out.iterdir())
+
+
+def test_the_table_so_far_is_shown_whatever_ran_at_once_before(
+    command: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_report: None,
+) -> None:
+    """On two processors a run that is alone has two threads, and one of two has one; a table in between keeps them."""
+    known = BENCHMARKS["modes-2d"]
+    monkeypatch.setitem(BENCHMARKS, "modes-2d", replace(known, needs_data=True))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    call = ("reproduce", "gmm", "--rows", "sp-dirac", "--budget", 0.0001, "--out", tmp_path / "gmm", "--quiet")
+    first = command(*call, "--jobs", 2)
+    assert first.code == 0, first.err
+    for more in ((), ("--list",), ("--on", "slurm", "--resources", "cpus=8")):
+        again = command(*call, *more)
+        assert again.code == 0, again.err
+    listed = command(*call, "--seeds", 2, "--on", "slurm", "--resources", "cpus=8")
+    assert listed.code == 0, listed.err
+    script = (tmp_path / "gmm" / "slurm.sh").read_text()
+    assert script.count("exec env OMP_NUM_THREADS=8 ") == 1  # of the second seed, which is new
 
 
 def test_the_runs_of_a_table_are_listed(command: Callable[..., Any], tmp_path: Path) -> None:

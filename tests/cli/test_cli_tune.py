@@ -15,10 +15,17 @@ pytest.importorskip("optuna")
 TINY = ("--set", "training.iterations=2", "--set", "inference.samples=3", "--set", "inference.batch_wise=20")
 
 
-class Here:
-    """An engine that does the work itself."""
+class Waiting:
+    """What engines of these tests have in common."""
 
-    waits = True
+    waits, queues = True, False
+
+    def threads(self, jobs: int) -> int:
+        return 1
+
+
+class Here(Waiting):
+    """An engine that does the work itself."""
 
     def run(self, jobs: Any, **_: Any) -> dict[int, str]:
         from metareplay.experiments.tuning.worker import work
@@ -76,10 +83,8 @@ def test_a_study_is_shown_continued_and_written(
     assert "holds another study: its method is pr-dirac, not sp-dirac" in other.err
 
 
-class Asked:
+class Asked(Waiting):
     """An engine that is stopped before anything has ended."""
-
-    waits = True
 
     def run(self, jobs: Any, **_: Any) -> dict[int, str]:
         signal.raise_signal(signal.SIGINT)

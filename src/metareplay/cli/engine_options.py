@@ -1,5 +1,7 @@
 """Options that say where runs are executed, for run, reproduce and tune."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -33,6 +35,12 @@ ListCommands = Annotated[
 ]
 
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="How many runs to execute at once. Default: 1; on a cluster, as many as it allows."),
+]
+
+
 class How(NamedTuple):
     """How runs are executed and shown."""
 
@@ -54,6 +62,16 @@ def chosen_engine(on: str, resources: str | None) -> "Engine":
     return engine_named(on, resources)
 
 
+def at_once(jobs: int | None, engine: "Engine") -> int:
+    """How many runs are executed at once, if ``--jobs`` does not say it."""
+    return jobs or (sys.maxsize if engine.queues else 1)
+
+
+def threads_of_each(jobs: int | None, engine: "Engine", *, listed: bool) -> int:
+    """Threads of a run on large inputs. Nobody knows how many commands of a list will run at once on which machine."""
+    return 1 if listed and not engine.queues else engine.threads(jobs or 1)
+
+
 def say_how_to_submit(console: "Console", out: Path, left: int, what: str, *, resume: bool = False) -> None:
     """After an array script was written."""
     from metareplay.experiments.engines.slurm import LOGS, SCRIPT
@@ -61,6 +79,6 @@ def say_how_to_submit(console: "Console", out: Path, left: int, what: str, *, re
 
     if left:
         console.print(f"{what}: {left} in an array; submit it with", highlight=False)
-        console.print(f"  sbatch {shown(out / SCRIPT)}", highlight=False, soft_wrap=True)
+        console.print(f"  sbatch {shown(shlex.quote(str(out / SCRIPT)))}", highlight=False, soft_wrap=True)
         again = "repeat this command, with --resume," if resume else "repeat this command"
         console.print(f"messages go to {shown(out / LOGS)}; {again} to see what has finished", highlight=False)

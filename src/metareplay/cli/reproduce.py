@@ -1,12 +1,11 @@
 """``metareplay reproduce``: a table of the paper, with our results next to the paper's."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metareplay.cli.engine_options import ListCommands, On, Resources
+from metareplay.cli.engine_options import Jobs, ListCommands, On, Resources
 from metareplay.cli.recording import RecordTo, record_finished, refuse_file
 from metareplay.errors import ConfigError, DataError, MetaReplayError
 from metareplay.files import real_path
@@ -44,7 +43,7 @@ def reproduce(
     rows: Annotated[str | None, typer.Option(help="Rows, separated by commas. Default: all that can be run.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds per row.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, help="How many runs to execute in parallel.")] = 1,
+    jobs: Jobs = None,
     budget: Annotated[
         float, typer.Option(help="Fraction of the training steps, above 0 and up to 1; shown in the table.")
     ] = 1.0,
@@ -67,8 +66,7 @@ def reproduce(
     """Run what is missing, then print and write the table."""
     from rich.console import Console
 
-    from metareplay.benchmarks.registry import benchmark_named
-    from metareplay.cli.engine_options import chosen_engine
+    from metareplay.cli.engine_options import at_once, chosen_engine, threads_of_each
     from metareplay.experiments.seeds import commands_for
     from metareplay.learner.config import parse_setting
     from metareplay.paper.comparison import WIDE
@@ -82,24 +80,24 @@ def reproduce(
         raise ConfigError(f"--rows {rows!r} names no row; omit it for all rows of {chosen.name}")
     wanted = chosen_rows(chosen, names)
     settings: dict[str, Any] = dict(parse_setting(pair) for pair in set_ or [])
-    needs_data = benchmark_named(chosen.benchmark).needs_data
-    settings.setdefault("threads", max(1, (os.cpu_count() or 1) // jobs) if needs_data else 1)
     if data_dir is not None:
         settings["data_dir"] = str(real_path(data_dir.expanduser()))
     folder = out or Path("runs") / "reproduce" / (chosen.name if budget == 1 else f"{chosen.name}-budget-{budget:g}")
-    runs = planned_runs(chosen, wanted, range(seed, seed + seeds), folder, budget=budget, given=settings)
+    engine = chosen_engine(on, resources)
+    threads = threads_of_each(jobs, engine, listed=list_)
+    wanted_seeds = range(seed, seed + seeds)
+    runs = planned_runs(chosen, wanted, wanted_seeds, folder, budget=budget, given=settings, threads=threads)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)  # a file or a pipe has room
     if dry_run:
         _list(console, chosen, runs)
         return
-    engine = chosen_engine(on, resources)
     if list_:
         for line in commands_for([run.plan for run in runs], resume=True):
             print(line)
         return
-    failures = _run(console, runs, jobs, engine, folder, quiet=quiet)
+    failures = _run(console, runs, at_once(jobs, engine), engine, folder, quiet=quiet)
     _show(console, chosen, wanted, runs, folder)
     if record is not None:
         _record(record, runs, chosen, [*(set_ or []), *([] if budget == 1 else [f"--budget={budget:g}"])])

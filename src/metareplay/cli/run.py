@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from metareplay.cli.engine_options import WHERE, How, ListCommands, On, Resources
+from metareplay.cli.engine_options import WHERE, How, Jobs, ListCommands, On, Resources
 from metareplay.cli.recording import RecordTo, has_finished, record_finished, refuse_file
 from metareplay.cli.trust import TrustNetwork
 from metareplay.errors import ConfigError
@@ -60,7 +60,7 @@ def run(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Run this many seeds and report mean and standard error.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="How many seeds to run in parallel.")] = 1,
+    jobs: Jobs = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, key=value; repeat it (metareplay list settings).")
     ] = None,
@@ -144,7 +144,7 @@ def run(
     """Train and test."""
     from rich.console import Console
 
-    from metareplay.cli.engine_options import chosen_engine
+    from metareplay.cli.engine_options import at_once, chosen_engine, threads_of_each
     from metareplay.cli.run_devices import learn_together, refuse_what_needs_whole_batches, team_of
     from metareplay.cli.run_display import introduce
     from metareplay.experiments.plan import make_plan
@@ -178,7 +178,8 @@ def run(
     }
     options = {key: value for key, value in options.items() if value is not None}
     overrides = dict(parse_setting(pair) for pair in set_ or [])
-    plan = make_plan(options, overrides, file=config, out=out, jobs=jobs, resume=resume, published=published)
+    threads = threads_of_each(jobs, engine, listed=list_)
+    plan = make_plan(options, overrides, file=config, out=out, threads=threads, resume=resume, published=published)
     if team is not None:
         refuse_what_needs_whole_batches(plan)
     wanted = _wanted_seeds(plan, seeds, overwrite=overwrite, resume=resume)
@@ -188,7 +189,7 @@ def run(
     if list_:
         _list(plan, wanted, resume=resume)
         return
-    console, how = Console(), How(jobs, resume, tensorboard, quiet, engine)
+    console, how = Console(), How(at_once(jobs, engine), resume, tensorboard, quiet, engine)
     if not quiet:
         introduce(console, plan)
     if team is not None:
@@ -274,7 +275,7 @@ def _several(console: "Console", plan: "Plan", seeds: range, how: How) -> None:
     from metareplay.cli.engine_options import say_how_to_submit
     from metareplay.cli.run_display import SeedBars, print_table, print_warnings, write_page
     from metareplay.experiments.run_folder import RunFolder
-    from metareplay.experiments.seeds import run_seeds, seed_plans
+    from metareplay.experiments.seeds import forget_unstarted, run_seeds, seed_plans
     from metareplay.files import write_atomically
     from metareplay.interrupts import stop_on_signal
     from metareplay.locks import only_writer
@@ -285,7 +286,11 @@ def _several(console: "Console", plan: "Plan", seeds: range, how: How) -> None:
     bars = SeedBars(console, [str(seed) for seed in seeds], title="seed", quiet=how.quiet or not how.engine.waits)
     with only_writer(plan.folder), bars:
         plans = seed_plans(plan, seeds)
-        results = run_seeds(plans, report=bars.show, should_stop=stop_on_signal(), out=plan.folder, **how.for_runs())
+        try:
+            asked = stop_on_signal()
+            results = run_seeds(plans, report=bars.show, should_stop=asked, out=plan.folder, **how.for_runs())
+        finally:
+            forget_unstarted(plan.folder)
     if not how.engine.waits:
         say_how_to_submit(console, plan.folder, len(plans) - len(results), "runs", resume=True)
         if not results:

@@ -58,7 +58,7 @@ def tune(
         str | None, typer.Option(help="paper, small, or a YAML file. Default: the paper's grid if there is one.")
     ] = None,
     prune: Annotated[
-        bool, typer.Option("--prune/--no-prune", help="End trials that do worse than the median after a task.")
+        bool, typer.Option("--prune/--no-prune", help="End trials that are among the worst quarter after a task.")
     ] = True,
     objective: Annotated[
         Literal["given", "inferred", "both"] | None,
@@ -125,7 +125,7 @@ def tune(
     """Search, then show what was found."""
     from rich.console import Console
 
-    from metareplay.cli.engine_options import chosen_engine
+    from metareplay.cli.engine_options import chosen_engine, threads_of_each
     from metareplay.experiments.plan import default_folder, make_plan
     from metareplay.experiments.tuning.worker import worker_jobs
     from metareplay.learner.config import parse_setting
@@ -160,12 +160,13 @@ def tune(
     options = {key: value for key, value in options.items() if value is not None}
     options |= {"tasks.validation": held_out, "report.references": False, "seed": seed}
     folder = out or Path("runs") / "tune" / _name(default_folder(options).name, first_tasks, held_out)
-    plan = make_plan(options, overrides, file=config, out=folder, jobs=jobs)
     engine = chosen_engine(on, resources)
+    threads = threads_of_each(jobs, engine, listed=list_)
+    plan = make_plan(options, overrides, file=config, out=folder, threads=threads)
     decided = {**dict.fromkeys(overrides, "--set"), **({} if network is None else {"network": "--network"})}
     study = _study(plan, decided, space, sampler, objective, prune=prune)
     if list_:
-        for job in worker_jobs(folder, trials, hours, jobs, plan.config.threads):
+        for job in worker_jobs(folder, trials, hours, jobs, study.definition.config().threads):
             print(job.line())
         return
     _search(Console(), study, (trials, hours, jobs), engine, write_recipe, quiet=quiet)

@@ -86,13 +86,14 @@ def make_plan(
     *,
     file: Path | None = None,
     out: Path | None = None,
-    jobs: int = 1,
+    threads: int | None = None,
     resume: bool = False,
     published: bool = False,
 ) -> Plan:
     """Resolve settings with dotted keys: defaults, recipe, ``file``, ``options``, ``overrides``; later ones win.
 
-    A run that is resumed without any settings uses those stored in its folder.
+    A run that is resumed without any settings uses those stored in its folder. ``threads`` are those of a run on large
+    inputs, unless a setting names them; by default all processors.
     """
     for typed in (options, overrides or {}):  # a file may name code, but only the user permits it
         if isinstance(typed.get("network"), str):
@@ -116,12 +117,21 @@ def make_plan(
     else:
         chosen = str(network or default_network(method, info.default_network))
         defaults, recipe = default_settings(info.name, method, chosen, published=published)
-    threads = max(1, (os.cpu_count() or 1) // jobs) if info.needs_data else 1
-    config = build_config({**defaults, "threads": threads}, settings, origin, stored=stored is not None)
+    most = threads_for(folder if resume else None, threads or os.cpu_count() or 1, needs_data=info.needs_data)
+    config = build_config({**defaults, "threads": most}, settings, origin, stored=stored is not None)
     _check_benchmark_settings(config, info)
     if stored is None and file is not None:
         source = _from_file(file, in_file, defaults, config, recipe)
     return Plan.of(config, folder, benchmark=benchmark, source=source or recipe)
+
+
+def threads_for(folder: Path | None, most: int, *, needs_data: bool) -> int:
+    """Threads of a run for which no setting names them: one for small inputs. A run that was begun in ``folder`` keeps
+    its own, since results are bit-identical only for the same number."""
+    begun = None if folder is None else stored_config(folder)
+    if begun is not None and isinstance(threads := read_settings(begun, "").get("threads"), int):
+        return threads
+    return most if needs_data else 1
 
 
 def _from_file(

@@ -80,6 +80,12 @@ def earlier_seeds(folder: Path) -> range | None:
     return range(first, first + count)
 
 
+def forget_unstarted(folder: Path) -> None:
+    """Forget the seeds of a call of which no run was begun, because the engine refused them."""
+    if not any(folder.glob("seed-*")):
+        (folder / SEEDS).unlink(missing_ok=True)
+
+
 def run_seeds(
     plans: Sequence[Plan],
     *,

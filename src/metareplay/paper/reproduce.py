@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from metareplay.benchmarks.registry import benchmark_named
 from metareplay.errors import ConfigError
-from metareplay.experiments.plan import Plan
+from metareplay.experiments.plan import Plan, threads_for
 from metareplay.learner.config import RunConfig, build_config
 from metareplay.learner.recipe_book import default_settings
 from metareplay.paper.tables import PaperRow, PaperTable
@@ -58,21 +59,27 @@ def planned_runs(
     *,
     budget: float = 1.0,
     given: dict[str, Any] | None = None,
+    threads: int = 1,
 ) -> list[PlannedRun]:
-    """Every run that the rows need, seed by seed, so that an interrupted table has all rows; rows may share runs."""
+    """Every run that the rows need, seed by seed, so that an interrupted table has all rows; rows may share runs.
+
+    ``threads`` are those of runs on large inputs, unless they are given or a run was begun with others.
+    """
     if fixed := [key for key in FIXED if key in (given or {})]:
         raise ConfigError(
             f"--set {fixed[0]} is not allowed here: {FIXED[fixed[0]]}; use metareplay run for your own runs"
         )
     methods = {str(row.method): row.network or table.network for row in rows}
     planned: list[PlannedRun] = []
+    needs_data = benchmark_named(table.benchmark).needs_data
     for seed in seeds:
         for method, network in methods.items():
             defaults, source = default_settings(table.benchmark, method, network, published=True)
             defaults = {**defaults, **table.settings}  # those that have no effect with a method are ignored
+            folder = out / method / f"seed-{seed}"
+            defaults["threads"] = threads_for(folder, threads, needs_data=needs_data)
             config = shortened(build_config(defaults, {**(given or {}), "seed": seed}, "--set"), budget)
             share = _length_share(config, build_config(defaults, {}, ""))
-            folder = out / method / f"seed-{seed}"
             plan = (
                 planned[0].plan.variant(config, folder, source) if planned else Plan.of(config, folder, source=source)
             )

@@ -67,7 +67,7 @@ def _cards(content: Content) -> str:
     ended = {state: sum(trial["state"] == state for trial in trials) for state in ("finished", "pruned", "failed")}
     seconds = sum(trial["seconds"] or 0 for trial in trials)
     others = [f"{ended[state]} {state}" for state in ("pruned", "failed") if ended[state]]
-    why = "; ".join([*([", ".join(others)] if others else []), f"{show_duration(seconds)} in all"])
+    why = "; ".join([*([", ".join(others)] if others else []), f"the finished ones took {show_duration(seconds)}"])
     cards.append(html.Card("Finished trials", str(ended["finished"]), "", why))
     note = "The best of many trials is a little too good, even on held-out examples: it was chosen among them. "
     note += "Run the recipe to see what it reaches on the test set."
@@ -81,8 +81,8 @@ def _pictures(content: Content) -> str:
     unit = "mean squared error" if content["lower_is_better"] else "accuracy in %"
     searched = _searched(content)
     ticks = " Small ticks at the bottom are trials that were pruned."
-    pruning = " Trials are pruned by it: one that is worse than the median of earlier trials after the same task ends "
-    pruning += "there."
+    pruning = " Trials are pruned by it: one that is worse than three quarters of the finished ones after the same "
+    pruning += "task, in the second half of the tasks, ends there."
     drawings = [
         (
             history_figure(trials, lower_is_better=content["lower_is_better"], figure=unit, theme=PAGE),

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from metareplay.errors import ConfigError, MetaReplayError
-from metareplay.experiments.engines.base import PARENT, Job, Resources, parse_resources
+from metareplay.experiments.engines.base import PARENT, Job, Resources, parse_resources, seconds_of
 from metareplay.experiments.engines.choice import engine_named
 from metareplay.experiments.engines.local import Local
 from metareplay.experiments.engines.on_ray import OnRay, refuse_what_no_node_has
-from metareplay.experiments.engines.slurm import SCRIPT, Slurm
+from metareplay.experiments.engines.slurm import LOGS, SCRIPT, Slurm
 from metareplay.experiments.plan import Plan
 from metareplay.experiments.seeds import commands_for, run_side_by_side
 from metareplay.learner.config import RunConfig
@@ -79,6 +79,10 @@ def test_engines_have_names_and_refuse_what_they_cannot_give() -> None:
         ("ray=somewhere", None, "is not an address; write ray=HOST:PORT"),
         ("ray=ray://somewhere", None, "is not an address"),
         ("slurm", "time=soon", "give minutes"),
+        ("slurm", "time=2:00", "minutes and seconds; write hours:minutes:seconds, such as time=2:00:00"),
+        ("slurm", "time=2", "is too short"),
+        ("slurm", "time=0:01:30", "is too short"),
+        ("ray=http://127.0.0.1:8265", None, "is the address of a dashboard"),
     ):
         with pytest.raises(ConfigError, match=words):
             engine_named(name, resources)
@@ -100,10 +104,27 @@ def test_a_request_that_no_machine_of_a_cluster_can_meet_is_refused() -> None:
             refuse_what_no_node_has([small, large, lost], resources)
 
 
+def test_runs_have_as_many_threads_as_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    assert engine_named("local").threads(8) == 8
+    assert engine_named("slurm").threads(1) == 1  # not the 64 of the machine where the script is written
+    assert engine_named("slurm", "cpus=4").threads(1) == 4
+    assert engine_named("ray", "cpus=0.5").threads(8) == 1
+    assert [engine_named(name).queues for name in ("local", "slurm", "ray", "ray=auto")] == [False, True, False, True]
+
+
+def test_times_are_read_as_slurm_reads_them() -> None:
+    for text, seconds in (("90", 5400), ("1:30:05", 5405), ("2-3", 183600), ("1-2:30", 95400), ("0-0:10:01", 601)):
+        assert seconds_of(text) == seconds
+
+
 class Refusing:
     """An engine that cannot be reached."""
 
-    waits = True
+    waits, queues = True, False
+
+    def threads(self, jobs: int) -> int:
+        return 1
 
     def run(self, jobs: Any, **_: Any) -> dict[int, str]:
         assert all((job.folder / "request.json").is_file() for job in jobs)
@@ -168,9 +189,9 @@ def test_on_a_real_slurm_a_cancelled_element_is_continued_by_the_same_script(
     assert_same_run: Callable[[Path, Path], None],
     slurm: dict[str, str],
 ) -> None:
-    here, there = table(tiny_config, tmp_path / "local"), table(tiny_config, tmp_path / "slurm")
+    out, engine = tmp_path / "on 100 % 'slurm'", Slurm(parse_resources("cpus=1,time=30"))
+    here, there = table(tiny_config, tmp_path / "local"), table(tiny_config, out)
     assert run_side_by_side(here, jobs=2, resume=True) == {}
-    out, engine = tmp_path / "slurm", Slurm(parse_resources("cpus=1,time=30"))
     assert run_side_by_side(there, jobs=2, resume=True, engine=engine, out=out) == {}
     submit = ["sbatch", "--parsable", str(out / SCRIPT)]
     number = subprocess.run(submit, env=slurm, capture_output=True, text=True, check=True).stdout.strip()
@@ -184,6 +205,7 @@ def test_on_a_real_slurm_a_cancelled_element_is_continued_by_the_same_script(
     assert not (there[1].folder / "results.json").exists()
     subprocess.run(["sbatch", "--wait", str(out / SCRIPT)], env=slurm, check=True)  # what has finished does nothing
     assert "resumed from checkpoint" in (there[1].folder / "log.txt").read_text()
+    assert len(list((out / LOGS).iterdir())) == 4  # two elements, twice
     for one, two in zip(here, there, strict=True):
         assert_same_run(one.folder, two.folder)
 

@@ -84,6 +84,7 @@ WRONG = [
     ("training.batch_size: [8, 8.0]", "a value twice"),
     ("training.batch_size: [8, 8]", "a value twice"),
     ("training.batch_size: []", "no values"),
+    ("training.fill_batches: {low: 0, high: 1}", "is true or false, which has no range; list both"),
     ("[1, 2]", "must name settings"),
     ("a: [", "not valid YAML"),
 ]

@@ -52,6 +52,12 @@ class Engine(Protocol):
 
     waits: bool
     """Whether ``run`` returns when all jobs have ended. Otherwise they are started by others."""
+    queues: bool
+    """Whether it may be given all jobs at once: others decide how many of them run."""
+
+    def threads(self, jobs: int) -> int:
+        """How many threads a job may use if this many run at once."""
+        ...
 
     def run(
         self, jobs: Sequence[Job], *, at_once: int, out: Path, report: Report, should_stop: Callable[[], bool]
@@ -73,6 +79,12 @@ class Resources(NamedTuple):
 
 
 ANYTHING = Resources()
+
+
+def processors_of(resources: Resources) -> int:
+    """Whole processors of one job, at least one."""
+    return max(1, int(resources.cpus or 1))
+
 
 _UNITS = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 
@@ -118,9 +130,25 @@ def _memory(text: str | None) -> int | None:
 
 
 def _time(text: str | None) -> str | None:
-    if text is not None and not re.fullmatch(r"(\d+-)?\d+(:\d\d){0,2}", text):
+    if text is None:
+        return None
+    if not re.fullmatch(r"(\d+-)?\d+(:\d\d){0,2}", text):
         raise ConfigError(f"--resources time={text}: give minutes or hours:minutes:seconds, such as time=2:00:00")
+    if re.fullmatch(r"\d+:\d\d", text):
+        raise ConfigError(
+            f"--resources time={text}: Slurm takes this for minutes and seconds; write hours:minutes:seconds, such as "
+            f"time={text}:00, or minutes"
+        )
     return text
+
+
+def seconds_of(time: str) -> int:
+    """The seconds of a time that was parsed: minutes, h:mm:ss, or days before a hyphen, then h, h:mm or h:mm:ss."""
+    days, hyphen, rest = time.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if not hyphen and len(parts) == 1:
+        return 60 * parts[0]
+    return 86400 * int(days or 0) + sum(part * unit for part, unit in zip(parts, (3600, 60, 1), strict=False))
 
 
 def mapping_of(resources: Resources) -> Mapping[str, float | int | str]:

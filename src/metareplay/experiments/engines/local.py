@@ -1,5 +1,6 @@
 """Jobs as processes of this machine, which end with the process that started them."""
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,11 @@ PAUSE = 0.2
 class Local:
     """Starts a process for each job."""
 
-    waits = True
+    waits, queues = True, False
+
+    def threads(self, jobs: int) -> int:
+        """The processors of this machine are shared."""
+        return max(1, (os.cpu_count() or 1) // jobs)
 
     def run(
         self, jobs: Sequence[Job], *, at_once: int, out: Path, report: Report, should_stop: Callable[[], bool]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 from metareplay.errors import ConfigError, MetaReplayError
-from metareplay.experiments.engines.base import ANYTHING, PARENT, Job, Report, Resources, reason_of
+from metareplay.experiments.engines.base import ANYTHING, PARENT, Job, Report, Resources, processors_of, reason_of
 from metareplay.interrupts import leavable
 
 RETRIES = 5
@@ -41,6 +41,11 @@ class OnRay:
         if resources.time is not None:
             raise ConfigError("--resources time has no effect with --on ray: Ray has no time limits. Remove it")
         self.address, self.resources = None if address == "local" else address, resources
+        self.queues = self.address is not None  # one that is started here is as large as what runs at once
+
+    def threads(self, jobs: int) -> int:
+        """As many as a task has processors."""
+        return processors_of(self.resources)
 
     def run(
         self, jobs: Sequence[Job], *, at_once: int, out: Path, report: Report, should_stop: Callable[[], bool]
@@ -157,6 +162,11 @@ def refuse_unreachable(address: str | None) -> None:
     if address is None or address in FOUND:
         return
     match = re.fullmatch(r"(?:ray://)?(\[[^\]]+\]|[^:/]+):(\d{1,5})", address)
+    if address.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"--on ray={address} is the address of a dashboard; the cluster itself answers at ray=HOST:PORT (by "
+            "default port 6379) or ray=ray://HOST:PORT (10001)"
+        )
     if match is None and "://" in address and not address.startswith("ray://"):
         return  # of a package that extends Ray
     if match is None:

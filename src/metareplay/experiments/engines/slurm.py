@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import final
 
 from metareplay.errors import ConfigError
-from metareplay.experiments.engines.base import ANYTHING, Job, Report, Resources
+from metareplay.experiments.engines.base import ANYTHING, Job, Report, Resources, processors_of, seconds_of
 from metareplay.files import real_path, write_atomically
 
 SCRIPT, LOGS = "slurm.sh", "slurm-logs"
@@ -19,21 +19,31 @@ WARNING = 120
 class Slurm:
     """Writes the script; ``sbatch`` queues it."""
 
-    waits = False
+    waits, queues = False, True
 
     def __init__(self, resources: Resources = ANYTHING) -> None:
         if resources.cpus is not None and not resources.cpus.is_integer():
             raise ConfigError(f"--resources cpus={resources.cpus}: Slurm gives whole processors; choose an integer")
         if resources.gpus is not None and not resources.gpus.is_integer():
             raise ConfigError(f"--resources gpus={resources.gpus}: Slurm gives whole GPUs; choose an integer")
+        if resources.time is not None and seconds_of(resources.time) <= WARNING:
+            raise ConfigError(
+                f"--resources time={resources.time} is too short: a run is asked to save its state {WARNING // 60} "
+                "minutes before the limit; give more, such as time=30 (minutes), or omit it for the cluster's default"
+            )
         self.resources = resources
+
+    def threads(self, jobs: int) -> int:
+        """As many as an element has processors."""
+        return processors_of(self.resources)
 
     def run(
         self, jobs: Sequence[Job], *, at_once: int, out: Path, report: Report, should_stop: Callable[[], bool]
     ) -> dict[int, str]:
         if jobs:
+            text = self.script(jobs, at_once=at_once, out=out)  # may be refused, which leaves nothing
             (out / LOGS).mkdir(parents=True, exist_ok=True)  # sbatch does not make it
-            write_atomically(out / SCRIPT, self.script(jobs, at_once=at_once, out=out))
+            write_atomically(out / SCRIPT, text)
         return {}
 
     def script(self, jobs: Sequence[Job], *, at_once: int, out: Path) -> str:
@@ -66,8 +76,11 @@ def _word(name: str) -> str:
 
 
 def _log(out: Path) -> str:
-    """Where an element's messages go; Slurm reads % as the beginning of a pattern."""
+    """Where an element's messages go, as sbatch reads it: in quotation marks, because of spaces, and with %% for %."""
     path = str(real_path(out) / LOGS)
-    if any(letter.isspace() or letter == "%" for letter in path):
-        raise ConfigError(f"{path} has a space or % in it, which Slurm does not take in --output; choose another --out")
-    return f"{path}/%A_%a.txt"
+    if any(letter in '"\\' or ord(letter) < ord(" ") for letter in path):
+        raise ConfigError(
+            f"{path!r} has a quotation mark, a backslash or a line break in it, which Slurm does not take in --output; "
+            "choose another --out"
+        )
+    return f'"{path.replace("%", "%%")}/%A_%a.txt"'

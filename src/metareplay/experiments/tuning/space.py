@@ -119,9 +119,12 @@ def read_space(path: Path, config: RunConfig, decided: Mapping[str, str] | None 
     if not isinstance(content, dict) or not content:
         raise ConfigError(f"--space {path} must name settings; for each, {FORM}")
     space: dict[str, Values | Range] = {}
-    for key, given in _unnested(content, set(flatten(config.model_dump()))).items():
+    current = flatten(config.model_dump())
+    for key, given in _unnested(content, set(current)).items():
         _refuse_unsearchable(key, f"--space {path}", decided or {})
         entry = _entry(key, given, f"--space {path}")
+        if isinstance(entry, Range) and isinstance(current.get(key), bool):
+            raise ConfigError(f"--space {path}: {key} is true or false, which has no range; list both: [true, false]")
         for value in entry.examples:
             build_config(flatten(config.dump()), {key: value}, f"--space {path}")  # says what is wrong
         space[key] = _with_fractions(config, key, entry)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from metareplay.errors import ConfigError
 from metareplay.experiments.tuning.definition import FILE, Definition
+from metareplay.experiments.tuning.pruning import pruner_for
 from metareplay.experiments.tuning.samplers import sampler_for
 from metareplay.experiments.tuning.space import Range, Values, points
 from metareplay.locks import only_writer
@@ -27,8 +28,6 @@ DECISIVE = (
 """What is named first if two studies differ."""
 LONGEST = 60
 """Characters of a value in a message."""
-BEFORE_PRUNING = 5
-"""Finished trials that the median is taken of, at least."""
 
 
 class TrialRecord(NamedTuple):
@@ -102,6 +101,12 @@ class Study:
     def values(self, trial: "optuna.trial.Trial") -> dict[str, Any]:
         """The settings of a trial; chosen when first asked."""
         return {key: _chosen(trial, key, entry) for key, entry in self.definition.space.items()}
+
+    def earlier(self, trial: "optuna.trial.Trial") -> TrialRecord | None:
+        """A finished trial with the same settings: since all have the same seed, it would come to the same figures."""
+        wanted = self.values(trial)
+        same = (record for record in self.records() if record.state == "finished" and record.settings == wanted)
+        return next((record for record in same if record.number != trial.number), None)
 
     def begun(self) -> int:
         """Trials that were begun, whatever became of them."""
@@ -198,12 +203,11 @@ def load_optuna() -> Any:
 def _opened(optuna: Any, folder: Path, definition: Definition) -> Any:
     """The study in the journal, created if necessary."""
     backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=BEFORE_PRUNING)
     return optuna.create_study(
         study_name=NAME,
         storage=optuna.storages.JournalStorage(backend),
         direction="minimize" if definition.lower_is_better else "maximize",
-        pruner=pruner if definition.prune else optuna.pruners.NopPruner(),
+        pruner=pruner_for(optuna, definition),
         load_if_exists=True,
     )
 

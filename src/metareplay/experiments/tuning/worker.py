@@ -68,8 +68,13 @@ def work(
 
 
 def _take(study: Study, trial: "optuna.trial.Trial", over: Callable[[], bool]) -> None:
-    """Run a trial and tell the study what became of it."""
+    """Run a trial and tell the study what became of it. What was run before is not run again."""
     states, place = study.optuna.trial.TrialState, study.place(trial.number) / RUN
+    if (known := study.earlier(trial)) is not None:
+        for task, score in known.after_tasks.items():
+            trial.report(score, task)
+        study.study.tell(trial, known.value)
+        return
     try:
         value = study.definition.value(_results(study, trial, place, over))
     except Interrupted:
